@@ -1,0 +1,92 @@
+/**
+ * async/: time and waiting. Nothing here knows of processes, wires or this project; anyone may import it.
+ *
+ * Time comes in through a Clock, so that tests move it by hand instead of sleeping.
+ */
+
+export interface Timer {
+  /** Stops the timer; harmless after it has fired. */
+  cancel(): void;
+}
+
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Calls `fn` once, `ms` from now. A pending timer does not keep the program alive when `keepAlive` is false. */
+  after(ms: number, fn: () => void, options?: { keepAlive?: boolean }): Timer;
+}
+
+/** The longest delay Node's timers take; a longer one would fire at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  after(ms, fn, options) {
+    const handle = setTimeout(fn, Math.min(Math.max(0, ms), MAX_TIMER_MS));
+    // In a browser a timer is a number and has nothing to unref.
+    if (options?.keepAlive === false && typeof handle === "object") handle.unref();
+    return { cancel: () => clearTimeout(handle) };
+  },
+};
+
+/** A clock that stands still until `advance` is called. Timers fire in time order, ties in the order they were set. */
+export class ManualClock implements Clock {
+  #now: number;
+  #order = 0;
+  #timers = new Set<{ at: number; order: number; fn: () => void }>();
+
+  constructor(startMs = 1_700_000_000_000) {
+    this.#now = startMs;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  after(ms: number, fn: () => void): Timer {
+    const timer = { at: this.#now + Math.max(0, ms), order: this.#order++, fn };
+    this.#timers.add(timer);
+    return { cancel: () => void this.#timers.delete(timer) };
+  }
+
+  /** Moves time forward, firing what falls due on the way, and lets promise reactions run between timers. */
+  async advance(ms: number): Promise<void> {
+    const until = this.#now + ms;
+    for (;;) {
+      await settle();
+      const due = [...this.#timers].filter((timer) => timer.at <= until);
+      due.sort((a, b) => a.at - b.at || a.order - b.order);
+      const next = due[0];
+      if (!next) break;
+      this.#timers.delete(next);
+      this.#now = Math.max(this.#now, next.at);
+      next.fn();
+    }
+    this.#now = until;
+    await settle();
+  }
+
+  get pendingTimers(): number {
+    return this.#timers.size;
+  }
+}
+
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await Promise.resolve();
+}
+
+/** Resolves after `ms` on the given clock. */
+export function sleep(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const onAbort = () => {
+      timer.cancel();
+      reject(signal?.reason);
+    };
+    const timer = clock.after(ms, () => {
+      signal?.removeEventListener("abort", onAbort);
+      resolve();
+    });
+    signal?.addEventListener("abort", onAbort, { once: true });
+  });
+}

@@ -1,0 +1,32 @@
+import type { Clock } from "./clock.ts";
+import { systemClock } from "./clock.ts";
+
+/** What a wait that took too long rejects with: it names what was waited for and how long. */
+export class TimeoutError extends Error {
+  override readonly name = "TimeoutError";
+  readonly what: string;
+  readonly timeoutMs: number;
+
+  constructor(what: string, timeoutMs: number) {
+    super(`timed out waiting for ${what} after ${timeoutMs} ms`);
+    this.what = what;
+    this.timeoutMs = timeoutMs;
+  }
+}
+
+/** Waits for `promise`, at most `timeoutMs`. The promise itself is not cancelled; its late rejection is ignored. */
+export async function withDeadline<T>(
+  promise: Promise<T>,
+  timeoutMs: number,
+  what: string,
+  clock: Clock = systemClock,
+): Promise<T> {
+  const late = Promise.withResolvers<never>();
+  const timer = clock.after(timeoutMs, () => late.reject(new TimeoutError(what, timeoutMs)));
+  promise.catch(() => undefined);
+  try {
+    return await Promise.race([promise, late.promise]);
+  } finally {
+    timer.cancel();
+  }
+}

@@ -1,0 +1,24 @@
+/** Runs tasks of one key one after another, in the order they were given; tasks of different keys do not wait for each other. */
+export class Lanes<K> {
+  #tails = new Map<K, Promise<void>>();
+
+  run<T>(key: K, task: () => Promise<T>): Promise<T> {
+    const before = this.#tails.get(key);
+    const running = before === undefined ? task() : before.then(task);
+    const tail: Promise<void> = running.then(
+      () => this.#leave(key, tail),
+      () => this.#leave(key, tail),
+    );
+    this.#tails.set(key, tail);
+    return running;
+  }
+
+  /** True while a task of this key has not ended. */
+  busy(key: K): boolean {
+    return this.#tails.has(key);
+  }
+
+  #leave(key: K, tail: Promise<void>): void {
+    if (this.#tails.get(key) === tail) this.#tails.delete(key);
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * A value that changes and can be waited for. A receiver that looks late sees only the latest value, never a backlog,
+ * so a slow one costs nothing.
+ */
+export class Watch<T> {
+  #value: T;
+  #version = 0;
+  #waiters = new Set<() => void>();
+
+  constructor(value: T) {
+    this.#value = value;
+  }
+
+  get value(): T {
+    return this.#value;
+  }
+
+  set(value: T): void {
+    this.#value = value;
+    this.#version++;
+    if (this.#waiters.size === 0) return;
+    const waiters = this.#waiters;
+    this.#waiters = new Set();
+    for (const wake of waiters) wake();
+  }
+
+  subscribe(): WatchReceiver<T> {
+    let seen = this.#version;
+    return {
+      current: () => this.#value,
+      changed: async (options) => {
+        while (seen === this.#version) {
+          const { promise, resolve, reject } = Promise.withResolvers<void>();
+          const signal = options?.signal;
+          if (signal?.aborted) throw signal.reason;
+          const onAbort = () => reject(signal?.reason);
+          signal?.addEventListener("abort", onAbort, { once: true });
+          this.#waiters.add(resolve);
+          try {
+            await promise;
+          } finally {
+            this.#waiters.delete(resolve);
+            signal?.removeEventListener("abort", onAbort);
+          }
+        }
+        seen = this.#version;
+        return this.#value;
+      },
+    };
+  }
+}
+
+export interface WatchReceiver<T> {
+  current(): T;
+  /** Resolves with the newest value once it differs in version from the one last seen by this receiver. */
+  changed(options?: { signal?: AbortSignal }): Promise<T>;
+}

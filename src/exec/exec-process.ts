@@ -1,0 +1,229 @@
+/**
+ * exec/: what a process is, wherever it runs. The interfaces that local, remote and in-process backends share, the
+ * event log behind every process, and the collectors on top. It starts nothing itself and knows no wire.
+ */
+
+import type { WatchReceiver } from "../async/watch.ts";
+
+export type OutputStream = "stdout" | "stderr" | "pty";
+
+export interface TerminalSize {
+  rows: number;
+  cols: number;
+}
+
+/** Upstream's and the seeds' size of a terminal nobody gave a size. */
+export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
+
+/** How a child's environment is made from the host's; see `local/environment.ts` for the order of the steps. */
+export interface EnvPolicy {
+  inherit: "all" | "core" | "none";
+  ignoreDefaultExcludes: boolean;
+  exclude: string[];
+  set: Record<string, string>;
+  includeOnly: string[];
+}
+
+/** Which walls stand around a process. A name of the wire's `sandboxType`. */
+export type SandboxType = "none" | "linuxSeccomp" | "macosSeatbelt" | "windowsRestrictedToken";
+
+export interface StartParams {
+  /** Chosen by the caller; unique among the processes its session still holds. */
+  processId: string;
+  /** Program and arguments; `argv[0]` is looked up in the PATH of the child's own environment. */
+  argv: string[];
+  /** A native absolute path, or a `file:` URI. */
+  cwd: string;
+  /** Without `envPolicy` the child's environment is exactly this. */
+  env: Record<string, string>;
+  envPolicy?: EnvPolicy | null;
+  tty: boolean;
+  /** Size of the terminal at start; ignored without `tty`. */
+  size?: TerminalSize;
+  /** Keeps stdin open for `write`; without it the child reads /dev/null. Ignored with `tty`. */
+  pipeStdin?: boolean;
+  /** What the child sees as its own `argv[0]`; the program that runs stays `argv[0]`. */
+  arg0?: string | null;
+  /** `prepared`: the caller's policy has resolved this request already. */
+  mode?: "direct" | "prepared";
+  /** The label answered back for a prepared request. */
+  sandboxType?: SandboxType;
+  /** An unresolved sandbox intent, as the current protocol carries it; the backend enforces it or refuses. */
+  sandbox?: unknown;
+  /** Ends the process (gracefully, then by force) after this long. */
+  timeoutMs?: number;
+}
+
+/** Why a process ended. */
+export type ExitReason = "exited" | "signaled" | "timeout" | "terminated" | "sessionExpired" | "limit";
+
+export interface ExitStatus {
+  /** The exit status, or 128 + n for death by signal n, or -1 when it could not be learned. */
+  exitCode: number;
+  /** `SIGKILL`, `SIGRTMIN+3`, … or null when it ended by itself. */
+  signal: string | null;
+  reason: ExitReason;
+  /** The sandbox around it refused something and the process failed for it. */
+  sandboxDenied: boolean;
+}
+
+export interface OutputChunk {
+  seq: number;
+  stream: OutputStream;
+  chunk: Uint8Array;
+}
+
+/** Output that existed but is no longer retained. */
+export interface Gap {
+  fromSeq: number;
+  toSeq: number;
+  bytes: number;
+}
+
+/**
+ * What a process tells, in order: output its leader wrote, `exited`, late output of others, `closed` last.
+ * Only `output`, `exited` and `closed` have a sequence number, from 1, without holes. `gap` stands where numbers are
+ * missing for this subscriber; `failed` says that the process can no longer be followed, and ends the stream.
+ */
+export type ExecEvent =
+  | ({ type: "output" } & OutputChunk)
+  | ({ type: "exited"; seq: number } & ExitStatus)
+  | { type: "closed"; seq: number }
+  | ({ type: "gap" } & Gap)
+  | { type: "failed"; message: string };
+
+export interface ReadParams {
+  /** Only output with a greater seq; default 0. */
+  afterSeq?: number | undefined;
+  /** Whole chunks up to this many bytes, at least one. Default: everything retained. */
+  maxBytes?: number | undefined;
+  /** How long to wait for something new; default 0. */
+  waitMs?: number | undefined;
+}
+
+export interface ReadResult {
+  chunks: OutputChunk[];
+  /** The next cursor is `nextSeq - 1`. */
+  nextSeq: number;
+  exited: boolean;
+  exitCode: number | null;
+  closed: boolean;
+  /** Set when the process can no longer be followed (its server is gone). */
+  failure: string | null;
+  sandboxDenied: boolean;
+  /** Output after the cursor that had been evicted. */
+  gap?: Gap;
+}
+
+export type WriteStatus = "accepted" | "unknownProcess" | "stdinClosed" | "starting";
+export type CloseStdinStatus = "accepted" | "stdinClosed" | "unknownProcess";
+
+export type TerminateMode = { type: "force" } | { type: "graceful"; timeoutMs: number };
+
+export interface TerminateResult {
+  /** It had not exited when the call came. */
+  running: boolean;
+  /** Pids of descendants that could not be ended; present only when there are any. */
+  survivors?: number[];
+}
+
+export type WaitCondition =
+  | { type: "exit" }
+  /** `pattern` is a linear-time (RE2) expression, matched against the output as text. */
+  | { type: "output"; pattern: string; stream?: OutputStream }
+  | { type: "idle"; quietMs: number }
+  | { type: "port"; port: number }
+  | { type: "bytes"; count: number };
+
+export interface WaitParams {
+  /** Default: exit. */
+  until?: WaitCondition;
+  /** Output after this seq counts; default 0, so what was printed before the call counts too. */
+  afterSeq?: number;
+  /** Default: as long as it takes. */
+  timeoutMs?: number;
+  signal?: AbortSignal;
+}
+
+export interface WaitResult {
+  reason: "exited" | "matched" | "idle" | "listening" | "reached" | "timeout" | "closed";
+  exitCode: number | null;
+  signal: string | null;
+  /** The text that matched an output pattern. */
+  match?: string;
+  /** The last seq seen when the wait ended. */
+  seq: number;
+}
+
+export interface TtyState extends TerminalSize {
+  /** Off at a password prompt. */
+  echo: boolean;
+  /** Line by line, as a shell script's `read`; off in full-screen programs. */
+  canonical: boolean;
+}
+
+export interface Snapshot {
+  stdout: Uint8Array;
+  stderr: Uint8Array;
+  terminal: Uint8Array;
+  /** Something in the middle is left out: each stream keeps its head and its tail. */
+  truncated: boolean;
+  omittedBytes: number;
+  totalBytes: number;
+  exitCode: number | null;
+  signal: string | null;
+  running: boolean;
+  tty?: TtyState;
+}
+
+export interface EventsOptions {
+  /** Only events with a greater seq; default 0: everything retained, then live. */
+  afterSeq?: number;
+  /** Holds the process back rather than skip what this subscriber has not taken. */
+  lossless?: boolean;
+  signal?: AbortSignal;
+}
+
+/** One process, local or far away: the same calls and the same events whatever is behind it. */
+export interface ExecProcess extends AsyncDisposable {
+  readonly processId: string;
+  /** The system's process id where it is known. */
+  readonly pid: number | null;
+  readonly sandboxType: SandboxType;
+
+  /** Replays what is retained, then follows; ends after `closed` or `failed`. */
+  events(options?: EventsOptions): AsyncIterableIterator<ExecEvent>;
+  /** A number that rises whenever something new can be read. */
+  subscribeWake(): WatchReceiver<number>;
+  read(params?: ReadParams): Promise<ReadResult>;
+
+  write(bytes: Uint8Array, options?: { writeId?: string }): Promise<{ status: WriteStatus }>;
+  closeStdin(): Promise<{ status: CloseStdinStatus }>;
+  resize(size: TerminalSize): Promise<void>;
+  /** `interrupt`, or any signal name (`SIGUSR1`, `SIGRTMIN+2`), sent to the whole group. */
+  signal(name: string): Promise<void>;
+  /** Without a mode: force. */
+  terminate(mode?: TerminateMode): Promise<TerminateResult>;
+
+  wait(params?: WaitParams): Promise<WaitResult>;
+  snapshot(): Promise<Snapshot>;
+}
+
+export interface ProcessListing {
+  processId: string;
+  argv: string[];
+  cwd: string;
+  tty: boolean;
+  pid: number | null;
+  running: boolean;
+  exitCode: number | null;
+  signal: string | null;
+  startedAtMs: number;
+  outputBytes: number;
+}
+
+/** Something that can start processes: this machine, or a server far away. */
+export interface ExecBackend {
+  start(params: StartParams): Promise<ExecProcess>;
+  list(): Promise<ProcessListing[]>;
+}

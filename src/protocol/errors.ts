@@ -1,0 +1,68 @@
+/**
+ * protocol/: what is said on the wire. The method table, the envelopes, the byte codec, the ids and the errors.
+ * Universal: no Node built-in, so that a browser can speak it too. It moves no bytes itself.
+ *
+ * The error family. Expected outcomes are values and never come here.
+ */
+
+export const ErrorCode = {
+  invalidRequest: -32600,
+  invalidParams: -32602,
+  internal: -32603,
+  notFound: -32004,
+  sessionAttached: -32010,
+} as const;
+
+/** Answers one request; the connection lives on. */
+export class RequestError extends Error {
+  override readonly name = "RequestError";
+  readonly code: number;
+
+  constructor(code: number, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export const invalidRequest = (message: string, options?: ErrorOptions) =>
+  new RequestError(ErrorCode.invalidRequest, message, options);
+export const invalidParams = (message: string, options?: ErrorOptions) =>
+  new RequestError(ErrorCode.invalidParams, message, options);
+export const internalError = (message: string, options?: ErrorOptions) =>
+  new RequestError(ErrorCode.internal, message, options);
+export const notFound = (message: string, options?: ErrorOptions) =>
+  new RequestError(ErrorCode.notFound, message, options);
+
+/** The peer broke the protocol: the connection is closed, its session only detached. */
+export class ProtocolError extends Error {
+  override readonly name = "ProtocolError";
+}
+
+/** The text every failure of a lost connection begins with; the seeds' tests look for it. */
+export const DISCONNECTED_PREFIX = "exec-server transport disconnected";
+
+/** The connection is gone: rejects every pending and later call at once. */
+export class DisconnectedError extends Error {
+  override readonly name = "DisconnectedError";
+
+  constructor(reason?: string, options?: ErrorOptions) {
+    super(reason ? `${DISCONNECTED_PREFIX}: ${reason}` : DISCONNECTED_PREFIX, options);
+  }
+}
+
+export interface WireError {
+  code: number;
+  message: string;
+}
+
+/** The one way from anything thrown to an answer. What is not a RequestError is a bug: told as internal, not leaked. */
+export function toWireError(error: unknown, onBug: (error: unknown) => void): WireError {
+  if (error instanceof RequestError) return { code: error.code, message: error.message };
+  onBug(error);
+  return { code: ErrorCode.internal, message: "internal error" };
+}
+
+/** The one way from an answer back to an error. */
+export function fromWireError(error: WireError): RequestError {
+  return new RequestError(error.code, error.message);
+}

@@ -1,0 +1,36 @@
+/**
+ * tools/: what a model is given. Tool parsing, yield windows, session numbers, approvals, sandbox choice and rendering
+ * live here, on the caller's side; processes are started through an ExecBackend, never through a client or a server.
+ */
+
+/** A JSON Schema object; kept opaque because nobody here looks inside. */
+export type JsonSchema = Readonly<Record<string, unknown>>;
+
+/** A tool as a model sees it: usable as a Responses API function tool, or by any other harness. */
+export interface ToolDefinition {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: JsonSchema;
+}
+
+export interface ToolCallContext {
+  /** Ends the wait, not the process behind it. */
+  signal?: AbortSignal;
+  /** Told while a call waits: a short human line. */
+  onProgress?: (message: string) => void;
+}
+
+export interface ToolOutput {
+  /** What the model reads. */
+  text: string;
+  /** False when the call was refused or failed; the text says why. */
+  ok: boolean;
+  /** The same facts as an object, for programs. */
+  structured?: Record<string, unknown>;
+}
+
+/** One callable tool. `call` never rejects for what a model did wrong: that is an output with `ok: false`. */
+export interface Tool {
+  readonly definition: ToolDefinition;
+  call(args: unknown, context?: ToolCallContext): Promise<ToolOutput>;
+}
