@@ -1,0 +1,429 @@
+import type { Clock } from "../async/clock.ts";
+import { systemClock } from "../async/clock.ts";
+import type { WatchReceiver } from "../async/watch.ts";
+import { Watch } from "../async/watch.ts";
+import { ChunkStore } from "./chunk-store.ts";
+import type {
+  EventsOptions,
+  ExecEvent,
+  ExitStatus,
+  Gap,
+  OutputStream,
+  ReadParams,
+  ReadResult,
+} from "./exec-process.ts";
+import { HeadTailBuffer } from "./head-tail-buffer.ts";
+import type { RetentionBudget } from "./retention-budget.ts";
+
+export interface EventLogLimits {
+  /** Output kept for cursors; also how much a holding cursor may leave untaken before the process is paused. */
+  retainedBytes: number;
+  retainedChunks: number;
+  /** Kept for snapshots, per stream, at each end. */
+  headBytes: number;
+  tailBytes: number;
+}
+
+/** The numbers of the current protocol's reference server (1 MiB, 50,000 chunks), and half a MiB at each end for snapshots. */
+export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
+  retainedBytes: 1024 * 1024,
+  retainedChunks: 50_000,
+  headBytes: 512 * 1024,
+  tailBytes: 512 * 1024,
+};
+
+export interface EventLogOptions {
+  limits?: Partial<EventLogLimits>;
+  /** Shared by all logs of a server, so that many processes together stay bounded too. */
+  budget?: RetentionBudget;
+  clock?: Clock;
+}
+
+/**
+ * Everything a process has told: one sequence from 1 shared by output, exited and closed, without holes.
+ *
+ * Bounded: the oldest chunks go first. A cursor that holds keeps what it has not taken; when that is a whole retention,
+ * `onPressure(true)` asks the producer to pause, and `onPressure(false)` to go on.
+ */
+export class EventLog {
+  /** Set by whoever produces: pause or resume reading from the process. */
+  onPressure: (paused: boolean) => void = () => undefined;
+
+  readonly #limits: EventLogLimits;
+  readonly #clock: Clock;
+  readonly #budget: RetentionBudget | undefined;
+  readonly #chunks = new ChunkStore();
+  readonly #streams = new Map<OutputStream, HeadTailBuffer>();
+  readonly #cursors = new Set<EventCursor>();
+  readonly #wake = new Watch(0);
+  readonly #listeners = new Set<() => void>();
+  #nextSeq = 1;
+  #exit: (ExitStatus & { seq: number }) | null = null;
+  #closedSeq: number | null = null;
+  #failure: string | null = null;
+  #paused = false;
+  #lastEventAtMs: number;
+
+  constructor(options: EventLogOptions = {}) {
+    this.#limits = { ...DEFAULT_EVENT_LOG_LIMITS, ...options.limits };
+    this.#clock = options.clock ?? systemClock;
+    this.#budget = options.budget;
+    this.#lastEventAtMs = this.#clock.now();
+    this.#budget?.join(this);
+  }
+
+  // ---- the producer's side
+
+  append(stream: OutputStream, chunk: Uint8Array): void {
+    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null) return;
+    this.#chunks.push({ seq: this.#nextSeq++, stream, chunk });
+    this.#headTail(stream).push(chunk);
+    this.#budget?.grow(chunk.length);
+    this.#evict();
+    this.#updatePressure();
+    this.#changed();
+  }
+
+  exited(status: ExitStatus): void {
+    if (this.#exit || this.#failure !== null) return;
+    this.#exit = { ...status, seq: this.#nextSeq++ };
+    this.#changed();
+  }
+
+  closed(): void {
+    if (this.#closedSeq !== null || this.#failure !== null) return;
+    this.#closedSeq = this.#nextSeq++;
+    this.#changed();
+  }
+
+  /** The process can no longer be followed. What is retained can still be read; nothing more is taken. */
+  fail(message: string): void {
+    if (this.#closedSeq !== null || this.#failure !== null) return;
+    this.#failure = message;
+    this.#changed();
+  }
+
+  /** Gives all retained output back; called when the process is forgotten. */
+  dispose(): void {
+    this.#budget?.shrink(this.#chunks.clear());
+    this.#budget?.leave(this);
+    for (const cursor of this.#cursors) cursor.close();
+    this.#streams.clear();
+  }
+
+  // ---- what is known now
+
+  get nextSeq(): number {
+    return this.#nextSeq;
+  }
+
+  get exit(): (ExitStatus & { seq: number }) | null {
+    return this.#exit;
+  }
+
+  get isClosed(): boolean {
+    return this.#closedSeq !== null;
+  }
+
+  get failure(): string | null {
+    return this.#failure;
+  }
+
+  get totalBytes(): number {
+    return this.#chunks.totalBytes;
+  }
+
+  get retainedBytes(): number {
+    return this.#chunks.retainedBytes;
+  }
+
+  get lastEventAtMs(): number {
+    return this.#lastEventAtMs;
+  }
+
+  headTail(stream: OutputStream): HeadTailBuffer {
+    return this.#headTail(stream);
+  }
+
+  // ---- the consumers' side
+
+  /** What is retained after the cursor, as `process/read` answers it. */
+  read(params: ReadParams = {}): ReadResult {
+    const afterSeq = params.afterSeq ?? 0;
+    const { maxBytes } = params;
+    const chunks = this.#chunks.after(afterSeq, maxBytes);
+    const last = chunks.at(-1);
+    const gap = this.#gapAfter(afterSeq);
+    return {
+      chunks,
+      nextSeq: maxBytes !== undefined && last ? last.seq + 1 : this.#nextSeq,
+      exited: this.#exit !== null,
+      exitCode: this.#exit?.exitCode ?? null,
+      closed: this.isClosed || this.#failure !== null,
+      failure: this.#failure,
+      sandboxDenied: this.#exit?.sandboxDenied ?? false,
+      ...(gap && { gap }),
+    };
+  }
+
+  /** Like `read`, but waits up to `waitMs` when there is nothing to tell yet. */
+  async readWaiting(params: ReadParams, signal?: AbortSignal): Promise<ReadResult> {
+    const afterSeq = params.afterSeq ?? 0;
+    const waitMs = params.waitMs ?? 0;
+    if (waitMs > 0 && !this.#hasNews(afterSeq))
+      await this.nextChange({ timeoutMs: waitMs, ...(signal && { signal }) });
+    return this.read(params);
+  }
+
+  /** Resolves at the next event, or after `timeoutMs`, or when aborted. Never rejects. */
+  nextChange(options: { timeoutMs?: number; signal?: AbortSignal } = {}): Promise<void> {
+    const { timeoutMs, signal } = options;
+    if (signal?.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        stop();
+        timer?.cancel();
+        signal?.removeEventListener("abort", done);
+        resolve();
+      };
+      const stop = this.listen(done);
+      const timer = timeoutMs === undefined ? null : this.#clock.after(timeoutMs, done, { keepAlive: false });
+      signal?.addEventListener("abort", done, { once: true });
+    });
+  }
+
+  /** Calls back synchronously after each event. Returns how to stop. */
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  subscribeWake(): WatchReceiver<number> {
+    return this.#wake.subscribe();
+  }
+
+  cursor(options: CursorOptions = {}): EventCursor {
+    const cursor = new EventCursor(this, this.#cursors, options);
+    this.#cursors.add(cursor);
+    return cursor;
+  }
+
+  async *events(options: EventsOptions = {}): AsyncGenerator<ExecEvent, void, undefined> {
+    const cursor = this.cursor({ afterSeq: options.afterSeq ?? 0, holding: options.lossless ?? false });
+    try {
+      for (;;) {
+        const event = cursor.next();
+        if (event) {
+          yield event;
+          if (event.type === "closed" || event.type === "failed") return;
+        } else if (cursor.ended || options.signal?.aborted) {
+          return;
+        } else {
+          await this.nextChange(options.signal ? { signal: options.signal } : {});
+        }
+      }
+    } finally {
+      cursor.close();
+    }
+  }
+
+  // ---- for cursors and the budget
+
+  /** The event a consumer that has seen everything up to `seq` must see next. */
+  eventAfter(seq: number): ExecEvent | null {
+    const gap = this.#gapAfter(seq);
+    if (gap) return { type: "gap", ...gap };
+    const chunk = this.#chunks.firstAfter(seq);
+    const exit = this.#exit;
+    if (exit && exit.seq > seq && !(chunk && chunk.seq < exit.seq)) return { type: "exited", ...exit };
+    if (chunk) return { type: "output", ...chunk };
+    if (this.#closedSeq !== null && this.#closedSeq > seq) return { type: "closed", seq: this.#closedSeq };
+    return null;
+  }
+
+  /** Bytes of output told up to and including `seq`, as far as the log remembers. */
+  offsetAt(seq: number): number {
+    return this.#chunks.offsetAt(seq);
+  }
+
+  /** Cursors call this when they moved, began or ceased to hold. */
+  cursorMoved(): void {
+    this.#evict();
+    this.#updatePressure();
+  }
+
+  /** Lets go of the oldest output until at most `bytes` remain, as far as no cursor holds it. */
+  evictTo(bytes: number): void {
+    this.#evict(bytes);
+  }
+
+  #evict(maxBytes = this.#limits.retainedBytes): void {
+    const chunks = this.#chunks;
+    if (chunks.retainedBytes <= maxBytes && chunks.count <= this.#limits.retainedChunks) return;
+    const heldAfter = this.#heldAfterSeq();
+    let freed = 0;
+    while (chunks.retainedBytes > maxBytes || chunks.count > this.#limits.retainedChunks) {
+      const oldest = chunks.first();
+      if (!oldest || oldest.seq > heldAfter) break;
+      freed += chunks.evictFirst();
+    }
+    if (freed > 0) this.#budget?.shrink(freed);
+  }
+
+  #updatePressure(): void {
+    let heldBytes = 0;
+    let heldChunks = 0;
+    let allowance = 0;
+    for (const cursor of this.#cursors) {
+      if (!cursor.holding) continue;
+      heldBytes = Math.max(heldBytes, this.#chunks.totalBytes - cursor.offset);
+      heldChunks = Math.max(heldChunks, this.#nextSeq - 1 - cursor.seq);
+      allowance = Math.max(allowance, cursor.extraBytes);
+    }
+    const { retainedBytes, retainedChunks } = this.#limits;
+    const full = heldBytes >= retainedBytes + allowance || heldChunks >= retainedChunks;
+    // Half way back before going on, so that a reader at the edge does not make the process stutter.
+    const roomy = heldBytes <= retainedBytes / 2 + allowance && heldChunks <= retainedChunks / 2;
+    if (!this.#paused && full) {
+      this.#paused = true;
+      this.onPressure(true);
+    } else if (this.#paused && roomy) {
+      this.#paused = false;
+      this.onPressure(false);
+    }
+  }
+
+  #heldAfterSeq(): number {
+    let lowest = Number.POSITIVE_INFINITY;
+    for (const cursor of this.#cursors) if (cursor.holding && cursor.seq < lowest) lowest = cursor.seq;
+    return lowest;
+  }
+
+  #gapAfter(seq: number): Gap | null {
+    const evictedThrough = this.#chunks.evictedThroughSeq;
+    if (seq >= evictedThrough) return null;
+    return { fromSeq: seq + 1, toSeq: evictedThrough, bytes: this.#chunks.evictedBytesAfter(seq) };
+  }
+
+  #hasNews(afterSeq: number): boolean {
+    if (this.isClosed || this.#failure !== null) return true;
+    if (this.#exit && afterSeq < this.#nextSeq - 1) return true;
+    return this.#chunks.firstAfter(afterSeq) !== null;
+  }
+
+  #headTail(stream: OutputStream): HeadTailBuffer {
+    let buffer = this.#streams.get(stream);
+    if (!buffer) {
+      buffer = new HeadTailBuffer(this.#limits);
+      this.#streams.set(stream, buffer);
+    }
+    return buffer;
+  }
+
+  #changed(): void {
+    this.#lastEventAtMs = this.#clock.now();
+    this.#wake.set(this.#nextSeq);
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+export interface CursorOptions {
+  afterSeq?: number;
+  /** Nothing after this cursor is evicted; the process is paused instead. */
+  holding?: boolean;
+  /** How many bytes more than the retention this cursor may hold before the process is paused. */
+  extraBytes?: number;
+}
+
+/** A consumer's place in a log. */
+export class EventCursor {
+  readonly #log: EventLog;
+  readonly #registry: Set<EventCursor>;
+  #seq: number;
+  #offset: number;
+  #holding: boolean;
+  #ended = false;
+  readonly extraBytes: number;
+
+  constructor(log: EventLog, registry: Set<EventCursor>, options: CursorOptions) {
+    this.#log = log;
+    this.#registry = registry;
+    this.#seq = options.afterSeq ?? 0;
+    this.#offset = log.offsetAt(this.#seq);
+    this.#holding = options.holding ?? false;
+    this.extraBytes = options.extraBytes ?? 0;
+  }
+
+  get seq(): number {
+    return this.#seq;
+  }
+
+  /** Bytes of output told up to here. */
+  get offset(): number {
+    return this.#offset;
+  }
+
+  get holding(): boolean {
+    return this.#holding;
+  }
+
+  /** It has delivered `closed` or `failed`, or was closed: there is nothing more. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Takes the next event, or null when there is none yet. */
+  next(): ExecEvent | null {
+    if (this.#ended) return null;
+    const event = this.#log.eventAfter(this.#seq);
+    if (event) {
+      this.#take(event);
+      return event;
+    }
+    const message = this.#log.failure;
+    if (message === null) return null;
+    this.#ended = true;
+    return { type: "failed", message };
+  }
+
+  /** Moves on without looking: everything up to `seq` is confirmed. Never moves back, nor beyond what was told. */
+  advanceTo(seq: number): void {
+    const target = Math.min(seq, this.#log.nextSeq - 1);
+    if (target <= this.#seq) return;
+    this.#seq = target;
+    this.#offset = this.#log.offsetAt(target);
+    if (this.#holding) this.#log.cursorMoved();
+  }
+
+  close(): void {
+    this.#ended = true;
+    if (!this.#registry.delete(this)) return;
+    if (this.#holding) {
+      this.#holding = false;
+      this.#log.cursorMoved();
+    }
+  }
+
+  #take(event: ExecEvent): void {
+    switch (event.type) {
+      case "output":
+        this.#seq = event.seq;
+        this.#offset += event.chunk.length;
+        if (this.#holding) this.#log.cursorMoved();
+        return;
+      case "gap":
+        this.#seq = event.toSeq;
+        this.#offset = this.#log.offsetAt(event.toSeq);
+        return;
+      case "exited":
+        this.#seq = event.seq;
+        return;
+      case "closed":
+        this.#seq = event.seq;
+        this.#ended = true;
+        return;
+      case "failed":
+        return;
+    }
+  }
+}

@@ -1,0 +1,133 @@
+/** Chunks at least this large are kept by reference; smaller ones are packed together, so that a million tiny ones cost no million objects. */
+const KEEP_BY_REFERENCE_BYTES = 16 * 1024;
+/** The largest block small chunks are packed into. */
+const MAX_BLOCK_BYTES = 64 * 1024;
+const FIRST_BLOCK_BYTES = 1024;
+
+/** Keeps the beginning and the end of a byte stream, and counts what fell out of the middle. */
+export class HeadTailBuffer {
+  readonly #headBytes: number;
+  readonly #tailBytes: number;
+  #head = new BlockList();
+  #tail = new BlockList();
+  #total = 0;
+
+  constructor(limits: { headBytes: number; tailBytes: number }) {
+    this.#headBytes = limits.headBytes;
+    this.#tailBytes = limits.tailBytes;
+  }
+
+  push(chunk: Uint8Array): void {
+    this.#total += chunk.length;
+    const headRoom = this.#headBytes - this.#head.bytes;
+    if (headRoom >= chunk.length) {
+      this.#head.push(chunk);
+      return;
+    }
+    if (headRoom > 0) {
+      this.#head.push(chunk.subarray(0, headRoom));
+      chunk = chunk.subarray(headRoom);
+    }
+    this.#tail.push(chunk.length > this.#tailBytes ? chunk.subarray(chunk.length - this.#tailBytes) : chunk);
+    this.#tail.dropFrontBeyond(this.#tailBytes);
+  }
+
+  get totalBytes(): number {
+    return this.#total;
+  }
+
+  get omittedBytes(): number {
+    return this.#total - this.#head.bytes - Math.min(this.#tail.bytes, this.#tailBytes);
+  }
+
+  head(): Uint8Array {
+    return this.#head.concat();
+  }
+
+  tail(): Uint8Array {
+    const all = this.#tail.concat();
+    return all.length > this.#tailBytes ? all.subarray(all.length - this.#tailBytes) : all;
+  }
+
+  /** Head and tail in one piece, as if nothing had stood between them. */
+  bytes(): Uint8Array {
+    return concatBytes([this.head(), this.tail()]);
+  }
+}
+
+/** A queue of bytes made of blocks; only whole blocks leave at the front. */
+class BlockList {
+  #blocks: Uint8Array[] = [];
+  #first = 0;
+  #open: { block: Uint8Array; used: number } | null = null;
+  bytes = 0;
+
+  push(chunk: Uint8Array): void {
+    this.bytes += chunk.length;
+    if (chunk.length >= KEEP_BY_REFERENCE_BYTES) {
+      this.#seal();
+      this.#blocks.push(chunk);
+      return;
+    }
+    let rest = chunk;
+    while (rest.length > 0) {
+      const open = this.#openBlock(rest.length);
+      const part = rest.subarray(0, open.block.length - open.used);
+      open.block.set(part, open.used);
+      open.used += part.length;
+      rest = rest.subarray(part.length);
+    }
+  }
+
+  /** Drops whole blocks at the front while at least `bytes` remain. */
+  dropFrontBeyond(bytes: number): void {
+    for (;;) {
+      const front = this.#blocks[this.#first];
+      if (front === undefined || this.bytes - front.length < bytes) break;
+      this.bytes -= front.length;
+      this.#blocks[this.#first] = EMPTY;
+      this.#first++;
+    }
+    if (this.#first > 64 && this.#first * 2 > this.#blocks.length) {
+      this.#blocks = this.#blocks.slice(this.#first);
+      this.#first = 0;
+    }
+  }
+
+  concat(): Uint8Array {
+    const parts = this.#blocks.slice(this.#first);
+    if (this.#open) parts.push(this.#open.block.subarray(0, this.#open.used));
+    return concatBytes(parts);
+  }
+
+  #openBlock(wanted: number): { block: Uint8Array; used: number } {
+    if (this.#open && this.#open.used < this.#open.block.length) return this.#open;
+    const previous = this.#open?.block.length ?? FIRST_BLOCK_BYTES / 2;
+    this.#seal();
+    const size = Math.min(MAX_BLOCK_BYTES, Math.max(previous * 2, wanted));
+    this.#open = { block: new Uint8Array(size), used: 0 };
+    return this.#open;
+  }
+
+  #seal(): void {
+    if (!this.#open) return;
+    this.#blocks.push(this.#open.block.subarray(0, this.#open.used));
+    this.#open = null;
+  }
+}
+
+const EMPTY = new Uint8Array(0);
+
+export function concatBytes(parts: readonly Uint8Array[]): Uint8Array {
+  const only = parts[0];
+  if (parts.length === 1 && only) return only;
+  let length = 0;
+  for (const part of parts) length += part.length;
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
