@@ -1,0 +1,76 @@
+/**
+ * Makes sure that the Debian packages the tests need are there: `node scripts/ensure-debian.ts [package…]`.
+ *
+ * Does nothing and says nothing when they are. Otherwise says what it installs and installs it; where it cannot (no
+ * apt-get, not root, no network) it says why and exits 1, and the tests that need the package then skip, loudly.
+ */
+import { execFileSync } from "node:child_process";
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+
+/** What the suite needs when no package is named. */
+const DEFAULT_PACKAGES = ["bubblewrap"];
+
+/** A package whose program has another name than itself. */
+const PROGRAM_OF: Readonly<Record<string, string>> = { bubblewrap: "bwrap" };
+
+/** A mirror that does not answer must not hang a test run. */
+const APT_TIMEOUT_MS = 5 * 60_000;
+
+export function missingPackages(packages: readonly string[]): string[] {
+  return packages.filter((name) => !hasProgram(PROGRAM_OF[name] ?? name) && !isInstalled(name));
+}
+
+export function installPackages(packages: readonly string[]): void {
+  if (!hasProgram("apt-get")) throw new Error("this system has no apt-get");
+  if (process.getuid?.() !== 0) throw new Error("installing packages needs root");
+  apt(["update", "-qq"]);
+  apt(["install", "-y", "-qq", "--no-install-recommends", ...packages]);
+}
+
+function apt(args: string[]): void {
+  execFileSync("apt-get", args, {
+    stdio: ["ignore", "ignore", "inherit"],
+    timeout: APT_TIMEOUT_MS,
+    env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
+  });
+}
+
+function isInstalled(name: string): boolean {
+  try {
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: a field of dpkg-query, not of JavaScript
+    const format = "-f=${db:Status-Status}";
+    return (
+      execFileSync("dpkg-query", ["-W", format, name], { stdio: "pipe", encoding: "utf8" }) === "installed"
+    );
+  } catch {
+    return false;
+  }
+}
+
+function hasProgram(name: string): boolean {
+  return (process.env.PATH ?? "").split(delimiter).some((directory) => {
+    try {
+      accessSync(join(directory, name), constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+if (import.meta.main) {
+  const wanted = process.argv.slice(2);
+  const missing = missingPackages(wanted.length > 0 ? wanted : DEFAULT_PACKAGES);
+  if (missing.length > 0) {
+    console.error(`ensure-debian: installing ${missing.join(", ")}`);
+    try {
+      installPackages(missing);
+      console.error(`ensure-debian: installed ${missing.join(", ")}`);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      console.error(`ensure-debian: could not install ${missing.join(", ")}: ${reason}`);
+      process.exitCode = 1;
+    }
+  }
+}
