@@ -1,0 +1,23 @@
+/** The three byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
+export interface ByteCodec {
+  /** Writes `source` as base64 into `target` at `offset`; returns how many bytes that were. */
+  base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
+  /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
+  unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
+}
+
+export function base64Length(bytes: number): number {
+  return Math.ceil(bytes / 3) * 4;
+}
+
+export const plainByteCodec: ByteCodec = {
+  base64Encode(source, target, offset) {
+    const text = Buffer.from(source.buffer, source.byteOffset, source.byteLength).toString("base64");
+    return Buffer.from(target.buffer, target.byteOffset, target.byteLength).write(text, offset, "latin1");
+  },
+  unmask(buffer, offset, length, key) {
+    const mask = [key >>> 24, (key >>> 16) & 255, (key >>> 8) & 255, key & 255];
+    for (let at = 0; at < length; at++)
+      buffer[offset + at] = (buffer[offset + at] ?? 0) ^ (mask[at & 3] ?? 0);
+  },
+};

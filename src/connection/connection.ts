@@ -1,0 +1,47 @@
+/**
+ * connection/: how messages go. One interface, and the ways below it: lines over stdio, WebSocket over TCP or a unix
+ * socket, and a pair in memory. It knows envelopes (what is a message at all) and nothing of methods.
+ */
+
+import type { Message } from "../protocol/envelope.ts";
+import { parseMessage } from "../protocol/envelope.ts";
+
+export type ConnectionEvent =
+  | { type: "message"; message: Message }
+  /** Something came that is no message; the connection lives on. */
+  | { type: "malformed"; reason: string }
+  /** The last event. `reason` is null when the peer simply left. */
+  | { type: "disconnected"; reason: string | null };
+
+export interface Connection {
+  /** Names the peer in error texts, such as `exec-server websocket 127.0.0.1:5000`. */
+  readonly label: string;
+  /** Begins to deliver events, synchronously and in order. Called once. */
+  open(onEvent: (event: ConnectionEvent) => void): void;
+  /** Queues one message. After the end it does nothing: the end itself was told. */
+  send(text: string): void;
+  /** Queues one message whose middle is `bytes` as base64: the hot path of output, which never builds a long string. */
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void;
+  /** Bytes queued and not yet taken by the system. */
+  readonly queuedBytes: number;
+  /** Called when a queue that had grown is empty again. */
+  onDrain: () => void;
+  /** Stops and resumes taking input; what the peer sends meanwhile waits in the system. */
+  pause(): void;
+  resume(): void;
+  /** Ends the connection; `reason` is told to the peer where the transport can. Idempotent. */
+  close(reason?: string): void;
+}
+
+/** Above this a connection counts as congested: whoever streams into it waits for the drain. */
+export const CONGESTED_BYTES = 1024 * 1024;
+
+/** From the text of one message to the event it is. `kind` stands in the malformed text where the transport has a name of its own. */
+export function messageEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {
+  const parsed = parseMessage(text);
+  if (parsed.ok) return { type: "message", message: parsed.message };
+  return {
+    type: "malformed",
+    reason: `failed to parse ${kind}JSON-RPC message from ${label}: ${parsed.problem}`,
+  };
+}

@@ -1,0 +1,132 @@
+import type { Readable, Writable } from "node:stream";
+import { type ByteCodec, base64Length, plainByteCodec } from "./byte-codec.ts";
+import type { Connection, ConnectionEvent } from "./connection.ts";
+import { messageEvent } from "./connection.ts";
+
+/** A line longer than this ends the connection: one peer must not make the other grow without bound. */
+export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
+
+export interface LineConnectionOptions {
+  label: string;
+  maxMessageBytes?: number;
+  codec?: ByteCodec;
+}
+
+const NEWLINE = 10;
+
+/** One message a line over a pair of byte streams, such as a process's stdin and stdout. */
+export class LineConnection implements Connection {
+  readonly label: string;
+  onDrain: () => void = () => undefined;
+  readonly #input: Readable;
+  readonly #output: Writable;
+  readonly #maxMessageBytes: number;
+  readonly #codec: ByteCodec;
+  #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  /** The beginning of a line whose end has not come yet. */
+  #partial: Buffer[] = [];
+  #partialBytes = 0;
+  #over = false;
+
+  constructor(input: Readable, output: Writable, options: LineConnectionOptions) {
+    this.label = options.label;
+    this.#input = input;
+    this.#output = output;
+    this.#maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
+    this.#codec = options.codec ?? plainByteCodec;
+  }
+
+  open(onEvent: (event: ConnectionEvent) => void): void {
+    this.#onEvent = onEvent;
+    this.#input.on("data", (chunk: Buffer) => this.#take(chunk));
+    this.#input.on("end", () => {
+      // A last line without its newline is still a message.
+      this.#line(Buffer.concat(this.#partial));
+      this.#end(null);
+    });
+    this.#input.on("close", () => this.#end(null));
+    this.#input.on("error", (error) =>
+      this.#end(`failed to read JSON-RPC message from ${this.label}: ${error.message}`),
+    );
+    this.#output.on("error", (error) =>
+      this.#end(`failed to write JSON-RPC message to ${this.label}: ${error.message}`),
+    );
+    this.#output.on("drain", () => this.onDrain());
+  }
+
+  send(text: string): void {
+    if (!this.#over) this.#output.write(`${text}\n`);
+  }
+
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
+    if (this.#over) return;
+    const headBytes = Buffer.byteLength(head);
+    const frame = Buffer.allocUnsafe(headBytes + base64Length(bytes.length) + tail.length + 1);
+    frame.write(head, 0);
+    let at = headBytes;
+    at += this.#codec.base64Encode(bytes, frame, at);
+    at += frame.write(tail, at, "latin1");
+    frame[at] = NEWLINE;
+    this.#output.write(frame);
+  }
+
+  get queuedBytes(): number {
+    return this.#output.writableLength;
+  }
+
+  pause(): void {
+    this.#input.pause();
+  }
+
+  resume(): void {
+    this.#input.resume();
+  }
+
+  close(): void {
+    if (this.#over) return;
+    this.#output.end();
+    this.#end(null);
+    this.#input.destroy();
+  }
+
+  #take(chunk: Buffer): void {
+    let from = 0;
+    while (!this.#over) {
+      const newline = chunk.indexOf(NEWLINE, from);
+      if (newline < 0) break;
+      const rest = chunk.subarray(from, newline);
+      const line = this.#partial.length === 0 ? rest : Buffer.concat([...this.#partial, rest]);
+      this.#partial = [];
+      this.#partialBytes = 0;
+      from = newline + 1;
+      this.#line(line);
+    }
+    if (from < chunk.length && !this.#over) {
+      this.#partial.push(chunk.subarray(from));
+      this.#partialBytes += chunk.length - from;
+      if (this.#partialBytes > this.#maxMessageBytes) this.#tooLong();
+    }
+  }
+
+  #line(line: Buffer): void {
+    if (this.#over) return;
+    if (line.length > this.#maxMessageBytes) {
+      this.#tooLong();
+      return;
+    }
+    const text = line.toString("utf8");
+    if (text.trim() !== "") this.#onEvent?.(messageEvent(text, this.label));
+  }
+
+  #tooLong(): void {
+    this.#end(`message from ${this.label} is longer than ${this.#maxMessageBytes} bytes`);
+    this.#input.destroy();
+  }
+
+  #end(reason: string | null): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#partial = [];
+    this.#onEvent?.({ type: "disconnected", reason });
+  }
+}

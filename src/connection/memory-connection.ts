@@ -1,0 +1,97 @@
+import { encodeBase64 } from "../protocol/base64.ts";
+import type { Connection, ConnectionEvent } from "./connection.ts";
+import { messageEvent } from "./connection.ts";
+
+/** Two ends joined in memory, speaking the same text as any other transport. Messages arrive on a later microtask. */
+export function memoryConnectionPair(): [Connection, Connection] {
+  const a = new MemoryConnection("memory a");
+  const b = new MemoryConnection("memory b");
+  a.join(b);
+  b.join(a);
+  return [a, b];
+}
+
+class MemoryConnection implements Connection {
+  readonly label: string;
+  onDrain = () => undefined;
+  #peer: MemoryConnection | null = null;
+  #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  #inbox: (string | { disconnected: string | null })[] = [];
+  #paused = false;
+  #scheduled = false;
+  #over = false;
+
+  constructor(label: string) {
+    this.label = label;
+  }
+
+  join(peer: MemoryConnection): void {
+    this.#peer = peer;
+  }
+
+  open(onEvent: (event: ConnectionEvent) => void): void {
+    this.#onEvent = onEvent;
+    this.#schedule();
+  }
+
+  send(text: string): void {
+    if (!this.#over) this.#peer?.receive(text);
+  }
+
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
+    this.send(head + encodeBase64(bytes) + tail);
+  }
+
+  get queuedBytes(): number {
+    return this.#peer?.waitingBytes ?? 0;
+  }
+
+  get waitingBytes(): number {
+    let bytes = 0;
+    for (const entry of this.#inbox) if (typeof entry === "string") bytes += entry.length;
+    return bytes;
+  }
+
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#schedule();
+  }
+
+  close(reason?: string): void {
+    if (this.#over) return;
+    this.#peer?.receive({ disconnected: reason ?? null });
+    this.receive({ disconnected: null });
+  }
+
+  receive(entry: string | { disconnected: string | null }): void {
+    this.#inbox.push(entry);
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || !this.#onEvent) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      this.#deliver();
+    });
+  }
+
+  #deliver(): void {
+    while (!this.#paused && !this.#over) {
+      const entry = this.#inbox.shift();
+      if (entry === undefined) break;
+      if (typeof entry === "string") {
+        this.#onEvent?.(messageEvent(entry, this.label));
+      } else {
+        this.#over = true;
+        this.#onEvent?.({ type: "disconnected", reason: entry.disconnected });
+      }
+    }
+    if (this.#inbox.length === 0) this.#peer?.onDrain();
+  }
+}

@@ -1,0 +1,21 @@
+import type { EventLog } from "./event-log.ts";
+import type { ExecProcess, ExitReason, StartParams, TerminateMode, TerminateResult } from "./exec-process.ts";
+
+/** A process on this host, as a server sees it: with its log in reach, and ended for a reason. */
+export interface HostProcess extends ExecProcess {
+  readonly pid: number | null;
+  readonly log: EventLog;
+  /** Like `terminate`, but the exit is told with this reason. */
+  end(mode: TerminateMode, reason: ExitReason): Promise<TerminateResult>;
+  /** Gives the log back; called when the process is forgotten. */
+  forget(): void;
+}
+
+/** What a server is given to start processes with. */
+export interface HostBackend {
+  start(params: StartParams): Promise<HostProcess>;
+  /** What does not work on this host as it should, one sentence each; empty when all is well. */
+  degraded(): string[];
+  /** Ends everything it started: TERM, grace, KILL, and the descendants that escaped. Idempotent. */
+  shutdown(graceMs: number): Promise<void>;
+}

@@ -1,0 +1,67 @@
+/**
+ * Bytes as text: the standard alphabet, padding required, no white space, no stray bits in the last symbol.
+ * Node's Buffer is used where it exists (it is many times faster), the browser's atob elsewhere.
+ */
+
+/** The part of Node's Buffer used here; absent in a browser. */
+interface BufferLike {
+  from(text: string, encoding: "base64"): Uint8Array;
+  from(bytes: ArrayBufferLike, offset: number, length: number): { toString(encoding: "base64"): string };
+}
+
+const NodeBuffer = (globalThis as { Buffer?: BufferLike }).Buffer;
+
+export function encodeBase64(bytes: Uint8Array): string {
+  if (NodeBuffer) return NodeBuffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("base64");
+  let binary = "";
+  // fromCharCode takes its bytes as arguments; a few thousand at a time stays below every engine's limit.
+  for (let at = 0; at < bytes.length; at += 8192)
+    binary += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  return btoa(binary);
+}
+
+export type Base64Decoded = { ok: true; bytes: Uint8Array } | { ok: false; problem: string };
+
+/** Decodes strictly; a problem is told as a value, in the words of the reference server. */
+export function decodeBase64(text: string): Base64Decoded {
+  const bytes = decodeLeniently(text);
+  if (bytes && bytes.length === expectedLength(text) && isCanonical(text, bytes)) return { ok: true, bytes };
+  return { ok: false, problem: findProblem(text) };
+}
+
+function decodeLeniently(text: string): Uint8Array | null {
+  if (text.length % 4 !== 0) return null;
+  if (NodeBuffer) return text.includes("-") || text.includes("_") ? null : NodeBuffer.from(text, "base64");
+  try {
+    const binary = atob(text);
+    const bytes = new Uint8Array(binary.length);
+    for (let at = 0; at < binary.length; at++) bytes[at] = binary.charCodeAt(at);
+    return bytes;
+  } catch {
+    return null;
+  }
+}
+
+/** A lenient decoder skips what it does not know, so a shorter result means something was skipped. */
+function expectedLength(text: string): number {
+  if (text.length === 0) return 0;
+  const padding = text.endsWith("==") ? 2 : text.endsWith("=") ? 1 : 0;
+  return (text.length / 4) * 3 - padding;
+}
+
+function isCanonical(text: string, bytes: Uint8Array): boolean {
+  if (!text.endsWith("=")) return true;
+  const remainder = bytes.length % 3;
+  return encodeBase64(bytes.subarray(bytes.length - remainder)) === text.slice(-4);
+}
+
+const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+function findProblem(text: string): string {
+  const body = text.replace(/={1,2}$/, "");
+  for (let at = 0; at < body.length; at++) {
+    if (!ALPHABET.includes(body.charAt(at))) return `Invalid symbol ${text.charCodeAt(at)}, offset ${at}.`;
+  }
+  if (text.length % 4 !== 0 || body.length % 4 === 1) return "Invalid padding";
+  return `Invalid last symbol ${body.charCodeAt(body.length - 1)}, offset ${body.length - 1}.`;
+}

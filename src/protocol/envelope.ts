@@ -1,0 +1,114 @@
+import type { WireError } from "./errors.ts";
+import { parseJsonText } from "./json-text.ts";
+import { isObject } from "./schema.ts";
+
+/** A request's id: echoed back as it came. A bigint where JavaScript's numbers are no longer exact. */
+export type RequestId = string | number | bigint;
+
+/** The id of an answer to something that could not be read at all. */
+export const UNREADABLE_ID = -1;
+
+export interface Trace {
+  traceparent?: string;
+  tracestate?: string;
+}
+
+/** One JSON-RPC message. The `jsonrpc` member is never sent and not looked at. */
+export type Message =
+  | { type: "request"; id: RequestId; method: string; params: unknown; trace?: Trace }
+  | { type: "notification"; method: string; params: unknown }
+  | { type: "response"; id: RequestId; result: unknown }
+  | { type: "error"; id: RequestId; error: WireError };
+
+export type ParsedMessage = { ok: true; message: Message } | { ok: false; problem: string };
+
+/** From text to a message. What cannot be read is told as a value: the connection lives on. */
+export function parseMessage(text: string): ParsedMessage {
+  if (text.trim() === "")
+    return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };
+  const parsed = parseJsonText(text);
+  if (!parsed.ok) return parsed;
+  const { value, idLiteral } = parsed;
+  if (!isObject(value)) return { ok: false, problem: "expected a JSON-RPC object" };
+  return classify(value, idLiteral);
+}
+
+/**
+ * A `method` with an `id` is a request, without one a notification; else `result` makes a response; what is left must
+ * be an error.
+ */
+function classify(value: Record<string, unknown>, idLiteral: string | null): ParsedMessage {
+  const hasId = value.id !== undefined;
+  const id = hasId ? readId(value.id, idLiteral) : undefined;
+  if (hasId && id === undefined) {
+    return { ok: false, problem: "data did not match any variant of untagged enum RequestId" };
+  }
+  if (value.method !== undefined) {
+    const { method } = value;
+    if (typeof method !== "string")
+      return { ok: false, problem: `invalid type: ${typeof method}, expected a string` };
+    if (id === undefined)
+      return { ok: true, message: { type: "notification", method, params: value.params } };
+    const trace = readTrace(value.trace);
+    if (trace === "malformed") {
+      return { ok: false, problem: `invalid type: ${typeof value.trace}, expected struct W3cTraceContext` };
+    }
+    return {
+      ok: true,
+      message: { type: "request", id, method, params: value.params, ...(trace && { trace }) },
+    };
+  }
+  if (value.result !== undefined) {
+    if (id === undefined) return { ok: false, problem: "missing field `id`" };
+    return { ok: true, message: { type: "response", id, result: value.result } };
+  }
+  const { error } = value;
+  if (error === undefined) return { ok: false, problem: "missing field `error`" };
+  if (!isObject(error))
+    return { ok: false, problem: `invalid type: ${typeof error}, expected struct JSONRPCErrorError` };
+  const { code, message } = error;
+  if (typeof code !== "number") return { ok: false, problem: "missing field `code`" };
+  if (typeof message !== "string") return { ok: false, problem: "missing field `message`" };
+  if (id === undefined) return { ok: false, problem: "missing field `id`" };
+  return { ok: true, message: { type: "error", id, error: { code, message } } };
+}
+
+/** A string, or a whole number in the 64-bit range written without fraction or exponent. */
+function readId(id: unknown, literal: string | null): RequestId | undefined {
+  if (typeof id === "string") return id;
+  if (typeof id !== "number" || literal === null || !/^-?\d+$/.test(literal)) return undefined;
+  if (Number.isSafeInteger(id)) return id;
+  const exact = BigInt(literal);
+  return BigInt.asIntN(64, exact) === exact ? exact : undefined;
+}
+
+function readTrace(trace: unknown): Trace | undefined | "malformed" {
+  if (trace === undefined || trace === null) return undefined;
+  if (!isObject(trace)) return "malformed";
+  const { traceparent, tracestate } = trace;
+  return {
+    ...(typeof traceparent === "string" && { traceparent }),
+    ...(typeof tracestate === "string" && { tracestate }),
+  };
+}
+
+export function encodeRequest(id: RequestId, method: string, params: unknown): string {
+  const tail = params === undefined ? "" : `,"params":${JSON.stringify(params)}`;
+  return `{"id":${idText(id)},"method":${JSON.stringify(method)}${tail}}`;
+}
+
+export function encodeNotification(method: string, params: unknown): string {
+  return JSON.stringify(params === undefined ? { method } : { method, params });
+}
+
+export function encodeResponse(id: RequestId, result: unknown): string {
+  return `{"id":${idText(id)},"result":${JSON.stringify(result)}}`;
+}
+
+export function encodeError(id: RequestId, error: WireError): string {
+  return `{"error":${JSON.stringify(error)},"id":${idText(id)}}`;
+}
+
+function idText(id: RequestId): string {
+  return typeof id === "string" ? JSON.stringify(id) : String(id);
+}

@@ -1,0 +1,91 @@
+import { pathUri } from "./path-uri-schema.ts";
+import { optionalSandbox } from "./process-schemas.ts";
+import { array, boolean, bytes, f64, object, oneOf, optional, string, u64, unit, usize } from "./schema.ts";
+
+/** The shapes of `fs/*`. Every method takes an optional sandbox; paths are `file:` URIs. */
+
+const sandbox = optionalSandbox;
+const followSymlinks = optional(boolean);
+
+export const readFileParams = object("WireFsReadFileParams", { path: pathUri, followSymlinks, sandbox });
+export const readFileResult = object("ReadFileResult", { dataBase64: bytes });
+export const writeFileParams = object("WireFsWriteFileParams", {
+  path: pathUri,
+  dataBase64: string,
+  followSymlinks,
+  sandbox,
+});
+export const createDirectoryParams = object("WireFsCreateDirectoryParams", {
+  path: pathUri,
+  recursive: optional(boolean),
+  followSymlinks,
+  sandbox,
+});
+export const getMetadataParams = object("WireFsGetMetadataParams", {
+  path: pathUri,
+  followSymlinks,
+  sandbox,
+});
+export const metadataResult = object("Metadata", {
+  isDirectory: boolean,
+  isFile: boolean,
+  isSymlink: boolean,
+  size: u64,
+  createdAtMs: f64,
+  modifiedAtMs: f64,
+});
+export const canonicalizeParams = object("WireFsCanonicalizeParams", { path: pathUri, sandbox });
+export const canonicalizeResult = object("CanonicalizeResult", { path: string });
+export const readDirectoryParams = object("WireFsReadDirectoryParams", { path: pathUri, sandbox });
+export const readDirectoryResult = object("ReadDirectoryResult", {
+  entries: array(object("DirectoryEntry", { fileName: string, isDirectory: boolean, isFile: boolean })),
+});
+export const walkParams = object("WireFsWalkParams", {
+  path: pathUri,
+  options: object("WalkOptions", {
+    maxDepth: usize,
+    maxDirectories: usize,
+    maxEntries: usize,
+    followDirectorySymlinks: boolean,
+    pruneHiddenDirectories: optional(boolean),
+  }),
+  sandbox,
+});
+export const walkResult = object("WalkResult", {
+  entries: array(object("WalkEntry", { path: string, kind: oneOf("file", "directory") })),
+  errors: array(object("WalkError", { path: string, message: string })),
+  truncated: boolean,
+});
+export const removeParams = object("WireFsRemoveParams", {
+  path: pathUri,
+  recursive: optional(boolean),
+  force: optional(boolean),
+  followSymlinks,
+  sandbox,
+});
+export const copyParams = object("WireFsCopyParams", {
+  sourcePath: pathUri,
+  destinationPath: pathUri,
+  recursive: boolean,
+  sandbox,
+});
+export const openParams = object("WireFsOpenParams", {
+  handleId: string,
+  path: pathUri,
+  mode: optional(oneOf("read", "replace")),
+  sandbox,
+});
+export const openResult = object("OpenResult", { handleId: string });
+export const readBlockParams = object("FsReadBlockParams", { handleId: string, offset: u64, len: usize });
+export const readBlockResult = object("ReadBlockResult", { chunk: bytes, eof: boolean });
+export const writeBlockParams = object("FsWriteBlockParams", { handleId: string, offset: u64, chunk: bytes });
+export const closeParams = object("FsCloseParams", { handleId: string });
+export const watchMissingParams = object("FsWatchMissingParams", {
+  watchId: u64,
+  missing: array(pathUri),
+  present: optional(pathUri),
+  sandbox,
+});
+export const watchMissingResult = object("WatchMissingResult", { watching: boolean });
+export const missingChangedParams = object("MissingChangedNotification", { watchId: u64 });
+export const empty = unit;

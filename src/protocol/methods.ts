@@ -1,0 +1,415 @@
+import * as fs from "./file-schemas.ts";
+import { pathUri } from "./path-uri-schema.ts";
+import * as process from "./process-schemas.ts";
+import {
+  array,
+  boolean,
+  bytes,
+  type Infer,
+  i32,
+  map,
+  nullable,
+  object,
+  oneOf,
+  optional,
+  type Schema,
+  string,
+  u16,
+  u64,
+  unit,
+  unknown,
+} from "./schema.ts";
+
+/**
+ * The method table: every request and notification, once. Types, decoding, encoding, gates and PROTOCOL.md are derived
+ * from it.
+ */
+
+/** `v0`: the seeds' protocol. `current`: as Codex 0.166.0 speaks it. `ours`: what procwire adds. */
+export type Generation = "v0" | "current" | "ours";
+
+/** The words a method's family has in `client must call initialize before using F methods`. */
+export type Family =
+  | "exec"
+  | "filesystem"
+  | "environment info"
+  | "environment status"
+  | "environment config"
+  | "http"
+  | "capability discovery";
+
+interface Method<P = unknown, R = unknown> {
+  generation: Generation;
+  /** Null: may be called before the handshake is done. */
+  family: Family | null;
+  params: Schema<P>;
+  result: Schema<R>;
+  doc: string;
+}
+
+function method<P, R>(
+  generation: Generation,
+  family: Family | null,
+  params: Schema<P>,
+  result: Schema<R>,
+  doc: string,
+): Method<P, R> {
+  return { generation, family, params, result, doc };
+}
+
+const shell = object("ShellInfo", { name: string, path: string });
+
+/** Answered by `initialize` and `environment/info`; a client needs `shell` alone. */
+export const environmentInfo = object("EnvironmentInfo", {
+  shell,
+  executorVersion: optional(string),
+  providerId: optional(string),
+  cwd: optional(string),
+  userHomeDir: optional(string),
+  platformOs: optional(string),
+  prependPathDirs: optional(array(string)),
+  temporaryDirectories: optional(array(string)),
+  tempDir: optional(string),
+  capabilities: optional(map(boolean)),
+  degraded: optional(array(string)),
+  sandboxes: optional(array(string)),
+});
+export type EnvironmentInfo = Infer<typeof environmentInfo>;
+
+/** What a client may ask for in `initialize`; only what the answer names is used. */
+export const EXTENSIONS = ["started", "failed", "outputAck"] as const;
+export type Extension = (typeof EXTENSIONS)[number];
+
+const httpHeader = object("HttpHeader", { name: string, value: string, valueEnvVar: optional(string) });
+const httpResult = object("HttpResult", {
+  status: u16,
+  headers: array(object("HttpResponseHeader", { name: string, value: string })),
+  bodyBase64: bytes,
+});
+
+export const methods = {
+  initialize: method(
+    "v0",
+    null,
+    object("InitializeParams", {
+      clientName: string,
+      resumeSessionId: optional(string),
+      extensions: optional(array(string)),
+      takeOver: optional(boolean),
+    }),
+    object("InitializeResult", {
+      protocolVersion: optional(string),
+      sessionId: optional(string),
+      environmentInfo: optional(environmentInfo),
+      extensions: optional(array(string)),
+    }),
+    "Opens a session, or resumes one that lost its connection. Must come first, once per connection.",
+  ),
+  "environment/info": method(
+    "current",
+    "environment info",
+    unit,
+    environmentInfo,
+    "What kind of host this is: shell, directories, capabilities, degraded parts.",
+  ),
+  "environment/status": method(
+    "current",
+    "environment status",
+    unit,
+    object("EnvironmentStatus", { status: string }),
+    "Answers `ready`.",
+  ),
+  "environmentConfig/read": method(
+    "current",
+    "environment config",
+    object("EnvironmentConfigReadParams", {
+      cwd: pathUri,
+      configPaths: array(array(string)),
+      requirementsPaths: array(array(string)),
+    }),
+    unknown as Schema<Record<string, unknown>>,
+    "Reads the named parts of the host's configuration files.",
+  ),
+  "capabilityRoots/discoverV1": method(
+    "current",
+    "capability discovery",
+    object("WireCapabilityRootsDiscoverParams", {
+      roots: array(object("CapabilityRoot", { id: string, path: pathUri, sandbox: process.optionalSandbox })),
+    }),
+    unknown as Schema<Record<string, unknown>>,
+    "Finds plugins and skills below the given roots.",
+  ),
+  "capabilities/discoverV2": method(
+    "current",
+    "capability discovery",
+    object("DiscoverV2CapabilitiesRequest", { cwd: pathUri }),
+    unknown as Schema<Record<string, unknown>>,
+    "Finds plugins and skills for a working directory.",
+  ),
+
+  "command/exec": method(
+    "v0",
+    "exec",
+    object("ExecParams", {
+      argv: array(string),
+      cwd: string,
+      env: map(string),
+      tty: boolean,
+      arg0: optional(string),
+    }),
+    object("ExecResult", { sessionId: string }),
+    "Starts a process that lives as long as its connection; the server chooses the id.",
+  ),
+  "command/exec/write": method(
+    "v0",
+    "exec",
+    object("ExecWriteParams", { sessionId: string, chunk: bytes }),
+    object("ExecWriteResult", { accepted: boolean }),
+    "Writes to a terminal process.",
+  ),
+  "command/exec/terminate": method(
+    "v0",
+    "exec",
+    object("ExecTerminateParams", { sessionId: string }),
+    object("ExecTerminateResult", { running: boolean }),
+    "Ends a process by force.",
+  ),
+
+  "process/start": method(
+    "current",
+    "exec",
+    process.startParams,
+    process.startResult,
+    "Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications.",
+  ),
+  "process/read": method(
+    "current",
+    "exec",
+    process.readParams,
+    process.readResult,
+    "Reads retained output after a cursor, without consuming it; can wait for news.",
+  ),
+  "process/write": method(
+    "current",
+    "exec",
+    process.writeParams,
+    process.writeResult,
+    "Writes to stdin. The same `writeId` again is accepted and not written twice.",
+  ),
+  "process/signal": method(
+    "current",
+    "exec",
+    process.signalParams,
+    unit,
+    "Sends a signal to the process group: `interrupt`, or any signal name.",
+  ),
+  "process/terminate": method(
+    "current",
+    "exec",
+    process.terminateParams,
+    process.terminateResult,
+    "Ends the process and its descendants: at once, or gracefully with a time to go by itself.",
+  ),
+  "process/closeStdin": method(
+    "ours",
+    "exec",
+    process.processIdParams("CloseStdinParams"),
+    process.closeStdinResult,
+    "Closes stdin once everything written before has been taken.",
+  ),
+  "process/resize": method("ours", "exec", process.resizeParams, unit, "Changes the size of a terminal."),
+  "process/wait": method(
+    "ours",
+    "exec",
+    process.waitParams,
+    process.waitResult,
+    "Waits for exit, a pattern in the output, quiet, a listening port, or an amount of output.",
+  ),
+  "process/snapshot": method(
+    "ours",
+    "exec",
+    process.processIdParams("SnapshotParams"),
+    process.snapshotResult,
+    "Head and tail of each stream, how it ended, and the terminal's state.",
+  ),
+  "process/list": method("ours", "exec", unit, process.listResult, "The processes of this session."),
+
+  "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult, "Reads a whole file."),
+  "fs/writeFile": method("current", "filesystem", fs.writeFileParams, unit, "Creates or replaces a file."),
+  "fs/createDirectory": method("current", "filesystem", fs.createDirectoryParams, unit, "Makes a directory."),
+  "fs/getMetadata": method(
+    "current",
+    "filesystem",
+    fs.getMetadataParams,
+    fs.metadataResult,
+    "What a path is.",
+  ),
+  "fs/canonicalize": method(
+    "current",
+    "filesystem",
+    fs.canonicalizeParams,
+    fs.canonicalizeResult,
+    "The real path behind links and dots.",
+  ),
+  "fs/readDirectory": method(
+    "current",
+    "filesystem",
+    fs.readDirectoryParams,
+    fs.readDirectoryResult,
+    "The entries of a directory.",
+  ),
+  "fs/walk": method(
+    "current",
+    "filesystem",
+    fs.walkParams,
+    fs.walkResult,
+    "Lists a tree, breadth first, bounded.",
+  ),
+  "fs/remove": method("current", "filesystem", fs.removeParams, unit, "Removes a file or a tree."),
+  "fs/copy": method("current", "filesystem", fs.copyParams, unit, "Copies a file or a tree."),
+  "fs/open": method(
+    "current",
+    "filesystem",
+    fs.openParams,
+    fs.openResult,
+    "Opens a file for reading or replacing in blocks.",
+  ),
+  "fs/readBlock": method(
+    "current",
+    "filesystem",
+    fs.readBlockParams,
+    fs.readBlockResult,
+    "Reads a block of an open file.",
+  ),
+  "fs/writeBlock": method(
+    "current",
+    "filesystem",
+    fs.writeBlockParams,
+    unit,
+    "Writes a block of an open file.",
+  ),
+  "fs/close": method("current", "filesystem", fs.closeParams, unit, "Closes an open file."),
+  "fs/watchMissing": method(
+    "current",
+    "filesystem",
+    fs.watchMissingParams,
+    fs.watchMissingResult,
+    "Tells once when one of the missing paths appears.",
+  ),
+
+  "http/request": method(
+    "current",
+    "http",
+    object("HttpRequestParams", {
+      method: string,
+      url: string,
+      headers: optional(array(httpHeader)),
+      bodyBase64: optional(bytes),
+      timeoutMs: optional(u64),
+      redirectPolicy: optional(oneOf("follow", "stop")),
+      requestId: string,
+      streamResponse: optional(boolean),
+    }),
+    httpResult,
+    "An HTTP request made from the server's host; the body whole, or streamed.",
+  ),
+} as const satisfies Record<string, Method<never, never> | Method>;
+
+export type MethodName = keyof typeof methods;
+export type ParamsOf<M extends MethodName> = Infer<(typeof methods)[M]["params"]>;
+export type ResultOf<M extends MethodName> = Infer<(typeof methods)[M]["result"]>;
+
+export function isMethodName(name: string): name is MethodName {
+  return Object.hasOwn(methods, name);
+}
+
+interface Notification<P = unknown> {
+  generation: Generation;
+  params: Schema<P>;
+  doc: string;
+}
+
+function notification<P>(generation: Generation, params: Schema<P>, doc: string): Notification<P> {
+  return { generation, params, doc };
+}
+
+/** What the server tells. */
+export const serverNotifications = {
+  "process/output": notification("current", process.outputParams, "A chunk of output."),
+  "process/exited": notification(
+    "current",
+    process.exitedParams,
+    "The process has ended; what it wrote came before.",
+  ),
+  "process/closed": notification(
+    "current",
+    process.closedParams,
+    "All writers of its output are gone. The last word.",
+  ),
+  "process/started": notification(
+    "ours",
+    process.startedParams,
+    "Extension `started`: it runs, under this pid.",
+  ),
+  "process/failed": notification(
+    "ours",
+    process.failedParams,
+    "Extension `failed`: it can no longer be followed.",
+  ),
+  "fs/missingChanged": notification(
+    "current",
+    fs.missingChangedParams,
+    "One of the watched paths has appeared.",
+  ),
+  "http/request/bodyDelta": notification(
+    "current",
+    object("HttpBodyDelta", {
+      requestId: string,
+      seq: u64,
+      deltaBase64: bytes,
+      done: boolean,
+      error: nullable(string),
+    }),
+    "A piece of a streamed HTTP body.",
+  ),
+  "command/exec/outputDelta": notification(
+    "v0",
+    object("ExecOutputDeltaNotification", {
+      sessionId: string,
+      stream: oneOf("stdout", "stderr"),
+      chunk: bytes,
+    }),
+    "A chunk of output of a v0 process; a terminal's is `stdout`.",
+  ),
+  "command/exec/exited": notification(
+    "v0",
+    object("ExecExitedNotification", { sessionId: string, exitCode: i32 }),
+    "A v0 process has ended.",
+  ),
+} as const satisfies Record<string, Notification<never> | Notification>;
+
+export type ServerNotificationName = keyof typeof serverNotifications;
+export type ServerNotificationParams<N extends ServerNotificationName> = Infer<
+  (typeof serverNotifications)[N]["params"]
+>;
+/** Any notification the server sends, with its params. */
+export type ServerNotification = {
+  [N in ServerNotificationName]: { method: N; params: ServerNotificationParams<N> };
+}[ServerNotificationName];
+
+export function isServerNotificationName(name: string): name is ServerNotificationName {
+  return Object.hasOwn(serverNotifications, name);
+}
+
+/** What the client tells. Anything else closes the connection. */
+export const clientNotifications = {
+  initialized: notification("v0", unknown, "The handshake is done; params are ignored."),
+  "process/ack": notification(
+    "ours",
+    process.ackParams,
+    "Extension `outputAck`: everything up to `seq` is safe with the client and may be evicted.",
+  ),
+} as const satisfies Record<string, Notification<never> | Notification>;
+
+/** The version `initialize` answers; the seeds' word for it. */
+export const PROTOCOL_VERSION = "exec-server.v0";
