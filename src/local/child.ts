@@ -1,0 +1,57 @@
+import type { OutputStream, TerminalSize, TtyState } from "../exec/exec-process.ts";
+
+/** A program as the operating system is asked to start it: everything resolved, nothing left to choose. */
+export interface ChildSpec {
+  /** Looked up in the PATH of `env` when it has no slash. */
+  file: string;
+  /** What the program sees; `argv[0]` may differ from `file`. */
+  argv: string[];
+  cwd: string;
+  env: Record<string, string>;
+  /** Null: pipes. */
+  terminal: TerminalSize | null;
+  /** Without it a piped child reads /dev/null. */
+  pipeStdin: boolean;
+}
+
+/** Exactly one of the two: how it ended, in the system's own numbers. */
+export type RawExit = { type: "code"; code: number } | { type: "signal"; signal: number };
+
+/** Called in this order: output the leader wrote, exit, late output of others, close. Never after `close`. */
+export interface ChildEvents {
+  output(stream: OutputStream, chunk: Uint8Array): void;
+  exit(exit: RawExit): void;
+  /** Every writer of every stream is gone; the file descriptors have been given back. */
+  close(): void;
+  /** The queue of `write` is empty again, or will never be read. */
+  drain(): void;
+}
+
+/** What identifies the ends a child was given, so that a process holding one of them can be told to be its descendant. */
+export interface ChildEnds {
+  /** Inodes of its pipes. */
+  pipes: readonly number[];
+  /** N of /dev/pts/N. */
+  pts: number | null;
+}
+
+/** A started program: the leader of its own session and process group. */
+export interface Child {
+  readonly pid: number;
+  /** Queues bytes and returns how many of all that was queued the system has not taken yet; 0 also when nobody can read them any more. */
+  write(bytes: Uint8Array): number;
+  /** Closes stdin once the queue is empty. On a terminal: an end-of-file keystroke. */
+  closeStdin(): void;
+  pause(): void;
+  resume(): void;
+  resize(size: TerminalSize): void;
+  /** Null when it has no terminal, or no longer. */
+  ttyState(): TtyState | null;
+  /** Signals the whole group while the leader has not been reaped; false afterwards. */
+  signalGroup(signal: number): boolean;
+  /** Stops listening: what a process out of reach still holds open is given up, and `close` follows once it has exited. */
+  cut(): void;
+  readonly ends: ChildEnds;
+}
+
+export type SpawnChild = (spec: ChildSpec, events: ChildEvents) => Promise<Child>;

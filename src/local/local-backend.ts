@@ -1,0 +1,198 @@
+/**
+ * local/: processes on this machine. The only importer of the native spawner; starts programs with pipes or in a
+ * terminal, feeds their event logs, ends whole process trees, and makes their environments. It knows no wire, no
+ * session and no retention time: a process stays here until its owner disposes of it.
+ */
+
+import { isAbsolute } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Clock } from "../async/clock.ts";
+import { sleep, systemClock } from "../async/clock.ts";
+import { withDeadline } from "../async/deadline.ts";
+import type { EventLogLimits } from "../exec/event-log.ts";
+import { EventLog } from "../exec/event-log.ts";
+import type {
+  ExecBackend,
+  ExitReason,
+  ProcessListing,
+  SandboxType,
+  StartParams,
+} from "../exec/exec-process.ts";
+import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import type { RetentionBudget } from "../exec/retention-budget.ts";
+import { internalError, invalidParams } from "../protocol/errors.ts";
+import type { ChildSpec, SpawnChild } from "./child.ts";
+import { childEnvironment } from "./environment.ts";
+import { spawnFallbackChild } from "./fallback-child.ts";
+import { LocalProcess } from "./local-process.ts";
+import { procFsTable } from "./process-table.ts";
+import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
+import { TreeKiller } from "./tree-kill.ts";
+
+/** A sandbox intent turned into walls: what to run instead, and how to tell afterwards that they refused something. */
+export interface ResolvedSandbox {
+  argv: string[];
+  sandboxType: SandboxType;
+  wasDenied?: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
+}
+
+export interface LocalBackendOptions {
+  clock?: Clock;
+  eventLogLimits?: Partial<EventLogLimits>;
+  /** Bounds the retained output of all processes together. */
+  budget?: RetentionBudget;
+  /** Orphans of started programs come to this program, which reaps them. Changes the whole program; for a server. */
+  subreaper?: boolean;
+  /** Do without the native spawner even where it is there. */
+  forceFallback?: boolean;
+  /** Where inherited variables come from. */
+  hostEnv?: Record<string, string | undefined>;
+  /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
+  resolveSandbox?: (intent: unknown, params: StartParams) => Promise<ResolvedSandbox | null>;
+}
+
+export function createLocalBackend(options: LocalBackendOptions = {}): LocalBackend {
+  return new LocalBackend(options);
+}
+
+export class LocalBackend implements ExecBackend, AsyncDisposable {
+  readonly #options: LocalBackendOptions;
+  readonly #clock: Clock;
+  readonly #spawn: SpawnChild = spawnFallbackChild;
+  readonly #killer: TreeKiller;
+  /** Started and not yet closed. */
+  readonly #open = new Set<LocalProcess>();
+  readonly #leaders = new Set<number>();
+
+  constructor(options: LocalBackendOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#killer = new TreeKiller({
+      table: procFsTable,
+      clock: this.#clock,
+      subreaper: false,
+      isLeader: (pid) => this.#leaders.has(pid),
+    });
+  }
+
+  /** What does not work as well as it should here, each with its reason; empty when all is well. */
+  degraded(): string[] {
+    return ["native spawner missing: pipes by node:child_process, no terminals"];
+  }
+
+  async start(params: StartParams): Promise<LocalProcess> {
+    const sandbox = await this.#resolveSandbox(params);
+    const spec = this.#specOf(params, sandbox?.argv ?? params.argv);
+    const log = new EventLog({
+      clock: this.#clock,
+      ...(this.#options.eventLogLimits && { limits: this.#options.eventLogLimits }),
+      ...(this.#options.budget && { budget: this.#options.budget }),
+    });
+    const process = new LocalProcess(params, spec.terminal, {
+      log,
+      clock: this.#clock,
+      killer: this.#killer,
+      sandboxType: sandbox?.sandboxType ?? params.sandboxType ?? "none",
+      wasDenied: sandbox?.wasDenied ?? (() => false),
+      onClose: () => this.#forget(process),
+    });
+    try {
+      const child = await this.#spawn(spec, process.childEvents);
+      process.attach(child);
+      if (!log.isClosed) {
+        this.#open.add(process);
+        this.#leaders.add(child.pid);
+      }
+    } catch (error) {
+      log.dispose();
+      if (error instanceof SpawnError) throw internalError(error.message, { cause: error });
+      throw error;
+    }
+    return process;
+  }
+
+  async list(): Promise<ProcessListing[]> {
+    return [...this.#open].map((process) => process.listing());
+  }
+
+  /** Ends everything: TERM, `graceMs`, KILL, sweep. Resolves when all is closed. */
+  async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
+    await Promise.all([...this.#open].map((process) => this.#end(process, graceMs, reason)));
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.shutdown(0);
+  }
+
+  async #end(process: LocalProcess, graceMs: number, reason: ExitReason): Promise<void> {
+    const { child } = process;
+    if (!child) return;
+    if (process.running) await process.end(reason, { type: "graceful", timeoutMs: graceMs });
+    else await this.#killer.sweep(child);
+    await Promise.race([process.closed, sleep(this.#clock, LAST_OUTPUT_MS)]);
+    child.cut();
+    await withDeadline(
+      process.closed,
+      CLOSE_DEADLINE_MS,
+      `process ${process.processId} to close`,
+      this.#clock,
+    );
+  }
+
+  #forget(process: LocalProcess): void {
+    this.#open.delete(process);
+    if (process.pid !== null) this.#leaders.delete(process.pid);
+  }
+
+  async #resolveSandbox(params: StartParams): Promise<ResolvedSandbox | null> {
+    if (params.sandbox === undefined || params.sandbox === null) return null;
+    const resolved = await this.#options.resolveSandbox?.(params.sandbox, params);
+    if (!resolved) throw invalidParams("sandbox intent cannot be enforced on this executor");
+    return resolved;
+  }
+
+  #specOf(params: StartParams, argv: string[]): ChildSpec {
+    const [file, ...args] = argv;
+    if (file === undefined) throw invalidParams("argv must not be empty");
+    const env = childEnvironment(params, this.#options.hostEnv ?? process.env);
+    const refuse = (message: string) => {
+      const error = spawnErrorFromRequest(message, file);
+      throw internalError(message, { cause: error });
+    };
+    if (file === "") refuse(`missing program for ${params.tty ? "PTY" : "pipe"} spawn`);
+    const argv0 = params.arg0 ?? file;
+    if ([file, argv0, ...args].some(hasNul)) refuse("nul byte found in provided data");
+    if (Object.entries(env).flat().some(hasNul)) refuse("data provided contains a nul byte");
+    const cwd = nativePath(params.cwd);
+    if (hasNul(cwd)) refuse("nul byte found in provided data");
+    return {
+      file,
+      argv: [argv0, ...args],
+      cwd,
+      env,
+      terminal: params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null,
+      pipeStdin: params.pipeStdin ?? false,
+    };
+  }
+}
+
+/** What the ended had still written is usually there at once. */
+const LAST_OUTPUT_MS = 100;
+/** A killed process is reaped and closed well before this, or the machine is in trouble. */
+const CLOSE_DEADLINE_MS = 5000;
+
+const hasNul = (text: string) => text.includes("\0");
+
+function nativePath(cwd: string): string {
+  if (isAbsolute(cwd)) return cwd;
+  const invalid = () =>
+    invalidParams(
+      `cwd URI \`${cwd}\` is not valid on this exec-server host: '${cwd}' is invalid on '${process.platform}'`,
+    );
+  if (!/^file:/i.test(cwd)) throw invalidParams(`cwd \`${cwd}\` is neither an absolute path nor a file: URI`);
+  try {
+    return fileURLToPath(cwd);
+  } catch {
+    throw invalid();
+  }
+}

@@ -1,0 +1,281 @@
+import type { Clock, Timer } from "../async/clock.ts";
+import type { WatchReceiver } from "../async/watch.ts";
+import type { EventLog } from "../exec/event-log.ts";
+import type {
+  CloseStdinStatus,
+  EventsOptions,
+  ExecEvent,
+  ExecProcess,
+  ExitReason,
+  ExitStatus,
+  ProcessListing,
+  ReadParams,
+  ReadResult,
+  SandboxType,
+  Snapshot,
+  StartParams,
+  TerminalSize,
+  TerminateMode,
+  TerminateResult,
+  WaitParams,
+  WaitResult,
+  WriteStatus,
+} from "../exec/exec-process.ts";
+import { waitOn } from "../exec/wait-condition.ts";
+import { internalError, invalidRequest } from "../protocol/errors.ts";
+import type { Child, ChildEvents, RawExit } from "./child.ts";
+import { isPortListening } from "./port-check.ts";
+import { signalName, signalNumber } from "./signals.ts";
+import type { TreeKiller } from "./tree-kill.ts";
+
+/** How much may wait for a process that does not read before `write` makes its caller wait too. */
+const WRITE_QUEUE_BYTES = 1024 * 1024;
+/** Write ids remembered per process, as the reference server does. */
+const REMEMBERED_WRITE_IDS = 4096;
+/** TERM comes this long before KILL when a process outlives its `timeoutMs`. */
+const TIMEOUT_GRACE_MS = 2000;
+/** After an ended process's leader is gone, how long somebody out of reach may keep its streams open. */
+const CUT_AFTER_MS = 2000;
+
+export interface LocalProcessDeps {
+  log: EventLog;
+  clock: Clock;
+  killer: TreeKiller;
+  sandboxType: SandboxType;
+  /** Looks at how a sandboxed process ended: did its walls refuse something? */
+  wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
+  onClose: (process: LocalProcess) => void;
+}
+
+/** One process on this machine. Owns its child and its log; `await using` ends it and gives both back. */
+export class LocalProcess implements ExecProcess {
+  readonly processId: string;
+  readonly sandboxType: SandboxType;
+  /** What the process told. A server puts its own cursors on it. */
+  readonly log: EventLog;
+
+  readonly #params: StartParams;
+  readonly #deps: LocalProcessDeps;
+  readonly #startedAtMs: number;
+  readonly #writeIds = new Set<string>();
+  #child: Child | null = null;
+  #stdin: "open" | "closed" | "none";
+  #size: TerminalSize | null;
+  #endReason: ExitReason | null = null;
+  #timeout: Timer | null = null;
+  #cutTimer: Timer | null = null;
+  #drained: PromiseWithResolvers<void> | null = null;
+  #closed = Promise.withResolvers<void>();
+
+  constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
+    this.processId = params.processId;
+    this.sandboxType = deps.sandboxType;
+    this.log = deps.log;
+    this.#params = params;
+    this.#deps = deps;
+    this.#size = size;
+    this.#stdin = params.tty || params.pipeStdin ? "open" : "none";
+    this.#startedAtMs = deps.clock.now();
+  }
+
+  /** What the child calls; it may do so before `attach`. */
+  get childEvents(): ChildEvents {
+    return {
+      output: (stream, chunk) => this.log.append(stream, chunk),
+      exit: (exit) => this.#onExit(exit),
+      close: () => this.#onClose(),
+      drain: () => this.#wakeWriters(),
+    };
+  }
+
+  attach(child: Child): void {
+    this.#child = child;
+    this.log.onPressure = (paused) => (paused ? child.pause() : child.resume());
+    const { timeoutMs } = this.#params;
+    if (timeoutMs === undefined || this.log.exit) return;
+    this.#timeout = this.#deps.clock.after(
+      timeoutMs,
+      () => void this.end("timeout", { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }),
+      { keepAlive: false },
+    );
+  }
+
+  get pid(): number | null {
+    return this.#child?.pid ?? null;
+  }
+
+  /** The started program below; null before it has started. */
+  get child(): Child | null {
+    return this.#child;
+  }
+
+  get running(): boolean {
+    return this.log.exit === null;
+  }
+
+  /** Resolves when every stream has ended and every file descriptor is given back. */
+  get closed(): Promise<void> {
+    return this.#closed.promise;
+  }
+
+  listing(): ProcessListing {
+    return {
+      processId: this.processId,
+      argv: this.#params.argv,
+      cwd: this.#params.cwd,
+      tty: this.#params.tty,
+      pid: this.pid,
+      running: this.running,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: this.log.exit?.signal ?? null,
+      startedAtMs: this.#startedAtMs,
+      outputBytes: this.log.totalBytes,
+    };
+  }
+
+  // ---- reading
+
+  events(options?: EventsOptions): AsyncIterableIterator<ExecEvent> {
+    return this.log.events(options);
+  }
+
+  subscribeWake(): WatchReceiver<number> {
+    return this.log.subscribeWake();
+  }
+
+  read(params: ReadParams = {}): Promise<ReadResult> {
+    return this.log.readWaiting(params);
+  }
+
+  wait(params: WaitParams = {}): Promise<WaitResult> {
+    return waitOn({ log: this.log, clock: this.#deps.clock, isPortListening }, params);
+  }
+
+  async snapshot(): Promise<Snapshot> {
+    const stdout = this.log.headTail("stdout");
+    const stderr = this.log.headTail("stderr");
+    const terminal = this.log.headTail("pty");
+    const omittedBytes = stdout.omittedBytes + stderr.omittedBytes + terminal.omittedBytes;
+    const tty = this.#child?.ttyState() ?? null;
+    return {
+      stdout: stdout.bytes(),
+      stderr: stderr.bytes(),
+      terminal: terminal.bytes(),
+      truncated: omittedBytes > 0,
+      omittedBytes,
+      totalBytes: this.log.totalBytes,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: this.log.exit?.signal ?? null,
+      running: this.running,
+      ...(tty && { tty }),
+    };
+  }
+
+  // ---- feeding
+
+  /**
+   * `accepted` means queued. Nobody promises that it is read: a process that has closed its stdin or has ended by
+   * itself still accepts. One that was ended by request refuses.
+   */
+  async write(bytes: Uint8Array, options: { writeId?: string } = {}): Promise<{ status: WriteStatus }> {
+    if (this.#stdin === "none") return { status: "stdinClosed" };
+    const { writeId } = options;
+    if (writeId !== undefined && this.#writeIds.has(writeId)) return { status: "accepted" };
+    if (this.#stdin === "closed") return { status: "stdinClosed" };
+    if (this.#endReason !== null) throw internalError("failed to write to process stdin");
+    const child = this.#child;
+    if (!child) return { status: "starting" };
+    if (writeId !== undefined) this.#rememberWriteId(writeId);
+    if (!this.log.isClosed && child.write(bytes) > WRITE_QUEUE_BYTES) {
+      this.#drained ??= Promise.withResolvers<void>();
+      await this.#drained.promise;
+    }
+    return { status: "accepted" };
+  }
+
+  async closeStdin(): Promise<{ status: CloseStdinStatus }> {
+    if (this.#stdin !== "open") return { status: "stdinClosed" };
+    this.#stdin = "closed";
+    if (!this.log.isClosed) this.#child?.closeStdin();
+    return { status: "accepted" };
+  }
+
+  async resize(size: TerminalSize): Promise<void> {
+    if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
+    this.#size = size;
+    if (!this.log.isClosed) this.#child?.resize(size);
+  }
+
+  // ---- ending
+
+  async signal(name: string): Promise<void> {
+    const number = signalNumber(name);
+    this.#child?.signalGroup(number);
+  }
+
+  terminate(mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+    return this.end("terminated", mode);
+  }
+
+  /** Like `terminate`, and says why; the first reason stands. */
+  async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+    const child = this.#child;
+    if (!this.running || !child) return { running: false };
+    this.#endReason ??= reason;
+    this.#wakeWriters();
+    const survivors = await this.#deps.killer.kill(
+      { child, exited: () => this.log.exit !== null, onChange: (listener) => this.log.listen(listener) },
+      mode,
+    );
+    return { running: true, ...(survivors.length > 0 && { survivors }) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#child && !this.log.isClosed) {
+      await this.end("terminated");
+      this.#child.cut();
+      await this.closed;
+    }
+    this.log.dispose();
+  }
+
+  #onExit(raw: RawExit): void {
+    this.#timeout?.cancel();
+    const status = this.#exitStatus(raw);
+    this.log.exited(status);
+    // Whoever asked for its end does not want to wait for somebody out of reach who holds a stream.
+    if (this.#endReason !== null)
+      this.#cutTimer = this.#deps.clock.after(CUT_AFTER_MS, () => this.#child?.cut(), { keepAlive: false });
+  }
+
+  #onClose(): void {
+    this.#cutTimer?.cancel();
+    this.#wakeWriters();
+    this.log.closed();
+    this.#closed.resolve();
+    this.#deps.onClose(this);
+  }
+
+  #exitStatus(raw: RawExit): ExitStatus {
+    const ended =
+      raw.type === "code"
+        ? { exitCode: raw.code, signal: null }
+        : { exitCode: 128 + raw.signal, signal: signalName(raw.signal) };
+    const reason = this.#endReason ?? (raw.type === "code" ? "exited" : "signaled");
+    return { ...ended, reason, sandboxDenied: this.#deps.wasDenied(ended, this.log) };
+  }
+
+  #wakeWriters(): void {
+    this.#drained?.resolve();
+    this.#drained = null;
+  }
+
+  #rememberWriteId(writeId: string): void {
+    this.#writeIds.add(writeId);
+    if (this.#writeIds.size <= REMEMBERED_WRITE_IDS) return;
+    for (const oldest of this.#writeIds) {
+      this.#writeIds.delete(oldest);
+      break;
+    }
+  }
+}

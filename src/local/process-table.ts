@@ -1,0 +1,115 @@
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import type { ChildEnds } from "./child.ts";
+
+/** A process that can be told from a later one with the same number. */
+export interface ProcessIdentity {
+  pid: number;
+  /** Clock ticks between the machine's start and the process's. */
+  startTime: number;
+}
+
+export interface ProcessEntry extends ProcessIdentity {
+  parent: number;
+  group: number;
+  session: number;
+  /** Dead, and not yet reaped by its parent. */
+  zombie: boolean;
+}
+
+/** The machine's processes, as far as ending a tree needs to know them. Every answer is a moment's view. */
+export interface ProcessTable {
+  /** All processes below this one, nearest first; dead ones included. */
+  descendants(pid: number): ProcessEntry[];
+  /** This program's own children: those it started, and orphans that came to it. */
+  ownChildren(): ProcessEntry[];
+  /** All members of a session, wherever they hang in the tree. Looks at every process of the machine. */
+  sessionMembers(session: number): ProcessEntry[];
+  /** Null when it is gone. */
+  entry(pid: number): ProcessEntry | null;
+  /** Does it hold one of these pipes, or this terminal? False when one may not look. */
+  holds(pid: number, ends: ChildEnds): boolean;
+  /** Signals exactly this process; false when it is gone or out of reach. */
+  signal(process: ProcessIdentity, signal: number): boolean;
+}
+
+/** Alive and still the same process. */
+export function isAlive(table: ProcessTable, process: ProcessIdentity): boolean {
+  const entry = table.entry(process.pid);
+  return entry !== null && entry.startTime === process.startTime && !entry.zombie;
+}
+
+/** Reads /proc with Node's own means. Empty where there is no /proc: then a group is all that can be ended. */
+export const procFsTable: ProcessTable = {
+  descendants(pid) {
+    const all = allEntries();
+    const byParent = Map.groupBy(all, (entry) => entry.parent);
+    const found: ProcessEntry[] = [];
+    const queue = [pid];
+    for (const parent of queue) {
+      for (const child of byParent.get(parent) ?? []) {
+        found.push(child);
+        queue.push(child.pid);
+      }
+    }
+    return found;
+  },
+  ownChildren: () => allEntries().filter((entry) => entry.parent === process.pid),
+  sessionMembers: (session) => allEntries().filter((entry) => entry.session === session),
+  entry: readEntry,
+  holds(pid, ends) {
+    const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));
+    if (ends.pts !== null) wanted.add(`/dev/pts/${ends.pts}`);
+    if (wanted.size === 0) return false;
+    try {
+      return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+        try {
+          return wanted.has(readlinkSync(`/proc/${pid}/fd/${fd}`));
+        } catch {
+          return false;
+        }
+      });
+    } catch {
+      return false;
+    }
+  },
+  signal(identity, signal) {
+    if (readEntry(identity.pid)?.startTime !== identity.startTime) return false;
+    try {
+      process.kill(identity.pid, signal);
+      return true;
+    } catch {
+      return false;
+    }
+  },
+};
+
+function allEntries(): ProcessEntry[] {
+  let names: string[];
+  try {
+    names = readdirSync("/proc");
+  } catch {
+    return [];
+  }
+  return names.flatMap((name) => (/^\d+$/.test(name) ? (readEntry(Number(name)) ?? []) : []));
+}
+
+function readEntry(pid: number): ProcessEntry | null {
+  let stat: string;
+  try {
+    stat = readFileSync(`/proc/${pid}/stat`, "latin1");
+  } catch {
+    return null;
+  }
+  // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
+  const [state, parent, group, session, ...rest] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const startTime = rest[15];
+  if (startTime === undefined) return null;
+  return {
+    pid,
+    parent: Number(parent),
+    group: Number(group),
+    session: Number(session),
+    startTime: Number(startTime),
+    zombie: state === "Z" || state === "X",
+  };
+}

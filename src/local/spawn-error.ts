@@ -1,0 +1,93 @@
+import { constants } from "node:os";
+
+/** What could not be used: the program itself, the directory it was to start in, or the machine's means. */
+export type SpawnErrorTarget = "program" | "cwd" | "arguments" | "resources";
+
+export interface SpawnErrorDetails {
+  /** `ENOENT`, `EACCES`, …; `EINVAL` for a request no system could take. */
+  code: string;
+  errno: number;
+  /** The call that failed: `execve`, `chdir`, `clone`, `pipe2`, … */
+  syscall: string;
+  path: string;
+  target: SpawnErrorTarget;
+}
+
+/** A program that could not be started. The message is the system's own text as the wire carries it; the fields tell more. */
+export class SpawnError extends Error {
+  override readonly name = "SpawnError";
+  readonly code: string;
+  readonly errno: number;
+  readonly syscall: string;
+  readonly path: string;
+  readonly target: SpawnErrorTarget;
+
+  constructor(message: string, details: SpawnErrorDetails, options?: ErrorOptions) {
+    super(message, options);
+    this.code = details.code;
+    this.errno = details.errno;
+    this.syscall = details.syscall;
+    this.path = details.path;
+    this.target = details.target;
+  }
+}
+
+/** The error for a failed call: `No such file or directory (os error 2)`. */
+export function spawnErrorFromErrno(errno: number, syscall: string, path: string): SpawnError {
+  const code = CODES.get(errno) ?? `E${errno}`;
+  const text = TEXTS[code] ?? code;
+  return new SpawnError(`${text} (os error ${errno})`, {
+    code,
+    errno,
+    syscall,
+    path,
+    target: targetOf(code, syscall),
+  });
+}
+
+/** A request that no system call could carry. */
+export function spawnErrorFromRequest(message: string, path: string): SpawnError {
+  return new SpawnError(message, {
+    code: "EINVAL",
+    errno: constants.errno.EINVAL,
+    syscall: "spawn",
+    path,
+    target: "arguments",
+  });
+}
+
+function targetOf(code: string, syscall: string): SpawnErrorTarget {
+  if (syscall === "chdir") return "cwd";
+  if (code === "E2BIG") return "arguments";
+  if (syscall === "execve" && !RESOURCE_CODES.has(code)) return "program";
+  return "resources";
+}
+
+const RESOURCE_CODES = new Set(["EAGAIN", "ENOMEM", "EMFILE", "ENFILE", "EIO"]);
+
+// EAGAIN and EWOULDBLOCK share a number, as do others: the first name in Node's table is the usual one, but not for these.
+const CODES = new Map<number, string>();
+for (const [name, errno] of Object.entries(constants.errno)) if (!CODES.has(errno)) CODES.set(errno, name);
+CODES.set(constants.errno.EAGAIN, "EAGAIN");
+
+/** The C library's texts for what starting a program can fail with. */
+const TEXTS: Record<string, string> = {
+  EPERM: "Operation not permitted",
+  ENOENT: "No such file or directory",
+  EIO: "Input/output error",
+  E2BIG: "Argument list too long",
+  ENOEXEC: "Exec format error",
+  EAGAIN: "Resource temporarily unavailable",
+  ENOMEM: "Cannot allocate memory",
+  EACCES: "Permission denied",
+  ENOTDIR: "Not a directory",
+  EISDIR: "Is a directory",
+  EINVAL: "Invalid argument",
+  ENFILE: "Too many open files in system",
+  EMFILE: "Too many open files",
+  ETXTBSY: "Text file busy",
+  ENOSPC: "No space left on device",
+  ELOOP: "Too many levels of symbolic links",
+  ENAMETOOLONG: "File name too long",
+  ENOSYS: "Function not implemented",
+};

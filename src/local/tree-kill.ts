@@ -1,0 +1,152 @@
+import { constants } from "node:os";
+import type { Clock } from "../async/clock.ts";
+import { sleep } from "../async/clock.ts";
+import type { TerminateMode } from "../exec/exec-process.ts";
+import type { Child } from "./child.ts";
+import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
+import { isAlive } from "./process-table.ts";
+
+const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
+
+/** How long an answer waits to learn whether anybody survived. */
+const SURVIVORS_ANSWER_MS = 200;
+/** How long the sweep goes on behind the answer before it gives up on what cannot be killed. */
+const SWEEP_MS = 2000;
+/** Between two looks at the table: short at first, as the killed are gone within a few milliseconds. */
+const FIRST_LOOK_MS = 2;
+const LONGEST_LOOK_MS = 50;
+
+export interface KillTarget {
+  child: Child;
+  exited(): boolean;
+  /** Calls back after each event of the process; returns how to stop. */
+  onChange(listener: () => void): () => void;
+}
+
+export interface TreeKillerOptions {
+  table: ProcessTable;
+  clock: Clock;
+  /** Orphans come to this program, so what escaped is found among its own children instead of among all processes. */
+  subreaper: boolean;
+  /** Is this own child the leader of a process of its own, and so nobody's descendant? */
+  isLeader: (pid: number) => boolean;
+}
+
+/**
+ * Ends whole trees. The tree is looked at before the first signal, since a killed parent's children can no longer be
+ * found through it; then the group is signalled, then whoever left the group.
+ */
+export class TreeKiller {
+  readonly #options: TreeKillerOptions;
+
+  constructor(options: TreeKillerOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves with the pids of those that could not be ended. */
+  async kill(target: KillTarget, mode: TerminateMode): Promise<number[]> {
+    const seen = this.#look(target.child, new Map());
+    if (mode.type === "graceful") {
+      target.child.signalGroup(SIGTERM);
+      this.#signalSession(target.child, seen, SIGTERM);
+      // A stopped process would only see TERM once somebody continues it.
+      target.child.signalGroup(SIGCONT);
+      this.#signalSession(target.child, seen, SIGCONT);
+      await this.#graceOver(target, seen, mode.timeoutMs);
+      this.#look(target.child, seen);
+    }
+    target.child.signalGroup(SIGKILL);
+    // Nobody else was ever there: the leader's own end will be told by its exit.
+    if (seen.size === 0) return [];
+    return this.#sweep(target.child, seen);
+  }
+
+  /** Ends what is left of a process whose leader has ended already. */
+  async sweep(child: Child): Promise<number[]> {
+    const seen = this.#look(child, new Map());
+    return seen.size === 0 ? [] : this.#sweep(child, seen);
+  }
+
+  /** Kills without waiting, for the moment this program itself ends. */
+  killNow(child: Child): void {
+    const seen = this.#look(child, new Map());
+    child.signalGroup(SIGKILL);
+    for (const process of seen.values()) this.#options.table.signal(process, SIGKILL);
+  }
+
+  async #sweep(child: Child, seen: Map<number, ProcessEntry>): Promise<number[]> {
+    const { clock } = this.#options;
+    const startedAt = clock.now();
+    const answer = Promise.withResolvers<number[]>();
+    const rounds = async () => {
+      for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
+        this.#look(child, seen);
+        const alive = this.#alive(seen);
+        if (alive.length === 0) return answer.resolve([]);
+        for (const process of alive) this.#options.table.signal(process, SIGKILL);
+        const elapsed = clock.now() - startedAt;
+        if (elapsed >= SURVIVORS_ANSWER_MS) answer.resolve(alive.map((process) => process.pid));
+        if (elapsed >= SWEEP_MS) return;
+        await sleep(clock, pause);
+      }
+    };
+    rounds().catch((error: unknown) => answer.reject(error));
+    return answer.promise;
+  }
+
+  /** Adds everybody who belongs to the child now to `seen`. */
+  #look(child: Child, seen: Map<number, ProcessEntry>): Map<number, ProcessEntry> {
+    const { table, subreaper, isLeader } = this.#options;
+    const add = (entry: ProcessEntry) => {
+      if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
+    };
+    table.descendants(child.pid).forEach(add);
+    const candidates = subreaper ? table.ownChildren() : table.sessionMembers(child.pid);
+    for (const entry of candidates) {
+      if (isLeader(entry.pid) || seen.has(entry.pid)) continue;
+      if (entry.session === child.pid || table.holds(entry.pid, child.ends)) add(entry);
+    }
+    for (const { pid } of [...seen.values()]) table.descendants(pid).forEach(add);
+    return seen;
+  }
+
+  #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {
+    for (const [pid, entry] of seen) if (!isAlive(this.#options.table, entry)) seen.delete(pid);
+    return [...seen.values()];
+  }
+
+  /** Jobs of a shell with job control have groups of their own within the session. */
+  #signalSession(child: Child, seen: Map<number, ProcessEntry>, signal: number): void {
+    for (const entry of seen.values())
+      if (entry.session === child.pid && entry.group !== child.pid) this.#options.table.signal(entry, signal);
+  }
+
+  /** Until the leader and everybody of its session are gone, or the time is up. Whoever left the session does not count. */
+  async #graceOver(target: KillTarget, seen: Map<number, ProcessEntry>, graceMs: number): Promise<void> {
+    const { clock, table } = this.#options;
+    const session = new Map([...seen].filter(([, entry]) => entry.session === target.child.pid));
+    const deadline = clock.now() + graceMs;
+    await leaderGone(target, clock, graceMs);
+    for (let pause = FIRST_LOOK_MS; clock.now() < deadline; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
+      for (const [pid, entry] of session) if (!isAlive(table, entry)) session.delete(pid);
+      if (session.size === 0) return;
+      await sleep(clock, Math.min(pause, deadline - clock.now()));
+    }
+  }
+}
+
+function leaderGone(target: KillTarget, clock: Clock, timeoutMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const check = () => {
+      if (target.exited()) done();
+    };
+    const done = () => {
+      stop();
+      timer.cancel();
+      resolve();
+    };
+    const timer = clock.after(timeoutMs, done);
+    const stop = target.onChange(check);
+    check();
+  });
+}
