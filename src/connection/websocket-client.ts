@@ -1,0 +1,114 @@
+import { createHash, randomBytes } from "node:crypto";
+import type { Duplex } from "node:stream";
+import { TimeoutError } from "../async/deadline.ts";
+import type { ByteCodec } from "./byte-codec.ts";
+import type { Connection } from "./connection.ts";
+import { WebSocketConnection } from "./websocket-connection.ts";
+
+export interface WebSocketConnectOptions {
+  /** `ws://host:port/path`, `wss://…`, or `unix:///path/of/socket`. */
+  url: string;
+  headers?: Record<string, string>;
+  connectTimeoutMs?: number;
+  maxMessageBytes?: number;
+  codec?: ByteCodec;
+  signal?: AbortSignal;
+}
+
+/** What a server answered instead of switching to WebSocket. */
+export class UpgradeRefusedError extends Error {
+  override readonly name = "UpgradeRefusedError";
+  readonly status: number;
+
+  constructor(url: string, status: number, body: string) {
+    super(`${url} refused the websocket upgrade with HTTP ${status}${body ? `: ${body}` : ""}`);
+    this.status = status;
+  }
+}
+
+/** Words of the RFC that prove the other side speaks WebSocket. */
+const HANDSHAKE_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/** As much of a refusal's body as an error message shows. */
+const SHOWN_BODY_CHARS = 200;
+
+export function acceptKey(key: string): string {
+  return createHash("sha1")
+    .update(key + HANDSHAKE_GUID)
+    .digest("base64");
+}
+
+export async function connectWebSocket(options: WebSocketConnectOptions): Promise<Connection> {
+  const target = parseTarget(options.url);
+  const { request } = target.secure ? await import("node:https") : await import("node:http");
+  const key = randomBytes(16).toString("base64");
+  const { promise, resolve, reject } = Promise.withResolvers<Connection>();
+  const outgoing = request({
+    ...target.request,
+    headers: {
+      ...options.headers,
+      connection: "Upgrade",
+      upgrade: "websocket",
+      "sec-websocket-version": "13",
+      "sec-websocket-key": key,
+    },
+    ...(options.signal && { signal: options.signal }),
+  });
+  const timeoutMs = options.connectTimeoutMs ?? 10_000;
+  const timer = setTimeout(
+    () => outgoing.destroy(new TimeoutError(`a connection to ${options.url}`, timeoutMs)),
+    timeoutMs,
+  );
+  outgoing.on("upgrade", (response, socket: Duplex, head) => {
+    if (response.headers["sec-websocket-accept"] !== acceptKey(key)) {
+      socket.destroy();
+      reject(new Error(`${options.url} answered the websocket upgrade with a wrong sec-websocket-accept`));
+      return;
+    }
+    if ("setNoDelay" in socket && typeof socket.setNoDelay === "function") socket.setNoDelay(true);
+    resolve(
+      new WebSocketConnection(socket, {
+        label: `exec-server websocket ${options.url}`,
+        role: "client",
+        head,
+        ...(options.maxMessageBytes !== undefined && { maxMessageBytes: options.maxMessageBytes }),
+        ...(options.codec && { codec: options.codec }),
+      }),
+    );
+  });
+  outgoing.on("response", (response) => {
+    let body = "";
+    response.setEncoding("utf8");
+    response.on("data", (text: string) => {
+      if (body.length < SHOWN_BODY_CHARS) body += text.slice(0, SHOWN_BODY_CHARS - body.length);
+    });
+    response.on("end", () => reject(new UpgradeRefusedError(options.url, response.statusCode ?? 0, body)));
+    response.on("error", reject);
+  });
+  outgoing.on("error", reject);
+  outgoing.end();
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function parseTarget(url: string): { secure: boolean; request: Record<string, string | number> } {
+  if (url.startsWith("unix://"))
+    return { secure: false, request: { socketPath: url.slice("unix://".length), path: "/" } };
+  const parsed = new URL(url);
+  if (parsed.protocol !== "ws:" && parsed.protocol !== "wss:") {
+    throw new Error(
+      `unsupported server URL \`${url}\`; expected \`ws://HOST:PORT\`, \`wss://HOST:PORT\` or \`unix://PATH\``,
+    );
+  }
+  const secure = parsed.protocol === "wss:";
+  return {
+    secure,
+    request: {
+      host: parsed.hostname.replace(/^\[|\]$/g, ""),
+      port: parsed.port === "" ? (secure ? 443 : 80) : Number(parsed.port),
+      path: `${parsed.pathname}${parsed.search}`,
+    },
+  };
+}

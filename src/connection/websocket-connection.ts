@@ -1,0 +1,176 @@
+import { isUtf8 } from "node:buffer";
+import type { Duplex } from "node:stream";
+import type { Clock, Timer } from "../async/clock.ts";
+import { systemClock } from "../async/clock.ts";
+import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
+import type { Connection, ConnectionEvent } from "./connection.ts";
+import { messageEvent } from "./connection.ts";
+import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
+import { CloseCode, FrameReader, FrameWriter, type Role } from "./websocket-frames.ts";
+
+/** How often an idle peer is asked whether it is there; the reference server's number. */
+const PING_EVERY_MS = 30_000;
+/** How long it may take to answer before it counts as gone. */
+const PONG_WITHIN_MS = 15_000;
+/** After a close frame was sent, how long the peer has to close its side before the socket is dropped. */
+const CLOSE_WITHIN_MS = 1_000;
+
+export interface WebSocketConnectionOptions {
+  label: string;
+  role: Role;
+  /** Bytes the socket had read beyond the handshake. */
+  head?: Buffer;
+  maxMessageBytes?: number;
+  codec?: ByteCodec;
+  clock?: Clock;
+  /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
+  keepAlive?: boolean;
+}
+
+/** One message a WebSocket message, over a socket whose handshake is done. Text goes out; text or binary comes in. */
+export class WebSocketConnection implements Connection {
+  readonly label: string;
+  onDrain: () => void = () => undefined;
+  readonly #socket: Duplex;
+  readonly #options: WebSocketConnectionOptions;
+  readonly #clock: Clock;
+  readonly #writer: FrameWriter;
+  #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  #keepAlive: Timer | null = null;
+  #heardSincePing = true;
+  #over = false;
+  #corked = false;
+
+  constructor(socket: Duplex, options: WebSocketConnectionOptions) {
+    this.label = options.label;
+    this.#socket = socket;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#writer = new FrameWriter(options.role, options.codec ?? plainByteCodec, randomMaskKey);
+  }
+
+  open(onEvent: (event: ConnectionEvent) => void): void {
+    this.#onEvent = onEvent;
+    const reader = new FrameReader(
+      this.#options.role,
+      this.#options.codec ?? plainByteCodec,
+      this.#options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES,
+      {
+        message: (payload) => this.#message(payload),
+        ping: (payload) => this.#write(this.#writer.pong(payload)),
+        pong: () => undefined,
+        close: () => this.#shut(CloseCode.normal, "", null),
+        violated: (code, reason) => this.#shut(code, reason, `websocket protocol error: ${reason}`),
+      },
+    );
+    const socket = this.#socket;
+    const take = (chunk: Buffer) => {
+      this.#heardSincePing = true;
+      reader.push(chunk);
+    };
+    socket.on("data", take);
+    socket.on("drain", () => this.onDrain());
+    socket.on("end", () => this.#gone(null));
+    socket.on("close", () => this.#gone(null));
+    socket.on("error", (error) =>
+      this.#gone(`failed to read websocket JSON-RPC message from ${this.label}: ${error.message}`),
+    );
+    if (this.#options.head && this.#options.head.length > 0) take(this.#options.head);
+    if (this.#options.keepAlive) this.#schedulePing();
+  }
+
+  send(text: string): void {
+    if (!this.#over) this.#write(this.#writer.text(text));
+  }
+
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
+    if (!this.#over) this.#write(this.#writer.chunk(head, bytes, tail));
+  }
+
+  get queuedBytes(): number {
+    return this.#socket.writableLength;
+  }
+
+  pause(): void {
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#socket.resume();
+  }
+
+  close(reason?: string): void {
+    this.#shut(reason === undefined ? CloseCode.normal : CloseCode.policy, reason ?? "", null);
+  }
+
+  /** Messages of one turn leave in one system call. */
+  #write(frame: Buffer): void {
+    if (!this.#corked) {
+      this.#corked = true;
+      this.#socket.cork();
+      process.nextTick(() => {
+        this.#corked = false;
+        this.#socket.uncork();
+      });
+    }
+    this.#socket.write(frame);
+  }
+
+  #message(payload: Buffer): void {
+    if (this.#over) return;
+    const text = payload.toString("utf8");
+    // Only a text that holds the replacement character can have been broken: check that one alone.
+    if (text.includes("\ufffd") && !isUtf8(payload)) {
+      this.#shut(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
+      return;
+    }
+    this.#onEvent?.(messageEvent(text, this.label, "websocket "));
+  }
+
+  #schedulePing(): void {
+    this.#keepAlive = this.#clock.after(PING_EVERY_MS, () => this.#ping(), { keepAlive: false });
+  }
+
+  #ping(): void {
+    if (this.#over) return;
+    this.#heardSincePing = false;
+    this.#write(this.#writer.ping());
+    this.#keepAlive = this.#clock.after(PONG_WITHIN_MS, () => this.#checkPong(), { keepAlive: false });
+  }
+
+  /** A peer that is slow to take what is queued may be slow to answer too: that is not silence. */
+  #checkPong(): void {
+    if (this.#over) return;
+    if (!this.#heardSincePing && this.#socket.writableLength === 0) {
+      this.#gone(`no answer to a ping within ${PONG_WITHIN_MS} ms`);
+      this.#socket.destroy();
+      return;
+    }
+    this.#keepAlive = this.#clock.after(PING_EVERY_MS - PONG_WITHIN_MS, () => this.#ping(), {
+      keepAlive: false,
+    });
+  }
+
+  #shut(code: number, reason: string, problem: string | null): void {
+    if (this.#over) return;
+    this.#socket.end(this.#writer.close(code, reason));
+    const timer = this.#clock.after(CLOSE_WITHIN_MS, () => this.#socket.destroy(), { keepAlive: false });
+    this.#socket.once("close", () => timer.cancel());
+    this.#gone(problem);
+  }
+
+  #gone(reason: string | null): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#keepAlive?.cancel();
+    this.#onEvent?.({ type: "disconnected", reason });
+    // A peer that only closed its sending side is of no use to a request-answer protocol.
+    if (!this.#socket.writableEnded) this.#socket.end();
+    this.#socket.resume();
+  }
+}
+
+/** Mask keys keep proxies from being confused, not secrets: a cheap generator is enough, a constant is not. */
+function randomMaskKey(): number {
+  return (Math.random() * 0x1_0000_0000) >>> 0;
+}

@@ -1,0 +1,279 @@
+import { type ByteCodec, base64Length } from "./byte-codec.ts";
+
+/**
+ * WebSocket frames (RFC 6455), both roles, without extensions.
+ *
+ * Own rather than a library because output frames are built around their base64 in one piece, input is unmasked by the
+ * native codec, and the usual library loads TLS and zlib before the first byte is served.
+ */
+
+export type Role = "server" | "client";
+
+const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
+
+export const CloseCode = {
+  normal: 1000,
+  protocolError: 1002,
+  invalidText: 1007,
+  policy: 1008,
+  tooBig: 1009,
+} as const;
+
+/** A control frame's payload is at most this long. */
+const MAX_CONTROL_BYTES = 125;
+
+export interface FrameHandler {
+  /** A whole text or binary message; the buffer is the handler's to keep. */
+  message(payload: Buffer): void;
+  ping(payload: Buffer): void;
+  pong(): void;
+  close(code: number | null, reason: string): void;
+  /** The peer broke the protocol; nothing more is read. */
+  violated(code: number, reason: string): void;
+}
+
+interface FrameHead {
+  fin: boolean;
+  opcode: number;
+  masked: boolean;
+  maskKey: number;
+  payloadBytes: number;
+  headBytes: number;
+}
+
+/** Takes bytes as they come, split anywhere, and gives whole messages. */
+export class FrameReader {
+  readonly #role: Role;
+  readonly #codec: ByteCodec;
+  readonly #maxMessageBytes: number;
+  readonly #handler: FrameHandler;
+  /** Bytes of a frame head that is not whole yet. */
+  #pending: Buffer = EMPTY;
+  /** The frame whose payload is coming in, and how much of it is here. */
+  #frame: { head: FrameHead; payload: Buffer; filled: number } | null = null;
+  #fragments: Buffer[] = [];
+  #fragmentBytes = 0;
+  #inMessage = false;
+  #over = false;
+
+  constructor(role: Role, codec: ByteCodec, maxMessageBytes: number, handler: FrameHandler) {
+    this.#role = role;
+    this.#codec = codec;
+    this.#maxMessageBytes = maxMessageBytes;
+    this.#handler = handler;
+  }
+
+  push(chunk: Buffer): void {
+    let data = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    this.#pending = EMPTY;
+    while (data.length > 0 && !this.#over) {
+      if (this.#frame) {
+        data = this.#fill(this.#frame, data);
+        continue;
+      }
+      const head = readHead(data);
+      if (head === "incomplete") {
+        this.#pending = data;
+        return;
+      }
+      const problem = this.#refuse(head);
+      if (problem) {
+        this.#violated(problem.code, problem.reason);
+        return;
+      }
+      data = data.subarray(head.headBytes);
+      if (data.length >= head.payloadBytes) {
+        // The whole payload is here already: no copy of its own, only what the mask forces.
+        const payload = data.subarray(0, head.payloadBytes);
+        data = data.subarray(head.payloadBytes);
+        this.#unmask(head, payload);
+        this.#frameDone(head, payload);
+      } else {
+        this.#frame = { head, payload: Buffer.allocUnsafe(head.payloadBytes), filled: 0 };
+      }
+    }
+  }
+
+  #fill(frame: { head: FrameHead; payload: Buffer; filled: number }, data: Buffer): Buffer {
+    const part = data.subarray(0, frame.payload.length - frame.filled);
+    frame.payload.set(part, frame.filled);
+    frame.filled += part.length;
+    if (frame.filled === frame.payload.length) {
+      this.#frame = null;
+      this.#unmask(frame.head, frame.payload);
+      this.#frameDone(frame.head, frame.payload);
+    }
+    return data.subarray(part.length);
+  }
+
+  #unmask(head: FrameHead, payload: Buffer): void {
+    if (head.masked && head.maskKey !== 0) this.#codec.unmask(payload, 0, payload.length, head.maskKey);
+  }
+
+  #refuse(head: FrameHead): { code: number; reason: string } | null {
+    const wrong = (reason: string) => ({ code: CloseCode.protocolError, reason });
+    if (head.opcode === -1) return wrong("reserved bits must be zero: no extension was agreed on");
+    if (head.masked !== (this.#role === "server")) {
+      return wrong(
+        this.#role === "server" ? "client frames must be masked" : "server frames must not be masked",
+      );
+    }
+    if (head.opcode >= Opcode.close) {
+      if (!head.fin || head.payloadBytes > MAX_CONTROL_BYTES)
+        return wrong("control frames are short and whole");
+      return head.opcode <= Opcode.pong ? null : wrong(`unknown opcode ${head.opcode}`);
+    }
+    if (head.opcode > Opcode.binary) return wrong(`unknown opcode ${head.opcode}`);
+    if (this.#inMessage !== (head.opcode === Opcode.continuation)) {
+      return wrong(this.#inMessage ? "expected a continuation frame" : "unexpected continuation frame");
+    }
+    if (this.#fragmentBytes + head.payloadBytes > this.#maxMessageBytes) {
+      return { code: CloseCode.tooBig, reason: `message is larger than ${this.#maxMessageBytes} bytes` };
+    }
+    return null;
+  }
+
+  #frameDone(head: FrameHead, payload: Buffer): void {
+    switch (head.opcode) {
+      case Opcode.ping:
+        this.#handler.ping(payload);
+        return;
+      case Opcode.pong:
+        this.#handler.pong();
+        return;
+      case Opcode.close:
+        this.#over = true;
+        this.#handler.close(
+          payload.length >= 2 ? payload.readUInt16BE(0) : null,
+          payload.toString("utf8", 2),
+        );
+        return;
+      default:
+        this.#dataFrame(head.fin, payload);
+    }
+  }
+
+  #dataFrame(fin: boolean, payload: Buffer): void {
+    if (fin && this.#fragments.length === 0) {
+      this.#inMessage = false;
+      this.#handler.message(payload);
+      return;
+    }
+    // A fragment may be a view of the socket's own buffer: it is kept longer than that, so it is copied.
+    this.#fragments.push(Buffer.from(payload));
+    this.#fragmentBytes += payload.length;
+    this.#inMessage = !fin;
+    if (!fin) return;
+    const whole = Buffer.concat(this.#fragments);
+    this.#fragments = [];
+    this.#fragmentBytes = 0;
+    this.#handler.message(whole);
+  }
+
+  #violated(code: number, reason: string): void {
+    this.#over = true;
+    this.#handler.violated(code, reason);
+  }
+}
+
+const EMPTY = Buffer.alloc(0);
+
+function readHead(data: Buffer): FrameHead | "incomplete" {
+  if (data.length < 2) return "incomplete";
+  const first = data[0] ?? 0;
+  const second = data[1] ?? 0;
+  const masked = (second & 0x80) !== 0;
+  const short = second & 0x7f;
+  const lengthBytes = short === 126 ? 2 : short === 127 ? 8 : 0;
+  const headBytes = 2 + lengthBytes + (masked ? 4 : 0);
+  if (data.length < headBytes) return "incomplete";
+  const payloadBytes =
+    lengthBytes === 0 ? short : lengthBytes === 2 ? data.readUInt16BE(2) : Number(data.readBigUInt64BE(2));
+  return {
+    fin: (first & 0x80) !== 0,
+    opcode: (first & 0x70) !== 0 ? -1 : first & 0x0f,
+    masked,
+    maskKey: masked ? data.readUInt32BE(2 + lengthBytes) : 0,
+    payloadBytes,
+    headBytes,
+  };
+}
+
+/** Builds frames; a client's are masked with a key of its own each. */
+export class FrameWriter {
+  readonly #role: Role;
+  readonly #codec: ByteCodec;
+  readonly #randomKey: () => number;
+
+  constructor(role: Role, codec: ByteCodec, randomKey: () => number) {
+    this.#role = role;
+    this.#codec = codec;
+    this.#randomKey = randomKey;
+  }
+
+  text(text: string): Buffer {
+    const payloadBytes = Buffer.byteLength(text);
+    const { frame, at } = this.#begin(Opcode.text, payloadBytes);
+    frame.write(text, at);
+    return this.#finish(frame, at);
+  }
+
+  /** A text frame whose middle is `bytes` as base64. */
+  chunk(head: string, bytes: Uint8Array, tail: string): Buffer {
+    const headBytes = Buffer.byteLength(head);
+    const { frame, at } = this.#begin(Opcode.text, headBytes + base64Length(bytes.length) + tail.length);
+    frame.write(head, at);
+    const end = at + headBytes + this.#codec.base64Encode(bytes, frame, at + headBytes);
+    frame.write(tail, end, "latin1");
+    return this.#finish(frame, at);
+  }
+
+  ping(): Buffer {
+    return this.#control(Opcode.ping, EMPTY);
+  }
+
+  pong(payload: Buffer): Buffer {
+    return this.#control(Opcode.pong, payload);
+  }
+
+  close(code: number, reason: string): Buffer {
+    const text = Buffer.from(reason).subarray(0, MAX_CONTROL_BYTES - 2);
+    const payload = Buffer.alloc(2 + text.length);
+    payload.writeUInt16BE(code, 0);
+    payload.set(text, 2);
+    return this.#control(Opcode.close, payload);
+  }
+
+  #control(opcode: number, payload: Buffer): Buffer {
+    const { frame, at } = this.#begin(opcode, payload.length);
+    frame.set(payload, at);
+    return this.#finish(frame, at);
+  }
+
+  #begin(opcode: number, payloadBytes: number): { frame: Buffer; at: number } {
+    const maskBytes = this.#role === "client" ? 4 : 0;
+    const lengthBytes = payloadBytes < 126 ? 0 : payloadBytes < 65536 ? 2 : 8;
+    const frame = Buffer.allocUnsafe(2 + lengthBytes + maskBytes + payloadBytes);
+    frame[0] = 0x80 | opcode;
+    const maskBit = maskBytes === 0 ? 0 : 0x80;
+    if (lengthBytes === 0) {
+      frame[1] = maskBit | payloadBytes;
+    } else if (lengthBytes === 2) {
+      frame[1] = maskBit | 126;
+      frame.writeUInt16BE(payloadBytes, 2);
+    } else {
+      frame[1] = maskBit | 127;
+      frame.writeBigUInt64BE(BigInt(payloadBytes), 2);
+    }
+    return { frame, at: 2 + lengthBytes + maskBytes };
+  }
+
+  #finish(frame: Buffer, at: number): Buffer {
+    if (this.#role === "client") {
+      const key = this.#randomKey();
+      frame.writeUInt32BE(key, at - 4);
+      this.#codec.unmask(frame, at, frame.length - at, key);
+    }
+    return frame;
+  }
+}
