@@ -1,0 +1,121 @@
+import {
+  constants,
+  copyFile,
+  lstat,
+  mkdir,
+  opendir,
+  readlink,
+  realpath,
+  stat,
+  symlink,
+} from "node:fs/promises";
+import { invalidRequest } from "../protocol/errors.ts";
+import type { CopyParams } from "./file-system.ts";
+import {
+  joinNative,
+  type NativePath,
+  nativeFromBytes,
+  nativeFromLatin1,
+  nativePathFromUri,
+  pathNames,
+} from "./native-path.ts";
+import { answeringOsErrors, errnoName } from "./os-error.ts";
+
+/**
+ * Copies a file over whatever file is there, a link as a link, a directory into the one that is there or into a new
+ * one. Inside a directory what is neither file, link nor directory is left out. A file copied onto itself stays.
+ */
+export async function copy(params: CopyParams): Promise<void> {
+  const source = nativePathFromUri(params.sourcePath);
+  const destination = nativePathFromUri(params.destinationPath);
+  await answeringOsErrors(async () => {
+    const kind = kindOf(await lstat(source));
+    switch (kind) {
+      case "directory":
+        if (!params.recursive) {
+          throw invalidRequest("fs/copy requires recursive: true when sourcePath is a directory");
+        }
+        await refuseCopyIntoItself(source, destination);
+        return await copyTree(source, destination);
+      case "other":
+        throw unsupportedKind();
+      default:
+        return await copyOne(kind, source, destination);
+    }
+  });
+}
+
+type Kind = "file" | "symlink" | "directory" | "other";
+
+async function copyTree(source: NativePath, destination: NativePath): Promise<void> {
+  await mkdir(destination, { recursive: true });
+  // An own stack: a tree may be deeper than calls can nest.
+  const pending: [from: NativePath, to: NativePath][] = [[source, destination]];
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    const [from, to] = next;
+    for await (const entry of await opendir(from, { encoding: "latin1" })) {
+      const name = nativeFromLatin1(entry.name);
+      const fromEntry = joinNative(from, name);
+      const toEntry = joinNative(to, name);
+      const kind = kindOf(await lstat(fromEntry));
+      if (kind === "other") continue;
+      if (kind === "directory") {
+        await mkdir(toEntry, { recursive: true });
+        pending.push([fromEntry, toEntry]);
+      } else {
+        await copyOne(kind, fromEntry, toEntry);
+      }
+    }
+  }
+}
+
+async function copyOne(kind: "file" | "symlink", source: NativePath, destination: NativePath): Promise<void> {
+  if (kind === "symlink") {
+    const target = await readlink(source, { encoding: "buffer" });
+    return await symlink(target, destination);
+  }
+  // Opening a pipe for writing would wait for a reader, and a device must not get the file's mode.
+  const there = await stat(destination).catch(missingAsNull);
+  if (there !== null && !there.isFile() && !there.isDirectory()) throw unsupportedKind();
+  await copyFile(source, destination, constants.COPYFILE_FICLONE);
+}
+
+function kindOf(found: { isFile(): boolean; isSymbolicLink(): boolean; isDirectory(): boolean }): Kind {
+  if (found.isFile()) return "file";
+  if (found.isSymbolicLink()) return "symlink";
+  return found.isDirectory() ? "directory" : "other";
+}
+
+async function refuseCopyIntoItself(source: NativePath, destination: NativePath): Promise<void> {
+  const from = await realNames(source);
+  const to = await realNames(destination);
+  if (from.every((name, at) => to[at] === name)) {
+    throw invalidRequest("fs/copy cannot copy a directory to itself or one of its descendants");
+  }
+}
+
+/** The names of a path with links resolved as far as it exists, one character a byte. */
+async function realNames(path: NativePath): Promise<string[]> {
+  const names = pathNames(path);
+  const missing: NativePath[] = [];
+  for (;;) {
+    const here = names.reduce<NativePath>(joinNative, "/");
+    const real = await realpath(here, { encoding: "buffer" }).catch(missingAsNull);
+    if (real !== null) {
+      return [...pathNames(nativeFromBytes(real)), ...missing].map((name) =>
+        Buffer.from(name).toString("latin1"),
+      );
+    }
+    const last = names.pop();
+    if (last === undefined) return [];
+    missing.unshift(last);
+  }
+}
+
+function missingAsNull(error: unknown): null {
+  if (errnoName(error) === "ENOENT") return null;
+  throw error;
+}
+
+const unsupportedKind = () =>
+  invalidRequest("fs/copy only supports regular files, directories, and symlinks");

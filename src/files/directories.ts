@@ -1,0 +1,132 @@
+import type { Dirent } from "node:fs";
+import { lstat, mkdir, opendir, stat } from "node:fs/promises";
+import { internalError } from "../protocol/errors.ts";
+import type { CreateDirectoryParams, DirectoryEntry } from "./file-system.ts";
+import {
+  displayPath,
+  joinNative,
+  type NativePath,
+  nativeFromLatin1,
+  nativePathFromUri,
+} from "./native-path.ts";
+import { withoutFollowing } from "./no-follow.ts";
+import { answeringOsErrors, errnoName } from "./os-error.ts";
+
+/** The protocol's limit for one listing; a larger directory is refused, not cut. */
+export const MAX_DIRECTORY_ENTRIES = 50_000;
+
+export async function createDirectory(params: CreateDirectoryParams): Promise<void> {
+  const path = nativePathFromUri(params.path);
+  const recursive = params.recursive ?? true;
+  await answeringOsErrors(async () => {
+    if (params.followSymlinks === false) {
+      return await withoutFollowing(path, { makeParents: recursive }, (safePath) =>
+        recursive ? makeUnlessDirectory(safePath, lstat, "ENOTDIR") : mkdir(safePath),
+      );
+    }
+    if (!recursive) return await mkdir(path);
+    try {
+      await mkdir(path, { recursive: true });
+    } catch (error) {
+      // Node words a link that leads nowhere as a missing file; the path itself is there.
+      if (errnoName(error) !== "ENOENT") throw error;
+      await makeUnlessDirectory(path, stat, "EEXIST");
+    }
+  });
+}
+
+export async function readDirectory(
+  params: { path: string },
+  maxEntries = MAX_DIRECTORY_ENTRIES,
+): Promise<{ entries: DirectoryEntry[] }> {
+  const path = nativePathFromUri(params.path);
+  return await answeringOsErrors(async () => {
+    const listing = await listDirectory(path, maxEntries);
+    if (listing.truncated) {
+      throw internalError(`fs/readDirectory returned ${maxEntries + 1} entries; limit is ${maxEntries}`);
+    }
+    return {
+      entries: listing.entries.map(({ name, kind }) => ({
+        fileName: displayPath(name),
+        isDirectory: kind === "directory",
+        isFile: kind === "file",
+      })),
+    };
+  });
+}
+
+export interface ListedEntry {
+  /** One character a byte, for sorting as the bytes would. */
+  sortKey: string;
+  name: NativePath;
+  /** Of what it leads to. */
+  kind: "file" | "directory" | "other";
+  isSymlink: boolean;
+}
+
+/** What a directory holds, links resolved, without links that lead nowhere. Reads at most `maxEntries`. */
+export async function listDirectory(
+  path: NativePath,
+  maxEntries: number,
+): Promise<{ entries: ListedEntry[]; truncated: boolean }> {
+  const found: Dirent[] = [];
+  let truncated = false;
+  const directory = await opendir(path, { encoding: "latin1", bufferSize: READ_AHEAD_ENTRIES });
+  for await (const entry of directory) {
+    if (found.length === maxEntries) {
+      truncated = true;
+      break;
+    }
+    found.push(entry);
+  }
+  const entries: ListedEntry[] = [];
+  for (let at = 0; at < found.length; at += LOOKUPS_AT_ONCE) {
+    const batch = found.slice(at, at + LOOKUPS_AT_ONCE);
+    const listed = await Promise.all(batch.map((entry) => resolveEntry(path, entry)));
+    for (const entry of listed) if (entry !== null) entries.push(entry);
+  }
+  return { entries, truncated };
+}
+
+/** Entries fetched with one call of the system. */
+const READ_AHEAD_ENTRIES = 512;
+/** Enough to keep Node's few file threads busy without a promise for every name of a large directory. */
+const LOOKUPS_AT_ONCE = 64;
+
+async function resolveEntry(directory: NativePath, entry: Dirent): Promise<ListedEntry | null> {
+  const name = nativeFromLatin1(entry.name);
+  const base = { sortKey: entry.name, name };
+  if (entry.isFile()) return { ...base, kind: "file", isSymlink: false };
+  if (entry.isDirectory()) return { ...base, kind: "directory", isSymlink: false };
+  if (entry.isFIFO() || entry.isSocket() || entry.isBlockDevice() || entry.isCharacterDevice()) {
+    return { ...base, kind: "other", isSymlink: false };
+  }
+  // A link, or a file system that does not tell the kind of its entries.
+  const path = joinNative(directory, name);
+  try {
+    const isSymlink = entry.isSymbolicLink() || (await lstat(path)).isSymbolicLink();
+    const target = await stat(path);
+    const kind = target.isFile() ? "file" : target.isDirectory() ? "directory" : "other";
+    return { ...base, kind, isSymlink };
+  } catch (error) {
+    if (errnoName(error) === null) throw error;
+    return null;
+  }
+}
+
+async function makeUnlessDirectory(
+  path: NativePath,
+  look: (path: NativePath) => Promise<{ isDirectory(): boolean }>,
+  otherwise: "EEXIST" | "ENOTDIR",
+): Promise<void> {
+  try {
+    await mkdir(path);
+  } catch (error) {
+    if (errnoName(error) !== "EEXIST") throw error;
+    const isDirectory = await look(path).then(
+      (found) => found.isDirectory(),
+      () => false,
+    );
+    if (!isDirectory) throw Object.assign(new Error(`${otherwise}: in the way`), { code: otherwise });
+  }
+}

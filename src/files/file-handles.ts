@@ -1,0 +1,121 @@
+import type { FileHandle } from "node:fs/promises";
+import { constants, open, stat } from "node:fs/promises";
+import { invalidRequest, notFound } from "../protocol/errors.ts";
+import type { FileHandleTable, OpenParams, ReadBlockParams, WriteBlockParams } from "./file-system.ts";
+import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
+import { answeringOsErrors, errnoName } from "./os-error.ts";
+import { NEW_FILE_MODE, openToRead } from "./read-write.ts";
+
+/** The protocol's limits. */
+export const MAX_FILE_HANDLES = 128;
+export const MAX_HANDLE_ID_BYTES = 32;
+export const MAX_BLOCK_BYTES = 1024 * 1024;
+
+/** The files one connection has open, by the ids it chose. */
+export class FileHandles implements FileHandleTable {
+  /** A promise while the file is being opened, so that its id and its place count from the start. */
+  #files = new Map<string, Promise<FileHandle>>();
+  #closed = false;
+
+  async open(params: OpenParams): Promise<{ handleId: string }> {
+    const { handleId } = params;
+    if (Buffer.byteLength(handleId) > MAX_HANDLE_ID_BYTES) {
+      throw invalidRequest(`file handle ID must not exceed ${MAX_HANDLE_ID_BYTES} bytes`);
+    }
+    if (this.#closed || this.#files.size >= MAX_FILE_HANDLES) {
+      throw invalidRequest(`at most ${MAX_FILE_HANDLES} file handles may be open per connection`);
+    }
+    if (this.#files.has(handleId)) throw invalidRequest(`file handle \`${handleId}\` already exists`);
+    const path = nativePathFromUri(params.path);
+    const opening = answeringOsErrors(() =>
+      params.mode === "replace" ? openToReplace(path) : openToRead(path),
+    );
+    this.#files.set(handleId, opening);
+    try {
+      await opening;
+    } catch (error) {
+      if (this.#files.get(handleId) === opening) this.#files.delete(handleId);
+      throw error;
+    }
+    return { handleId };
+  }
+
+  async readBlock(params: ReadBlockParams): Promise<{ chunk: Uint8Array; eof: boolean }> {
+    checkBlockLength("read", params.len);
+    const file = await this.#file(params.handleId);
+    return await answeringOsErrors(async () => {
+      const block = Buffer.allocUnsafe(params.len);
+      let length = 0;
+      while (length < params.len) {
+        const { bytesRead } = await file.read(block, length, params.len - length, params.offset + length);
+        if (bytesRead === 0) break;
+        length += bytesRead;
+      }
+      return { chunk: block.subarray(0, length), eof: length < params.len };
+    });
+  }
+
+  async writeBlock(params: WriteBlockParams): Promise<void> {
+    checkBlockLength("write", params.chunk.byteLength);
+    const file = await this.#file(params.handleId);
+    await answeringOsErrors(async () => {
+      let written = 0;
+      while (written < params.chunk.byteLength) {
+        const left = params.chunk.byteLength - written;
+        written += (await file.write(params.chunk, written, left, params.offset + written)).bytesWritten;
+      }
+    });
+  }
+
+  /** Fine for an id that is not open. */
+  async closeHandle(params: { handleId: string }): Promise<void> {
+    const opening = this.#files.get(params.handleId);
+    if (opening === undefined) return;
+    this.#files.delete(params.handleId);
+    await closeWhenOpen(opening);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    const files = [...this.#files.values()];
+    this.#files.clear();
+    await Promise.all(files.map(closeWhenOpen));
+  }
+
+  async #file(handleId: string): Promise<FileHandle> {
+    const opening = this.#files.get(handleId);
+    if (opening === undefined) throw notFound(`unknown file handle \`${handleId}\``);
+    return await opening;
+  }
+}
+
+/** Whoever asked for the file has been told why it did not open; and a file that fails to close is gone all the same. */
+async function closeWhenOpen(opening: Promise<FileHandle>): Promise<void> {
+  const file = await opening.catch(() => null);
+  await file?.close().catch(() => undefined);
+}
+
+async function openToReplace(path: NativePath): Promise<FileHandle> {
+  const refusal = `path \`${displayPath(path)}\` is not a file`;
+  const there = await stat(path).catch((error: unknown) => {
+    if (errnoName(error) === "ENOENT") return null;
+    throw error;
+  });
+  // A directory is left to the open below, which words it better; a device must not notice.
+  if (there !== null && !there.isFile() && !there.isDirectory() && !there.isFIFO())
+    throw invalidRequest(refusal);
+  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
+  const file = await open(path, flags, NEW_FILE_MODE);
+  try {
+    if (!(await file.stat()).isFile()) throw invalidRequest(refusal);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+function checkBlockLength(direction: "read" | "write", length: number): void {
+  if (length >= 1 && length <= MAX_BLOCK_BYTES) return;
+  throw invalidRequest(`file ${direction} block length must be between 1 and ${MAX_BLOCK_BYTES}`);
+}

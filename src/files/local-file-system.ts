@@ -1,0 +1,24 @@
+import { copy } from "./copy.ts";
+import { createDirectory, readDirectory } from "./directories.ts";
+import { FileHandles } from "./file-handles.ts";
+import type { FileSystem } from "./file-system.ts";
+import { canonicalize, getMetadata } from "./metadata.ts";
+import { MissingWatches } from "./missing-watches.ts";
+import { readFile, writeFile } from "./read-write.ts";
+import { remove } from "./remove.ts";
+import { walk } from "./walk.ts";
+
+/** The files of this machine, with the rights of this process. */
+export const localFileSystem: FileSystem = {
+  readFile: (params) => readFile(params),
+  writeFile,
+  createDirectory,
+  getMetadata,
+  canonicalize,
+  readDirectory: (params) => readDirectory(params),
+  walk,
+  remove,
+  copy,
+  openHandles: () => new FileHandles(),
+  openWatches: (onChanged) => new MissingWatches(onChanged),
+};

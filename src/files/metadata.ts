@@ -1,0 +1,42 @@
+import type { Stats } from "node:fs";
+import { lstat, realpath, stat } from "node:fs/promises";
+import { invalidRequest } from "../protocol/errors.ts";
+import type { FileMetadata, GetMetadataParams } from "./file-system.ts";
+import { nativeFromBytes, nativePathFromUri, uriFromNativePath } from "./native-path.ts";
+import { withoutFollowing } from "./no-follow.ts";
+import { answeringOsErrors } from "./os-error.ts";
+
+export async function getMetadata(params: GetMetadataParams): Promise<FileMetadata> {
+  const path = nativePathFromUri(params.path);
+  return await answeringOsErrors(async () => {
+    if (params.followSymlinks === false) {
+      const found = await withoutFollowing(path, {}, (safePath) => lstat(safePath));
+      if (found.isSymbolicLink()) throw symbolicLinkRefused();
+      return metadata(found, false);
+    }
+    const found = await lstat(path);
+    if (!found.isSymbolicLink()) return metadata(found, false);
+    return metadata(await stat(path), true);
+  });
+}
+
+export async function canonicalize(params: { path: string }): Promise<{ path: string }> {
+  const path = nativePathFromUri(params.path);
+  return await answeringOsErrors(async () => {
+    const real = await realpath(path, { encoding: "buffer" });
+    return { path: uriFromNativePath(nativeFromBytes(real)) };
+  });
+}
+
+export const symbolicLinkRefused = () => invalidRequest("path contains a symbolic link");
+
+function metadata(found: Stats, isSymlink: boolean): FileMetadata {
+  return {
+    isDirectory: found.isDirectory(),
+    isFile: found.isFile(),
+    isSymlink,
+    size: found.size,
+    createdAtMs: Math.max(0, Math.floor(found.birthtimeMs)),
+    modifiedAtMs: Math.floor(found.mtimeMs),
+  };
+}

@@ -1,0 +1,138 @@
+import { lstat, stat } from "node:fs/promises";
+import { invalidRequest } from "../protocol/errors.ts";
+import { type ListedEntry, listDirectory, MAX_DIRECTORY_ENTRIES } from "./directories.ts";
+import type { WalkParams, WalkResult } from "./file-system.ts";
+import { joinNative, type NativePath, nativePathFromUri, uriFromNativePath } from "./native-path.ts";
+import { answeringOsErrors, errnoName, osErrorText } from "./os-error.ts";
+
+/** The protocol's maxima; a request for more is refused. */
+export const WALK_MAXIMUMS = { depth: 64, directories: 10_000, entries: 50_000 };
+
+/** What one answer may hold, so that it stays a message and not a download; as upstream counts it. */
+export const MAX_WALK_ANSWER_BYTES = 4 * 1024 * 1024;
+/** Counted for each line of the answer besides its path. */
+const LINE_OVERHEAD_BYTES = 64;
+
+/**
+ * Lists a tree, breadth first, the names of each directory in order. Links to files are not listed; links to
+ * directories are with `followDirectorySymlinks`, and then no directory is entered twice.
+ */
+export async function walk(params: WalkParams): Promise<WalkResult> {
+  checkLimits(params.options);
+  const root = nativePathFromUri(params.path);
+  return await answeringOsErrors(async () => {
+    const result = new BoundedResult(params.options.maxEntries);
+    const found = await stat(root);
+    const passable = params.options.followDirectorySymlinks || !(await lstat(root)).isSymbolicLink();
+    if (found.isDirectory() && passable) await walkFrom(root, params.options, result);
+    return result.value;
+  });
+}
+
+type Options = WalkParams["options"];
+
+async function walkFrom(root: NativePath, options: Options, result: BoundedResult): Promise<void> {
+  const entered = new Set<string>();
+  const queue: { path: NativePath; depth: number }[] = [{ path: root, depth: 0 }];
+  let directories = 0;
+  for (const { path, depth } of queue) {
+    if (options.followDirectorySymlinks && !(await enterOnce(path, entered))) continue;
+    if (directories === options.maxDirectories) return result.truncate();
+    directories++;
+
+    const listing = await listDirectory(path, MAX_DIRECTORY_ENTRIES).catch((error: unknown) => {
+      const name = errnoName(error);
+      // Without its root there is nothing to answer; below it, one locked directory does not spoil the rest.
+      if (depth === 0 || name === null) throw error;
+      result.addError(path, osErrorText(name));
+      return { entries: [], truncated: false };
+    });
+    if (listing.truncated) result.truncate();
+    listing.entries.sort((a, b) => (a.sortKey < b.sortKey ? -1 : 1));
+
+    for (const entry of listing.entries) {
+      if (!result.countEntry()) return;
+      const kind = listedKind(entry, options);
+      if (kind === null) continue;
+      const entryPath = joinNative(path, entry.name);
+      if (!result.addEntry(entryPath, kind)) return;
+      const pruned = options.pruneHiddenDirectories === true && entry.sortKey.startsWith(".");
+      if (kind === "directory" && depth < options.maxDepth && !pruned) {
+        queue.push({ path: entryPath, depth: depth + 1 });
+      }
+    }
+  }
+}
+
+function listedKind(entry: ListedEntry, options: Options): "file" | "directory" | null {
+  if (entry.kind === "directory")
+    return !entry.isSymlink || options.followDirectorySymlinks ? "directory" : null;
+  return entry.kind === "file" && !entry.isSymlink ? "file" : null;
+}
+
+/** True the first time a directory is met, under whatever name. */
+async function enterOnce(path: NativePath, entered: Set<string>): Promise<boolean> {
+  const found = await stat(path, { bigint: true }).catch(() => null);
+  // Gone since it was listed: the listing that follows tells so.
+  if (found === null) return true;
+  const key = `${found.dev}:${found.ino}`;
+  if (entered.has(key)) return false;
+  entered.add(key);
+  return true;
+}
+
+class BoundedResult {
+  readonly value: WalkResult = { entries: [], errors: [], truncated: false };
+  #entriesLeft: number;
+  #bytesLeft = MAX_WALK_ANSWER_BYTES;
+
+  constructor(maxEntries: number) {
+    this.#entriesLeft = maxEntries;
+  }
+
+  /** Everything met counts, listed or not. */
+  countEntry(): boolean {
+    if (this.#entriesLeft === 0) return this.#full();
+    this.#entriesLeft--;
+    return true;
+  }
+
+  addEntry(path: NativePath, kind: "file" | "directory"): boolean {
+    const uri = uriFromNativePath(path);
+    if (!this.#take(uri.length)) return false;
+    this.value.entries.push({ path: uri, kind });
+    return true;
+  }
+
+  addError(path: NativePath, message: string): void {
+    const uri = uriFromNativePath(path);
+    if (this.#take(uri.length + message.length)) this.value.errors.push({ path: uri, message });
+  }
+
+  truncate(): void {
+    this.value.truncated = true;
+  }
+
+  #take(bytes: number): boolean {
+    if (this.#bytesLeft < bytes + LINE_OVERHEAD_BYTES) return this.#full();
+    this.#bytesLeft -= bytes + LINE_OVERHEAD_BYTES;
+    return true;
+  }
+
+  #full(): false {
+    this.truncate();
+    return false;
+  }
+}
+
+function checkLimits(options: Options): void {
+  const { depth, directories, entries } = WALK_MAXIMUMS;
+  if (options.maxDepth > depth || options.maxDirectories > directories || options.maxEntries > entries) {
+    throw invalidRequest(
+      `filesystem walk limits exceed maximums: depth=${depth}, directories=${directories}, entries=${entries}`,
+    );
+  }
+  if (options.maxDirectories === 0 || options.maxEntries === 0) {
+    throw invalidRequest("filesystem walk limits must be greater than zero");
+  }
+}
