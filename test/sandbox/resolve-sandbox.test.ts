@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { ExitStatus } from "../../src/exec/exec-process.ts";
+import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { ErrorCode, RequestError } from "../../src/protocol/errors.ts";
+import { uriFromPath } from "../../src/protocol/path-uri.ts";
+import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
+import { noWalls, scratch } from "./walls.ts";
+
+type Json = Record<string, unknown>;
+
+/** The real client's intent, for a workspace of ours. */
+function recorded(name: string, workspace: string): Json {
+  const path = new URL(`../fixtures/sandbox/codex-0.166.0-${name}.json`, import.meta.url);
+  const text = readFileSync(path, "utf8").replaceAll("file:///srv/workspace", uriFromPath(workspace));
+  return JSON.parse(text).sandbox;
+}
+
+function intent(entries: Json[], workspace: string, network = "restricted"): Json {
+  return {
+    permissions: { type: "managed", file_system: { type: "restricted", entries }, network },
+    workspaceRoots: [uriFromPath(workspace)],
+    windowsSandboxLevel: "disabled",
+  };
+}
+
+const READ_ROOT = { path: { type: "special", value: { kind: "root" } }, access: "read" };
+const at = (path: string, access: string, more: Json = {}) => ({
+  path: { type: "path", path: uriFromPath(path) },
+  access,
+  ...more,
+});
+
+async function run(sandbox: unknown, script: string, cwd: string, more: { arg0?: string } = {}) {
+  await using backend = createLocalBackend({ resolveSandbox });
+  const process = await backend.start({
+    processId: randomUUID(),
+    argv: ["/bin/bash", "-c", script],
+    cwd: uriFromPath(cwd),
+    env: { PATH: "/usr/bin:/bin" },
+    tty: false,
+    sandbox,
+    ...more,
+  });
+  let output = "";
+  let exit: ExitStatus | null = null;
+  for await (const event of process.events()) {
+    if (event.type === "output") output += new TextDecoder().decode(event.chunk);
+    if (event.type === "exited") exit = event;
+  }
+  assert.ok(exit);
+  return { output, exitCode: exit.exitCode, denied: exit.sandboxDenied, sandboxType: process.sandboxType };
+}
+
+/** Not below /tmp, which the real client's workspace-write mode makes writable as a whole. */
+function workspace(): Disposable & { path: string } {
+  const path = join("/var/tmp", `procwire-ws-${randomUUID()}`);
+  mkdirSync(path);
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+test("in read-only mode a write is refused, and told as a denial", { skip: noWalls }, async () => {
+  using ws = workspace();
+  const ran = await run(recorded("read-only", ws.path), "echo hi; touch file", ws.path);
+  assert.equal(ran.sandboxType, "linuxSeccomp");
+  assert.match(ran.output, /^hi\n.*Read-only file system/s);
+  assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
+  assert.ok(!existsSync(join(ws.path, "file")));
+});
+
+test("in read-only mode a command that only reads runs as ever", { skip: noWalls }, async () => {
+  using ws = workspace();
+  writeFileSync(join(ws.path, "file"), "content");
+  const ran = await run(recorded("read-only", ws.path), "cat file; pwd; exit 3", ws.path);
+  assert.deepEqual(ran, {
+    output: `content${ws.path}\n`,
+    exitCode: 3,
+    denied: false,
+    sandboxType: "linuxSeccomp",
+  });
+});
+
+test("in workspace-write mode the workspace and /tmp are writable and nothing else is", {
+  skip: noWalls,
+}, async () => {
+  using ws = workspace();
+  using outside = workspace();
+  using tmp = scratch();
+  const script = `echo in >file && echo tmp >${tmp.path}/file && echo out >${outside.path}/file`;
+  const ran = await run(recorded("workspace-write", ws.path), script, ws.path);
+  assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
+  assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "in\n");
+  assert.equal(readFileSync(join(tmp.path, "file"), "utf8"), "tmp\n");
+  assert.ok(!existsSync(join(outside.path, "file")));
+});
+
+test("in workspace-write mode .git stays as it is, and may be made where it is missing", {
+  skip: noWalls,
+}, async () => {
+  using ws = workspace();
+  mkdirSync(join(ws.path, ".git"));
+  const script = "echo x >.git/config; rm -rf .git; mv .git .old; mkdir .codex && echo made; ls -A";
+  const ran = await run(recorded("workspace-write", ws.path), script, ws.path);
+  assert.match(ran.output, /made\n\.codex\n\.git\n$/);
+  assert.ok(existsSync(join(ws.path, ".git")) && !existsSync(join(ws.path, ".git", "config")));
+});
+
+test("in workspace-write mode the network is off unless it was asked for", { skip: noWalls }, async () => {
+  using ws = workspace();
+  const interfaces = "cat /proc/net/dev | grep -c :";
+  const off = await run(recorded("workspace-write", ws.path), interfaces, ws.path);
+  assert.equal(off.output, "1\n", "only its own loopback");
+  const own = readFileSync("/proc/self/net/dev", "utf8").match(/:/g)?.length;
+  const on = await run(recorded("workspace-write-network", ws.path), interfaces, ws.path);
+  assert.equal(on.output, `${own}\n`);
+});
+
+test("without an intent for walls the command runs as it is", async () => {
+  using ws = workspace();
+  const open = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" };
+  const ran = await run(open, "touch file; echo done", ws.path);
+  assert.deepEqual([ran.output, ran.sandboxType], ["done\n", "none"]);
+  assert.ok(existsSync(join(ws.path, "file")));
+});
+
+test("a workspace reached through a link is the real one", { skip: noWalls }, async () => {
+  using ws = workspace();
+  using elsewhere = workspace();
+  const link = join(elsewhere.path, "link");
+  symlinkSync(ws.path, link);
+  const ran = await run(recorded("workspace-write", link), "echo through >file", link);
+  assert.equal(ran.exitCode, 0, ran.output);
+  assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "through\n");
+});
+
+test("denied places are hidden, directories and files alike", { skip: noWalls }, async () => {
+  using ws = workspace();
+  mkdirSync(join(ws.path, "dir"));
+  writeFileSync(join(ws.path, "dir", "inner"), "secret");
+  writeFileSync(join(ws.path, "file"), "secret");
+  const entries = [READ_ROOT, at(join(ws.path, "dir"), "deny"), at(join(ws.path, "file"), "none")];
+  const ran = await run(intent(entries, ws.path), "cat dir/inner file", ws.path);
+  assert.doesNotMatch(ran.output, /secret/);
+  assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
+});
+
+test("only what was named is seen where the root was not", { skip: noWalls }, async () => {
+  using ws = workspace();
+  using other = workspace();
+  const entries = [
+    { path: { type: "special", value: { kind: "minimal" } }, access: "read" },
+    { path: { type: "special", value: { kind: "project_roots" } }, access: "write" },
+  ];
+  const ran = await run(intent(entries, ws.path), `echo ok >file; ls /var/tmp; ls ${other.path}`, ws.path);
+  assert.equal(readFileSync(join(ws.path, "file"), "utf8"), "ok\n");
+  assert.doesNotMatch(ran.output.split("\n")[0] ?? "", new RegExp(other.path.slice(-12)));
+  assert.match(ran.output, /No such file or directory/);
+});
+
+test("the name a program sees as its own is kept behind the walls", { skip: noWalls }, async () => {
+  using ws = workspace();
+  const ran = await run(recorded("read-only", ws.path), 'echo "$0"', ws.path, { arg0: "own name" });
+  assert.equal(ran.output, "own name\n");
+});
+
+const refused = (error: unknown) =>
+  error instanceof RequestError &&
+  error.code === ErrorCode.invalidParams &&
+  error.message === "sandbox intent cannot be enforced on this executor";
+
+test("what somebody inside could replace is refused, not half protected", { skip: noWalls }, async () => {
+  using ws = workspace();
+  using outside = workspace();
+  symlinkSync(outside.path, join(ws.path, "linked"));
+  const writable = { path: { type: "special", value: { kind: "project_roots" } }, access: "write" };
+  const start = { argv: ["true"], cwd: ws.path, env: {} };
+  for (const name of ["linked", "missing"]) {
+    const sandbox = intent([READ_ROOT, writable, at(join(ws.path, name), "read")], ws.path);
+    await assert.rejects(resolveSandbox(sandbox, start), refused, name);
+  }
+  const skipped = at(join(ws.path, "missing"), "read", { missing_path_behavior: "skip" });
+  assert.ok(await resolveSandbox(intent([READ_ROOT, writable, skipped], ws.path), start));
+});
+
+test("a missing place that nobody inside could make needs no wall", { skip: noWalls }, async () => {
+  using ws = workspace();
+  const entries = [READ_ROOT, at(join(ws.path, "nowhere"), "deny"), at(join(ws.path, "nothing"), "write")];
+  const ran = await run(intent(entries, ws.path), "mkdir nothing nowhere", ws.path);
+  assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
+});

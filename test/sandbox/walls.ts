@@ -1,0 +1,35 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { sandboxPrograms } from "../../src/sandbox/available.ts";
+import type { SandboxPolicy } from "../../src/sandbox/bubblewrap.ts";
+import { bubblewrapArgv } from "../../src/sandbox/bubblewrap.ts";
+
+/** Why tests behind real walls cannot run here, or false when they can. */
+export const noWalls: string | false = sandboxPrograms()
+  ? false
+  : "SKIPPED: bubblewrap does not work here; run `node scripts/ensure-debian.ts`, and allow user namespaces";
+
+export const READ_ONLY: SandboxPolicy = {
+  roots: [{ path: "/", access: "read" }],
+  cwd: "/",
+  network: false,
+  tmp: "shared",
+  devices: "minimal",
+};
+
+/** Runs a shell script behind the walls of a policy. */
+export function runBehind(policy: SandboxPolicy, script: string, args: readonly string[] = []) {
+  const programs = sandboxPrograms();
+  if (!programs) throw new Error("no sandbox here");
+  const [file = "", ...rest] = bubblewrapArgv(policy, ["/bin/sh", "-c", script, "sh", ...args], programs);
+  const ran = spawnSync(file, rest, { encoding: "utf8", timeout: 20_000 });
+  return { status: ran.status, signal: ran.signal, stdout: ran.stdout, stderr: ran.stderr };
+}
+
+/** A directory of its own, gone when disposed of. */
+export function scratch(): Disposable & { path: string } {
+  const path = realpathSync(mkdtempSync(join(tmpdir(), "procwire-walls-")));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
