@@ -62,6 +62,7 @@ export class EventLog {
   #closedSeq: number | null = null;
   #failure: string | null = null;
   #paused = false;
+  #disposed = false;
   #lastEventAtMs: number;
 
   constructor(options: EventLogOptions = {}) {
@@ -75,7 +76,7 @@ export class EventLog {
   // ---- the producer's side
 
   append(stream: OutputStream, chunk: Uint8Array): void {
-    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null) return;
+    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
     this.#chunks.push({ seq: this.#nextSeq++, stream, chunk });
     this.#headTail(stream).push(chunk);
     this.#budget?.grow(chunk.length);
@@ -103,8 +104,10 @@ export class EventLog {
     this.#changed();
   }
 
-  /** Gives all retained output back; called when the process is forgotten. */
+  /** Gives all retained output back and keeps no more; called when the process is forgotten. */
   dispose(): void {
+    if (this.#disposed) return;
+    this.#disposed = true;
     this.#budget?.shrink(this.#chunks.clear());
     this.#budget?.leave(this);
     for (const cursor of this.#cursors) cursor.close();

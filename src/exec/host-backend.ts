@@ -1,14 +1,19 @@
 import type { EventLog } from "./event-log.ts";
-import type { ExecProcess, ExitReason, StartParams, TerminateMode, TerminateResult } from "./exec-process.ts";
+import type {
+  ExecProcess,
+  ExitReason,
+  ProcessListing,
+  StartParams,
+  TerminateMode,
+  TerminateResult,
+} from "./exec-process.ts";
 
 /** A process on this host, as a server sees it: with its log in reach, and ended for a reason. */
 export interface HostProcess extends ExecProcess {
-  readonly pid: number | null;
   readonly log: EventLog;
+  listing(): ProcessListing;
   /** Like `terminate`, but the exit is told with this reason. */
-  end(mode: TerminateMode, reason: ExitReason): Promise<TerminateResult>;
-  /** Gives the log back; called when the process is forgotten. */
-  forget(): void;
+  end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }
 
 /** What a server is given to start processes with. */

@@ -1,0 +1,156 @@
+import { invalidRequest, ProtocolError } from "../protocol/errors.ts";
+import {
+  EXTENSIONS,
+  type Extension,
+  type Family,
+  type MethodName,
+  methods,
+  type ParamsOf,
+  PROTOCOL_VERSION,
+  type ResultOf,
+} from "../protocol/methods.ts";
+import { ConnectionFiles } from "./file-methods.ts";
+import type { CallContext, Handlers } from "./handlers.ts";
+import type { HostServices, HttpRequests } from "./host-services.ts";
+import type { ServerConfig } from "./limits.ts";
+import type { Peer } from "./peer.ts";
+import { processMethods } from "./process-methods.ts";
+import type { Session } from "./session.ts";
+import type { Attachment } from "./session-process.ts";
+import type { SessionRegistry } from "./session-registry.ts";
+import { V0Processes } from "./v0-methods.ts";
+
+type Handshake =
+  | { type: "new" }
+  /** `initialize` was answered; exec methods wait for `initialized`. */
+  | { type: "initialized" | "ready"; session: Session; attachment: Attachment };
+
+/** The typed side of one connection: handshake, gates, and one function a method. Knows no JSON. */
+export class ConnectionHandler {
+  readonly #peer: Peer;
+  readonly #host: HostServices;
+  readonly #sessions: SessionRegistry;
+  readonly #v0: V0Processes;
+  readonly #methods: Handlers;
+  readonly #gone = new AbortController();
+  readonly #files: ConnectionFiles;
+  #http: HttpRequests | null = null;
+  #handshake: Handshake = { type: "new" };
+
+  constructor(peer: Peer, host: HostServices, sessions: SessionRegistry, config: ServerConfig) {
+    this.#peer = peer;
+    this.#host = host;
+    this.#sessions = sessions;
+    this.#v0 = new V0Processes(host.backend, peer, config);
+    this.#files = new ConnectionFiles(host.files, peer);
+    this.#methods = {
+      initialize: (params) => this.#initialize(params),
+      "environment/info": async () => host.environment.info(),
+      "environment/status": async () => ({ status: "ready" }),
+      "environmentConfig/read": (params) => host.environment.readConfig(params),
+      "capabilityRoots/discoverV1": (params) => host.environment.discoverRoots(params),
+      "capabilities/discoverV2": (params) => host.environment.discover(params),
+      "http/request": (params, context) => this.#httpRequest(params, context),
+      ...this.#v0.methods,
+      ...processMethods(() => this.#session(), config),
+      ...this.#files.methods,
+    };
+  }
+
+  /** Rejects with a RequestError for what is refused. */
+  async call<M extends MethodName>(
+    method: M,
+    params: ParamsOf<M>,
+    afterAnswer: (task: () => void) => void,
+  ): Promise<ResultOf<M>> {
+    this.#requireReady(methods[method].family);
+    return this.#methods[method](params, { afterAnswer, gone: this.#gone.signal });
+  }
+
+  /** The client says it has the answer to `initialize`. */
+  initialized(): void {
+    if (this.#handshake.type === "new") {
+      throw new ProtocolError("received `initialized` notification before `initialize`");
+    }
+    this.#handshake = { ...this.#handshake, type: "ready" };
+  }
+
+  /** The client has everything up to `seq` of this process. */
+  ack(processId: string, seq: number): void {
+    if (this.#handshake.type === "new" || !this.#handshake.attachment.extensions.has("outputAck")) {
+      throw new ProtocolError("unexpected notification method: process/ack");
+    }
+    this.#handshake.session.confirm(processId, seq);
+  }
+
+  /** The connection is gone: v0 processes end, the session waits to be resumed, files and requests are closed. */
+  async close(): Promise<void> {
+    this.#gone.abort();
+    this.#v0.close();
+    this.#http?.close();
+    if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.attachment);
+    await this.#files.close();
+  }
+
+  async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
+    if (this.#handshake.type !== "new")
+      throw invalidRequest("initialize may only be sent once per connection");
+    const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
+    const attachment: Attachment = { peer: this.#peer, extensions: new Set<Extension>(granted) };
+    const session =
+      params.resumeSessionId === undefined
+        ? this.#sessions.open(attachment)
+        : this.#sessions.resume(params.resumeSessionId, attachment, params.takeOver ?? false);
+    this.#handshake = { type: "initialized", session, attachment };
+    return {
+      protocolVersion: PROTOCOL_VERSION,
+      sessionId: session.id,
+      environmentInfo: this.#host.environment.info(),
+      extensions: granted,
+    };
+  }
+
+  async #httpRequest(
+    params: ParamsOf<"http/request">,
+    context: CallContext,
+  ): Promise<ResultOf<"http/request">> {
+    this.#http ??= this.#host.http.open((delta) => this.#tellBody(delta));
+    const { bodyBase64, ...rest } = params;
+    const { status, headers, body, stream } = await this.#http.request({
+      ...rest,
+      ...(bodyBase64 && { body: bodyBase64 }),
+    });
+    if (stream) context.afterAnswer(stream);
+    return { status, headers, bodyBase64: body };
+  }
+
+  async #tellBody({
+    delta,
+    ...rest
+  }: Parameters<Parameters<HostServices["http"]["open"]>[0]>[0]): Promise<void> {
+    this.#peer.notify({ method: "http/request/bodyDelta", params: { ...rest, deltaBase64: delta } });
+    if (!this.#peer.congested) return;
+    await new Promise<void>((resolve) => {
+      const stop = this.#peer.onDrain(() => {
+        stop();
+        resolve();
+      });
+      this.#gone.signal.addEventListener("abort", () => resolve(), { once: true });
+    });
+  }
+
+  #session(): Session {
+    if (this.#handshake.type === "new") throw invalidRequest(gateText("call initialize", "exec"));
+    return this.#handshake.session;
+  }
+
+  #requireReady(family: Family | null): void {
+    if (family === null || this.#handshake.type === "ready") return;
+    const step = this.#handshake.type === "new" ? "call initialize" : "send initialized";
+    throw invalidRequest(gateText(step, family));
+  }
+}
+
+function gateText(step: "call initialize" | "send initialized", family: Family): string {
+  return `client must ${step} before using ${family} methods`;
+}

@@ -1,0 +1,134 @@
+import { randomUUID } from "node:crypto";
+import { systemClock } from "../async/clock.ts";
+import { TaskSet } from "../async/task-set.ts";
+import type { Connection } from "../connection/connection.ts";
+import { RequestError, toWireError } from "../protocol/errors.ts";
+import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
+import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import { ConnectionHandler } from "./connection-handler.ts";
+import type { HostServices, ServerLog } from "./host-services.ts";
+import { DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
+import type { Peer } from "./peer.ts";
+import { describe, runConnection } from "./processor.ts";
+import { SessionRegistry } from "./session-registry.ts";
+
+/**
+ * An exec-server: sessions and their processes, whatever the connections come in by.
+ *
+ * @example
+ * const server = new ExecServer(localHostServices());
+ * server.accept(connection);           // any Connection
+ * await server.close();                // ends every process
+ */
+export class ExecServer implements InProcessServer, AsyncDisposable {
+  readonly config: ServerConfig;
+  readonly #host: HostServices;
+  readonly #sessions: SessionRegistry;
+  readonly #log: ServerLog;
+  readonly #connections: TaskSet;
+  readonly #open = new Set<{ close(reason: string): void }>();
+  #closing: Promise<void> | null = null;
+
+  constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
+    this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
+    this.#host = host;
+    this.#log = host.log ?? (() => undefined);
+    this.#sessions = new SessionRegistry(
+      { backend: host.backend, clock: host.clock ?? systemClock, config: this.config },
+      host.newId ?? randomUUID,
+    );
+    this.#connections = new TaskSet((error) =>
+      this.#log("error", "a connection failed", { error: describe(error) }),
+    );
+  }
+
+  get connectionCount(): number {
+    return this.#open.size;
+  }
+
+  get sessionCount(): number {
+    return this.#sessions.size;
+  }
+
+  degraded(): string[] {
+    return this.#host.backend.degraded();
+  }
+
+  /** Serves one connection until it ends. */
+  accept(connection: Connection): Promise<void> {
+    this.#open.add(connection);
+    const run = runConnection(connection, {
+      host: this.#host,
+      sessions: this.#sessions,
+      config: this.config,
+      log: this.#log,
+    }).finally(() => this.#open.delete(connection));
+    this.#connections.run(() => run);
+    return run;
+  }
+
+  /** Serves a client in this program, without JSON. */
+  connectInProcess(client: InProcessClient): InProcessConnection {
+    const peer: Peer = {
+      notify: (notification) => client.notified(notification),
+      congested: false,
+      onDrain: () => () => undefined,
+      close: (reason) => close(reason),
+    };
+    const handler = new ConnectionHandler(peer, this.#host, this.#sessions, this.config);
+    const handle = { close: (reason: string) => close(reason) };
+    this.#open.add(handle);
+    const close = (reason: string | null) => {
+      if (!this.#open.delete(handle)) return;
+      this.#connections.run(() => handler.close());
+      client.disconnected(reason);
+    };
+    return {
+      call: (method, params) => this.#callInProcess(handler, method, params),
+      initialized: () => handler.initialized(),
+      ack: ({ processId, seq }) => handler.ack(processId, seq),
+      close: () => close(null),
+    };
+  }
+
+  /** Ends every process (TERM, grace, KILL, sweep) and every connection. Idempotent. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    await this.#host.backend.shutdown(this.config.shutdownGraceMs);
+    for (const connection of [...this.#open]) connection.close("server is shutting down");
+    await this.#connections.settled();
+    this.#sessions.endAll();
+  }
+
+  async #callInProcess<M extends MethodName>(
+    handler: ConnectionHandler,
+    method: M,
+    params: ParamsOf<M>,
+  ): Promise<ResultOf<M>> {
+    const afterAnswer: (() => void)[] = [];
+    try {
+      return await handler.call(method, params, (task) => afterAnswer.push(task));
+    } catch (error) {
+      if (error instanceof RequestError) throw error;
+      const bug = (cause: unknown) =>
+        this.#log("error", `${method} failed unexpectedly`, { error: describe(cause) });
+      const { code, message } = toWireError(error, bug);
+      throw new RequestError(code, message, { cause: error });
+    } finally {
+      // The caller's continuation is queued by now; what follows the answer comes after it.
+      if (afterAnswer.length > 0) setImmediate(() => runAll(afterAnswer));
+    }
+  }
+}
+
+function runAll(tasks: (() => void)[]): void {
+  for (const task of tasks) task();
+}

@@ -1,0 +1,56 @@
+import type { Clock } from "../async/clock.ts";
+import type { HostBackend } from "../exec/host-backend.ts";
+import type { FileSystem } from "../files/file-system.ts";
+import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
+
+/** Everything of its host that a server uses. It is given these; it imports none of them. */
+export interface HostServices {
+  backend: HostBackend;
+  files: FileSystem;
+  http: HttpService;
+  environment: EnvironmentService;
+  clock?: Clock;
+  log?: ServerLog;
+  newId?: () => string;
+}
+
+/** The HTTP requests of one connection. */
+export interface HttpService {
+  open(onDelta: (delta: HttpBodyDelta) => Promise<void>): HttpRequests;
+}
+
+export interface HttpBodyDelta {
+  requestId: string;
+  seq: number;
+  delta: Uint8Array;
+  done: boolean;
+  error: string | null;
+}
+
+export interface HttpRequests {
+  request(params: HttpRequestParams): Promise<HttpAnswer>;
+  close(): void;
+}
+
+export type HttpRequestParams = Omit<ParamsOf<"http/request">, "bodyBase64"> & { body?: Uint8Array };
+
+/** A streamed answer carries no body; its pieces begin once `stream` is called. */
+export interface HttpAnswer {
+  status: number;
+  headers: { name: string; value: string }[];
+  body: Uint8Array;
+  stream?: () => void;
+}
+
+export interface EnvironmentService {
+  info(): EnvironmentInfo;
+  readConfig(params: ParamsOf<"environmentConfig/read">): Promise<ResultOf<"environmentConfig/read">>;
+  discoverRoots(
+    params: ParamsOf<"capabilityRoots/discoverV1">,
+  ): Promise<ResultOf<"capabilityRoots/discoverV1">>;
+  discover(params: ParamsOf<"capabilities/discoverV2">): Promise<ResultOf<"capabilities/discoverV2">>;
+}
+
+export type LogLevel = "debug" | "info" | "warn" | "error";
+
+export type ServerLog = (level: LogLevel, message: string, fields?: Record<string, unknown>) => void;

@@ -1,0 +1,46 @@
+/**
+ * server/: one exec-server. Listening and authentication, one processor per connection, pure routing, typed handlers,
+ * sessions that outlive connections, and the adapter for the v0 generation. It is given a backend and a file system and
+ * never imports the ones that exist.
+ */
+
+/** What an operator may set. Durations in milliseconds; the command line takes seconds. */
+export interface ServerConfig {
+  /** Live processes per session; one more is refused. */
+  maxProcesses: number;
+  /** Connections at once; one more is answered with HTTP 503. */
+  maxConnections: number;
+  /** The largest message taken; a larger one ends its connection. */
+  maxMessageBytes: number;
+  /** Output kept per process for cursors. */
+  retainedOutputBytes: number;
+  /** How long a session without a connection lives on; 0 ends its processes at once, as v0 did. */
+  detachedSessionTtlMs: number;
+  /** Between TERM and KILL when the server stops. */
+  shutdownGraceMs: number;
+  allowDirectExec: boolean;
+  allowPreparedExec: boolean;
+  /** What a detached session does when its retention is full: hold its processes back, or forget the oldest output. */
+  onDetach: "pause" | "evict";
+}
+
+export const DEFAULT_SERVER_CONFIG: ServerConfig = {
+  maxProcesses: 4096,
+  maxConnections: 4096,
+  maxMessageBytes: 64 * 1024 * 1024,
+  retainedOutputBytes: 1024 * 1024,
+  detachedSessionTtlMs: 30_000,
+  shutdownGraceMs: 2_000,
+  allowDirectExec: true,
+  allowPreparedExec: true,
+  onDetach: "pause",
+};
+
+/** How long a closed process can still be read before its id is free again; the reference server's number. */
+export const CLOSED_PROCESS_KEPT_MS = 30_000;
+
+/**
+ * Requests of one connection that have been read but not answered, in bytes of text. Above it the connection is not
+ * read until some are answered: a peer that only sends must not make the server grow.
+ */
+export const MAX_UNANSWERED_BYTES = 128 * 1024 * 1024;

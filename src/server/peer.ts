@@ -1,0 +1,74 @@
+import type { Connection } from "../connection/connection.ts";
+import { CONGESTED_BYTES } from "../connection/connection.ts";
+import { encodeNotification } from "../protocol/envelope.ts";
+import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
+
+/** The client's side of a connection, as handlers see it. */
+export interface Peer {
+  notify(notification: ServerNotification): void;
+  /** Enough is queued: who streams waits for the drain. */
+  readonly congested: boolean;
+  /** Calls back when a congested peer can take more; returns how to stop. */
+  onDrain(listener: () => void): () => void;
+  close(reason: string): void;
+}
+
+/** A peer behind a connection that speaks JSON. */
+export class ConnectionPeer implements Peer {
+  readonly #connection: Connection;
+  readonly #listeners = new Set<() => void>();
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+    connection.onDrain = () => this.#drained();
+  }
+
+  notify(notification: ServerNotification): void {
+    switch (notification.method) {
+      case "process/output": {
+        // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
+        const { processId, seq, stream, chunk } = notification.params;
+        const id = JSON.stringify(processId);
+        const head = `{"method":"process/output","params":{"processId":${id},"seq":${seq},"stream":"${stream}","chunk":"`;
+        this.#connection.sendChunk(head, chunk, '"}}');
+        return;
+      }
+      case "command/exec/outputDelta": {
+        const { sessionId, stream, chunk } = notification.params;
+        const id = JSON.stringify(sessionId);
+        const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${id},"stream":"${stream}","chunk":"`;
+        this.#connection.sendChunk(head, chunk, '"}}');
+        return;
+      }
+      default: {
+        const { params } = serverNotifications[notification.method];
+        // The method and its params come from one union, so the schema is the params' own.
+        this.#connection.send(
+          encodeNotification(notification.method, params.encode(notification.params as never)),
+        );
+      }
+    }
+  }
+
+  get congested(): boolean {
+    return this.#connection.queuedBytes >= CONGESTED_BYTES;
+  }
+
+  onDrain(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  close(reason: string): void {
+    this.#connection.close(reason);
+  }
+
+  /** Whoever filled the queue goes to the end of the line, so that one flood does not starve the others. */
+  #drained(): void {
+    for (const listener of [...this.#listeners]) {
+      if (this.congested) return;
+      listener();
+      if (this.congested && this.#listeners.delete(listener)) this.#listeners.add(listener);
+    }
+  }
+}

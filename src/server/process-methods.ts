@@ -1,0 +1,105 @@
+import type { StartParams } from "../exec/exec-process.ts";
+import { invalidParams, invalidRequest } from "../protocol/errors.ts";
+import { cwdFromUri } from "../protocol/path-uri.ts";
+import type { WireStartParams } from "../protocol/process-schemas.ts";
+import type { Handlers } from "./handlers.ts";
+import type { ServerConfig } from "./limits.ts";
+import type { Session } from "./session.ts";
+
+type ProcessMethod =
+  | "process/start"
+  | "process/read"
+  | "process/write"
+  | "process/signal"
+  | "process/terminate"
+  | "process/closeStdin"
+  | "process/resize"
+  | "process/wait"
+  | "process/snapshot"
+  | "process/list";
+
+/** `process/*`: the current generation and what procwire adds to it. */
+export function processMethods(session: () => Session, config: ServerConfig): Handlers<ProcessMethod> {
+  return {
+    "process/start": async (params, context) => {
+      const { process, begin } = await session().start(startParams(params, config));
+      context.afterAnswer(begin);
+      return { processId: process.processId, sandboxType: process.sandboxType };
+    },
+
+    "process/read": async ({ processId, ...params }, context) => {
+      const process = await session().get(processId);
+      return process.log.readWaiting(params, context.gone);
+    },
+
+    "process/write": ({ processId, chunk, writeId }) =>
+      session().inOrder(processId, async (process) => {
+        if (!process) return { status: "unknownProcess" };
+        return process.write(chunk, writeId === undefined ? {} : { writeId });
+      }),
+
+    "process/closeStdin": ({ processId }) =>
+      session().inOrder(processId, async (process) => {
+        if (!process) return { status: "unknownProcess" };
+        return process.closeStdin();
+      }),
+
+    "process/resize": ({ processId, size }) =>
+      session().inOrder(processId, async (process) => {
+        if (!process) throw invalidRequest(`unknown process id ${processId}`);
+        await process.resize(size);
+        return {};
+      }),
+
+    "process/signal": async ({ processId, signal }) => {
+      const process = await session().find(processId);
+      await process?.signal(signal);
+      return {};
+    },
+
+    "process/terminate": ({ processId, mode }) => session().terminate(processId, mode ?? { type: "force" }),
+
+    "process/wait": async ({ processId, until, ...params }, context) => {
+      const process = await session().get(processId);
+      return process.wait({ ...params, ...(until && { until }), signal: context.gone });
+    },
+
+    "process/snapshot": async ({ processId }) => (await session().get(processId)).snapshot(),
+
+    "process/list": async () => ({
+      processes: session()
+        .processes()
+        .map((process) => process.listing()),
+    }),
+  };
+}
+
+/** From the wire's params to what a backend starts. */
+function startParams(params: WireStartParams, config: ServerConfig): StartParams {
+  const { argv, cwd, mode = "direct", networkProxy, sandboxType, ...rest } = params;
+  if (argv.length === 0) throw invalidParams("argv must not be empty");
+  requireAllowed(mode, config);
+  if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
+  const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs } = rest;
+  return {
+    processId,
+    argv,
+    cwd: cwdFromUri(cwd),
+    env,
+    tty,
+    mode,
+    ...(pipeStdin !== undefined && { pipeStdin }),
+    ...(arg0 !== undefined && { arg0 }),
+    ...(envPolicy && { envPolicy }),
+    ...(sandbox && { sandbox }),
+    ...(size && { size }),
+    ...(timeoutMs !== undefined && { timeoutMs }),
+    // A label is only believed of a request that the caller's own policy has resolved.
+    ...(mode === "prepared" && sandboxType && { sandboxType }),
+  };
+}
+
+export function requireAllowed(mode: "direct" | "prepared", config: ServerConfig): void {
+  const allowed = mode === "direct" ? config.allowDirectExec : config.allowPreparedExec;
+  if (!allowed) throw invalidRequest(`${mode} exec is not allowed on this server`);
+}

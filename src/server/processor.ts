@@ -1,0 +1,144 @@
+import type { Connection } from "../connection/connection.ts";
+import { encodeError, encodeResponse, UNREADABLE_ID } from "../protocol/envelope.ts";
+import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
+import { methods } from "../protocol/methods.ts";
+import { ConnectionHandler } from "./connection-handler.ts";
+import type { HostServices, ServerLog } from "./host-services.ts";
+import { MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
+import { ConnectionPeer } from "./peer.ts";
+import { type RoutedRequest, routeMessage } from "./routing.ts";
+import type { SessionRegistry } from "./session-registry.ts";
+
+export interface ProcessorDeps {
+  host: HostServices;
+  sessions: SessionRegistry;
+  config: ServerConfig;
+  log: ServerLog;
+}
+
+/**
+ * Runs one connection: messages in, answers out. Requests start in the order they came and are not waited for one by
+ * one, so a long poll or a blocked write holds up nothing behind it. Resolves when the connection is over and closed.
+ */
+export function runConnection(connection: Connection, deps: ProcessorDeps): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const handler = new ConnectionHandler(
+    new ConnectionPeer(connection),
+    deps.host,
+    deps.sessions,
+    deps.config,
+  );
+  const unanswered = new UnansweredRequests(connection);
+
+  const answer = async (request: RoutedRequest): Promise<void> => {
+    const release = unanswered.enter(request);
+    const afterAnswer: (() => void)[] = [];
+    try {
+      const result = await handler.call(request.method, request.params, (task) => afterAnswer.push(task));
+      // The handler of a method answers with that method's result.
+      connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
+    } catch (error) {
+      const bug = (cause: unknown) =>
+        deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
+      connection.send(encodeError(request.id, toWireError(error, bug)));
+    }
+    for (const task of afterAnswer) task();
+    release();
+  };
+
+  connection.open((event) => {
+    switch (event.type) {
+      case "message":
+        try {
+          const routed = routeMessage(event.message);
+          switch (routed.type) {
+            case "request":
+              // `answer` turns every failure into an answer, so nothing is left to reject.
+              void answer(routed);
+              return;
+            case "refused":
+              connection.send(
+                encodeError(routed.id, { code: routed.error.code, message: routed.error.message }),
+              );
+              return;
+            case "initialized":
+              handler.initialized();
+              return;
+            case "ack":
+              handler.ack(routed.processId, routed.seq);
+              return;
+          }
+        } catch (error) {
+          if (!(error instanceof ProtocolError)) throw error;
+          deps.log("warn", `closing ${connection.label} after a protocol error: ${error.message}`);
+          connection.close(error.message);
+        }
+        return;
+      case "malformed":
+        connection.send(
+          encodeError(UNREADABLE_ID, { code: ErrorCode.invalidRequest, message: event.reason }),
+        );
+        return;
+      case "disconnected":
+        if (event.reason !== null) deps.log("debug", `${connection.label} disconnected: ${event.reason}`);
+        void handler
+          .close()
+          .catch((error: unknown) =>
+            deps.log("error", "closing a connection failed", { error: describe(error) }),
+          )
+          .then(resolve);
+        return;
+    }
+  });
+  return promise;
+}
+
+/** Bounds what a peer that only sends can pile up. */
+class UnansweredRequests {
+  readonly #connection: Connection;
+  #bytes = 0;
+  #paused = false;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  enter(request: RoutedRequest): () => void {
+    const bytes = sizeOf(request);
+    this.#bytes += bytes;
+    if (!this.#paused && this.#bytes > MAX_UNANSWERED_BYTES) {
+      this.#paused = true;
+      this.#connection.pause();
+    }
+    return () => {
+      this.#bytes -= bytes;
+      if (this.#paused && this.#bytes <= MAX_UNANSWERED_BYTES / 2) {
+        this.#paused = false;
+        this.#connection.resume();
+      }
+    };
+  }
+}
+
+/** What every request costs beside its bytes, roughly. */
+const REQUEST_OVERHEAD_BYTES = 512;
+
+/** Only the requests that carry bytes can be large. */
+function sizeOf(request: RoutedRequest): number {
+  switch (request.method) {
+    case "process/write":
+    case "command/exec/write":
+    case "fs/writeBlock":
+      return REQUEST_OVERHEAD_BYTES + request.params.chunk.length;
+    case "fs/writeFile":
+      return REQUEST_OVERHEAD_BYTES + request.params.dataBase64.length;
+    case "http/request":
+      return REQUEST_OVERHEAD_BYTES + (request.params.bodyBase64?.length ?? 0);
+    default:
+      return REQUEST_OVERHEAD_BYTES;
+  }
+}
+
+export function describe(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

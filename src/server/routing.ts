@@ -1,0 +1,77 @@
+import type { Message, RequestId } from "../protocol/envelope.ts";
+import { invalidParams, invalidRequest, ProtocolError, RequestError } from "../protocol/errors.ts";
+import {
+  clientNotifications,
+  isMethodName,
+  type MethodName,
+  methods,
+  type ParamsOf,
+} from "../protocol/methods.ts";
+import { DecodeError } from "../protocol/schema.ts";
+
+/** A request whose method is known and whose params are typed. */
+export type RoutedRequest = {
+  [M in MethodName]: { type: "request"; id: RequestId; method: M; params: ParamsOf<M> };
+}[MethodName];
+
+export type Routed =
+  | RoutedRequest
+  | { type: "initialized" }
+  | { type: "ack"; processId: string; seq: number }
+  /** Answered at once: no handler is asked. */
+  | { type: "refused"; id: RequestId; error: RequestError };
+
+/** Pure: from a message to what it asks for. Throws a ProtocolError for what ends the connection. */
+export function routeMessage(message: Message): Routed {
+  switch (message.type) {
+    case "request":
+      return routeRequest(message.id, message.method, message.params);
+    case "notification":
+      return routeNotification(message.method, message.params);
+    case "response":
+      throw new ProtocolError(`unexpected client response for request id ${shownId(message.id)}`);
+    case "error":
+      throw new ProtocolError(`unexpected client error for request id ${shownId(message.id)}`);
+  }
+}
+
+function routeRequest(id: RequestId, method: string, params: unknown): Routed {
+  if (!isMethodName(method))
+    return { type: "refused", id, error: invalidRequest(`unknown method: ${method}`) };
+  try {
+    // Method and params come from the same entry of the table.
+    return {
+      type: "request",
+      id,
+      method,
+      params: methods[method].params.decode(params ?? null),
+    } as RoutedRequest;
+  } catch (error) {
+    if (error instanceof RequestError) return { type: "refused", id, error };
+    if (error instanceof DecodeError)
+      return { type: "refused", id, error: invalidParams(error.message, { cause: error }) };
+    throw error;
+  }
+}
+
+function routeNotification(method: string, params: unknown): Routed {
+  switch (method) {
+    case "initialized":
+      return { type: "initialized" };
+    case "process/ack":
+      try {
+        return { type: "ack", ...clientNotifications["process/ack"].params.decode(params) };
+      } catch (cause) {
+        throw new ProtocolError(`malformed process/ack: ${cause instanceof Error ? cause.message : cause}`, {
+          cause,
+        });
+      }
+    default:
+      throw new ProtocolError(`unexpected notification method: ${method}`);
+  }
+}
+
+/** Ids as the seeds' texts show them. */
+function shownId(id: RequestId): string {
+  return typeof id === "string" ? `String(${JSON.stringify(id)})` : `Integer(${id})`;
+}

@@ -1,0 +1,205 @@
+import type { Clock, Timer } from "../async/clock.ts";
+import { Lanes } from "../async/lanes.ts";
+import type { StartParams, TerminateMode, TerminateResult } from "../exec/exec-process.ts";
+import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
+import { invalidRequest } from "../protocol/errors.ts";
+import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
+import { type Attachment, SessionProcess } from "./session-process.ts";
+
+type State =
+  | { type: "attached"; attachment: Attachment }
+  | { type: "detached"; expiry: Timer }
+  /** Its processes were ended and it can no longer be resumed. */
+  | { type: "over" };
+
+type Slot =
+  | { type: "starting"; started: Promise<SessionProcess | null> }
+  | { type: "started"; entry: SessionProcess };
+
+export interface SessionDeps {
+  backend: HostBackend;
+  clock: Clock;
+  config: ServerConfig;
+  /** Called once, when the session can no longer be resumed. */
+  onOver: (session: Session) => void;
+}
+
+/** Owns processes. At most one connection is attached; when that is lost, the processes go on for a while. */
+export class Session {
+  readonly id: string;
+  readonly #deps: SessionDeps;
+  readonly #slots = new Map<string, Slot>();
+  readonly #forgetting = new Map<SessionProcess, Timer>();
+  /** Start, write, closeStdin and resize of one process keep their order. */
+  readonly #lanes = new Lanes<string>();
+  #state: State;
+
+  constructor(id: string, attachment: Attachment, deps: SessionDeps) {
+    this.id = id;
+    this.#deps = deps;
+    this.#state = { type: "attached", attachment };
+  }
+
+  get attachment(): Attachment | null {
+    return this.#state.type === "attached" ? this.#state.attachment : null;
+  }
+
+  /** A new connection takes the session; its processes go on telling from now, what was missed can be read. */
+  attach(attachment: Attachment): void {
+    if (this.#state.type === "detached") this.#state.expiry.cancel();
+    this.#state = { type: "attached", attachment };
+    for (const entry of this.#entries()) entry.attach(attachment, entry.process.log.nextSeq - 1);
+  }
+
+  /** The connection is lost. Ignored when another one has taken the session over meanwhile. */
+  detach(attachment: Attachment): void {
+    if (this.#state.type !== "attached" || this.#state.attachment !== attachment) return;
+    const { detachedSessionTtlMs, onDetach, retainedOutputBytes } = this.#deps.config;
+    if (detachedSessionTtlMs === 0) {
+      this.end();
+      return;
+    }
+    for (const entry of this.#entries()) entry.detach(onDetach, retainedOutputBytes);
+    const expiry = this.#deps.clock.after(detachedSessionTtlMs, () => this.end(), { keepAlive: false });
+    this.#state = { type: "detached", expiry };
+  }
+
+  /** Ends every process and forgets the session. */
+  end(): void {
+    if (this.#state.type === "over") return;
+    if (this.#state.type === "detached") this.#state.expiry.cancel();
+    this.#state = { type: "over" };
+    for (const slot of this.#slots.values()) {
+      if (slot.type === "started") this.#endForGood(slot.entry);
+      else void slot.started.then((entry) => entry && this.#endForGood(entry));
+    }
+    this.#slots.clear();
+    this.#deps.onOver(this);
+  }
+
+  /**
+   * Starts a process. The caller begins its events with the returned function, once the answer is on its way: no
+   * notification may come before it.
+   */
+  async start(params: StartParams): Promise<{ process: HostProcess; begin: () => void }> {
+    const { processId } = params;
+    if (this.#slots.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    this.#refuseTooMany();
+    const starting = Promise.withResolvers<SessionProcess | null>();
+    this.#slots.set(processId, { type: "starting", started: starting.promise });
+    return this.#lanes.run(processId, async () => {
+      try {
+        const process = await this.#deps.backend.start(params);
+        const entry = new SessionProcess(process);
+        if (this.#slots.has(processId)) this.#slots.set(processId, { type: "started", entry });
+        this.#forgetLater(processId, entry);
+        starting.resolve(entry);
+        return { process, begin: () => this.#begin(entry) };
+      } catch (error) {
+        this.#slots.delete(processId);
+        starting.resolve(null);
+        throw error;
+      }
+    });
+  }
+
+  /** The process of this id, once it has started; null when there is none. */
+  async find(processId: string): Promise<HostProcess | null> {
+    const slot = this.#slots.get(processId);
+    if (!slot) return null;
+    const entry = slot.type === "started" ? slot.entry : await slot.started;
+    return entry?.process ?? null;
+  }
+
+  async get(processId: string): Promise<HostProcess> {
+    const process = await this.find(processId);
+    if (!process) throw invalidRequest(`unknown process id ${processId}`);
+    return process;
+  }
+
+  /** Runs one of the calls that keep their order for a process. */
+  inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
+    return this.#lanes.run(processId, async () => task(await this.find(processId)));
+  }
+
+  async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {
+    const process = await this.find(processId);
+    return process ? process.terminate(mode) : { running: false };
+  }
+
+  confirm(processId: string, seq: number): void {
+    const slot = this.#slots.get(processId);
+    if (slot?.type === "started") slot.entry.confirm(seq);
+  }
+
+  processes(): HostProcess[] {
+    return [...this.#entries()].map((entry) => entry.process);
+  }
+
+  #begin(entry: SessionProcess): void {
+    switch (this.#state.type) {
+      case "attached": {
+        const { attachment } = this.#state;
+        if (attachment.extensions.has("started")) {
+          const { processId, pid } = entry.process;
+          attachment.peer.notify({ method: "process/started", params: { processId, pid } });
+        }
+        entry.attach(attachment, 0);
+        return;
+      }
+      case "detached":
+        entry.detach(this.#deps.config.onDetach, this.#deps.config.retainedOutputBytes);
+        return;
+      case "over":
+        this.#endForGood(entry);
+        return;
+    }
+  }
+
+  *#entries(): Generator<SessionProcess> {
+    for (const slot of this.#slots.values()) if (slot.type === "started") yield slot.entry;
+  }
+
+  #refuseTooMany(): void {
+    const { maxProcesses } = this.#deps.config;
+    if (this.#slots.size < maxProcesses) return;
+    let live = 0;
+    for (const slot of this.#slots.values()) {
+      if (slot.type === "starting" || slot.entry.process.log.exit === null) live++;
+    }
+    if (live >= maxProcesses) {
+      throw invalidRequest(
+        `too many processes: this session may have ${maxProcesses} live processes at once`,
+      );
+    }
+  }
+
+  /** Closed processes stay readable for a while; then their id is free again. */
+  #forgetLater(processId: string, entry: SessionProcess): void {
+    const { log } = entry.process;
+    const onEvent = () => {
+      if (!log.isClosed && log.failure === null) return;
+      stop();
+      const timer = this.#deps.clock.after(
+        CLOSED_PROCESS_KEPT_MS,
+        () => {
+          this.#forgetting.delete(entry);
+          const slot = this.#slots.get(processId);
+          if (slot?.type === "started" && slot.entry === entry) this.#slots.delete(processId);
+          entry.forget();
+        },
+        { keepAlive: false },
+      );
+      this.#forgetting.set(entry, timer);
+    };
+    const stop = log.listen(onEvent);
+    onEvent();
+  }
+
+  #endForGood(entry: SessionProcess): void {
+    this.#forgetting.get(entry)?.cancel();
+    this.#forgetting.delete(entry);
+    entry.forget();
+    void entry.process.end("sessionExpired", { type: "force" }).catch(() => undefined);
+  }
+}

@@ -1,0 +1,129 @@
+import { isAbsolute } from "node:path";
+import type { ExecEvent } from "../exec/exec-process.ts";
+import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
+import { invalidParams, invalidRequest } from "../protocol/errors.ts";
+import type { Handlers } from "./handlers.ts";
+import type { ServerConfig } from "./limits.ts";
+import type { Peer } from "./peer.ts";
+import { requireAllowed } from "./process-methods.ts";
+import { ProcessPump } from "./process-pump.ts";
+
+type V0Method = "command/exec" | "command/exec/write" | "command/exec/terminate";
+
+/**
+ * The v0 generation: the server chooses the ids (`session-1`, `session-2`, …), a process is known until it exits, and
+ * all of them die with their connection. Below it are the same processes as everywhere.
+ */
+export class V0Processes {
+  readonly #backend: HostBackend;
+  readonly #peer: Peer;
+  readonly #config: ServerConfig;
+  readonly #running = new Map<string, { process: HostProcess; pump: ProcessPump | null; tty: boolean }>();
+  #started = 0;
+  #closed = false;
+
+  constructor(backend: HostBackend, peer: Peer, config: ServerConfig) {
+    this.#backend = backend;
+    this.#peer = peer;
+    this.#config = config;
+  }
+
+  readonly methods: Handlers<V0Method> = {
+    "command/exec": async (params, context) => {
+      const { argv, cwd, env, tty, arg0 } = params;
+      if (argv.length === 0) throw invalidParams("argv must not be empty");
+      requireAllowed("direct", this.#config);
+      if (!isAbsolute(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path`);
+      if (this.#running.size >= this.#config.maxProcesses) {
+        throw invalidRequest(
+          `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once`,
+        );
+      }
+      const sessionId = `session-${++this.#started}`;
+      const process = await this.#backend.start({
+        processId: sessionId,
+        argv,
+        cwd,
+        env,
+        tty,
+        ...(arg0 !== undefined && { arg0 }),
+      });
+      this.#running.set(sessionId, { process, pump: null, tty });
+      context.afterAnswer(() => this.#begin(sessionId));
+      return { sessionId };
+    },
+
+    "command/exec/write": async ({ sessionId, chunk }) => {
+      const entry = this.#running.get(sessionId);
+      if (!entry) throw invalidRequest(`unknown session id ${sessionId}`);
+      if (!entry.tty) throw invalidRequest(`stdin is closed for session ${sessionId}`);
+      await entry.process.write(chunk);
+      return { accepted: true };
+    },
+
+    "command/exec/terminate": async ({ sessionId }) => {
+      const entry = this.#running.get(sessionId);
+      if (!entry) return { running: false };
+      await entry.process.terminate({ type: "force" });
+      return { running: true };
+    },
+  };
+
+  /** Ends every process that is left. */
+  close(): void {
+    this.#closed = true;
+    for (const [sessionId, { process, pump }] of this.#running) {
+      pump?.stop();
+      this.#running.delete(sessionId);
+      void end(process);
+    }
+  }
+
+  #begin(sessionId: string): void {
+    const entry = this.#running.get(sessionId);
+    if (!entry) return;
+    if (this.#closed) {
+      this.close();
+      return;
+    }
+    entry.pump = new ProcessPump(
+      entry.process.log,
+      this.#peer,
+      (event) => this.#tell(sessionId, entry.process, event),
+      {
+        afterSeq: 0,
+      },
+    );
+  }
+
+  #tell(sessionId: string, process: HostProcess, event: ExecEvent): void {
+    switch (event.type) {
+      case "output": {
+        const stream = event.stream === "stderr" ? "stderr" : "stdout";
+        this.#peer.notify({
+          method: "command/exec/outputDelta",
+          params: { sessionId, stream, chunk: event.chunk },
+        });
+        return;
+      }
+      case "exited":
+        this.#running.delete(sessionId);
+        this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: event.exitCode } });
+        return;
+      case "closed":
+        process.log.dispose();
+        return;
+      case "failed":
+        this.#running.delete(sessionId);
+        this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
+        return;
+      case "gap":
+        return;
+    }
+  }
+}
+
+async function end(process: HostProcess): Promise<void> {
+  process.log.dispose();
+  await process.end("terminated", { type: "force" }).catch(() => undefined);
+}
