@@ -1,0 +1,183 @@
+import { withDeadline } from "../async/deadline.ts";
+import type { Tool } from "../tools/tool.ts";
+import { EventStream } from "./event-stream.ts";
+import type { CallModel } from "./model-call.ts";
+import type { Notification } from "./notification.ts";
+import type { RunOutput, RunStatus } from "./run-output.ts";
+import { runTurn } from "./turn.ts";
+import { decodeTurnCompleted } from "./turn-completion.ts";
+import { addUsage, NO_USAGE, type TokenUsage } from "./usage.ts";
+
+/** What a tool that has something to tell, or agents of its own, is made with. */
+export interface RunContext {
+  threadId: string;
+  turnId: string;
+  /** Sends news to whoever follows the run; `required` news is never left out. */
+  notify(notification: Notification, options?: { required?: boolean }): void;
+  /** Counts tokens that agents below this one have used. */
+  addWorkersUsage(usage: TokenUsage): void;
+}
+
+export interface RunTools {
+  tools: Tool[];
+  close(): Promise<void>;
+}
+
+export interface HeadlessRunOptions {
+  prompt: string;
+  model: string;
+  instructions: string;
+  reasoningEffort?: string | undefined;
+  callModel: CallModel;
+  createTools(context: RunContext): Promise<RunTools>;
+  output: RunOutput;
+  /** Aborted when the user wants out. */
+  signal: AbortSignal;
+  newId: () => string;
+  /** News that may wait before some is left out; for tests. */
+  streamCapacity?: number;
+}
+
+export type RunEnd = "completed" | "failed" | "interrupted";
+
+/** Nothing that is still open after the end may keep the program longer than this. */
+const SHUTDOWN_MS = 5_000;
+
+/** One turn from prompt to end. Resolves when everything it started is closed, or has been given up on. */
+export async function runHeadless(options: HeadlessRunOptions): Promise<RunEnd> {
+  const run = new HeadlessRun(options);
+  return run.run();
+}
+
+class HeadlessRun {
+  #options: HeadlessRunOptions;
+  #threadId: string;
+  #turnId: string;
+  #stream: EventStream<Notification>;
+  #usage: TokenUsage = NO_USAGE;
+  #workersUsage: TokenUsage | null = null;
+  #lastMessage: string | null = null;
+  #errorSeen = false;
+
+  constructor(options: HeadlessRunOptions) {
+    this.#options = options;
+    this.#threadId = options.newId();
+    this.#turnId = options.newId();
+    this.#stream = new EventStream(options.streamCapacity);
+  }
+
+  async run(): Promise<RunEnd> {
+    const { output } = this.#options;
+    let toolSet: RunTools;
+    try {
+      toolSet = await this.#options.createTools(this.#context());
+    } catch (error) {
+      output.failure(error instanceof Error ? error.message : String(error));
+      output.close();
+      return "failed";
+    }
+    this.#notify({ method: "thread/started", threadId: this.#threadId });
+    const turn = this.#turn(toolSet.tools).finally(() => this.#stream.end());
+    turn.catch(() => undefined);
+    try {
+      return await this.#follow();
+    } finally {
+      await this.#shutDown(turn, toolSet);
+    }
+  }
+
+  #turn(tools: Tool[]) {
+    const { prompt } = this.#options;
+    return runTurn({
+      threadId: this.#threadId,
+      turnId: this.#turnId,
+      model: this.#options.model,
+      instructions: this.#options.instructions,
+      reasoningEffort: this.#options.reasoningEffort,
+      cacheKey: this.#threadId,
+      headers: { session_id: this.#threadId },
+      tools,
+      history: [{ type: "message", role: "user", content: [{ type: "input_text", text: prompt }] }],
+      signal: this.#options.signal,
+      callModel: this.#options.callModel,
+      notify: (notification) => this.#notify(notification),
+    });
+  }
+
+  /** Reads the news until the end of this very turn. */
+  async #follow(): Promise<RunEnd> {
+    const { output } = this.#options;
+    for await (const entry of this.#stream) {
+      await output.drained();
+      if (entry.type === "lagged") {
+        output.warning(`the event stream lagged; ${entry.skipped} events were dropped`);
+        continue;
+      }
+      const notification = entry.value;
+      const end = decodeTurnCompleted(notification, this.#threadId, this.#turnId);
+      if (end) {
+        this.#errorSeen ||= end.terminalError;
+        const status = output.turnEnded(end.event, {
+          error: notification.method === "turn/completed" ? notification.turn.error : null,
+          lastMessage: this.#lastMessage,
+          usage: this.#usage,
+          workersUsage: this.#workersUsage,
+        });
+        if (!endsRun(status)) continue;
+        if (end.event.msg.type === "turnAborted") return "interrupted";
+        return this.#errorSeen ? "failed" : "completed";
+      }
+      this.#note(notification);
+      if (endsRun(output.notification(notification))) return this.#errorSeen ? "failed" : "completed";
+    }
+    output.failure("the turn ended without saying how");
+    return "failed";
+  }
+
+  /** Keeps what the end of the run will tell, from this turn alone. */
+  #note(notification: Notification): void {
+    if (!("turnId" in notification)) return;
+    if (notification.threadId !== this.#threadId || notification.turnId !== this.#turnId) return;
+    if (notification.method === "error" && !notification.willRetry) this.#errorSeen = true;
+    if (notification.method === "thread/tokenUsage") this.#usage = notification.usage;
+    if (notification.method === "item/completed" && notification.item.type === "agentMessage") {
+      this.#lastMessage = notification.item.text;
+    }
+  }
+
+  #notify(notification: Notification, required = true): void {
+    this.#stream.push(notification, { required: required && notification.method !== "item/updated" });
+  }
+
+  #context(): RunContext {
+    return {
+      threadId: this.#threadId,
+      turnId: this.#turnId,
+      notify: (notification, options) => this.#notify(notification, options?.required ?? false),
+      addWorkersUsage: (usage) => {
+        this.#workersUsage = addUsage(this.#workersUsage ?? NO_USAGE, usage);
+      },
+    };
+  }
+
+  async #shutDown(turn: Promise<unknown>, toolSet: RunTools): Promise<void> {
+    const { output } = this.#options;
+    try {
+      await withDeadline(
+        turn.catch(() => undefined).then(() => toolSet.close()),
+        SHUTDOWN_MS,
+        "the tools to close",
+      );
+      await withDeadline(output.drained(), SHUTDOWN_MS, "the output to be read");
+    } catch (error) {
+      output.warning(`shutdown: ${error instanceof Error ? error.message : String(error)}`);
+    } finally {
+      output.close();
+    }
+  }
+}
+
+/** A worker that shuts down ends nothing but itself. */
+function endsRun(status: RunStatus): boolean {
+  return status === "initiateShutdown";
+}

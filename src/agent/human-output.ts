@@ -1,0 +1,112 @@
+import { type LineSink, LineWriter } from "./line-writer.ts";
+import type { Notification, ThreadItem } from "./notification.ts";
+import type { RunOutput, RunStatus, TurnEnd } from "./run-output.ts";
+import { StatusLine } from "./status-line.ts";
+import type { TurnEndEvent } from "./turn-completion.ts";
+import { addUsage, totalTokens } from "./usage.ts";
+
+export interface HumanOutputOptions {
+  stdout: LineSink;
+  stderr: LineSink;
+  /** Told before the first line: where, with what, the question. */
+  banner: readonly string[];
+  /** Overwrite the status in place although stderr is no terminal, or not although it is one. */
+  progressInPlace?: boolean;
+}
+
+/** For people: everything on stderr, and the final message alone on stdout, so that it can be piped. */
+export class HumanOutput implements RunOutput {
+  #options: HumanOutputOptions;
+  #status: StatusLine;
+  #stdout: LineWriter;
+
+  constructor(options: HumanOutputOptions) {
+    this.#options = options;
+    this.#status = new StatusLine(options.stderr, options.progressInPlace);
+    this.#stdout = new LineWriter(options.stdout);
+  }
+
+  notification(notification: Notification): RunStatus {
+    switch (notification.method) {
+      case "thread/started":
+        for (const line of this.#options.banner) this.#status.line(line);
+        return "running";
+      case "item/started":
+        if (notification.item.type === "commandExecution")
+          this.#status.line(`exec ${notification.item.command}`);
+        return "running";
+      case "item/completed":
+        for (const line of itemLines(notification.item)) this.#status.line(line);
+        return "running";
+      case "error":
+        this.#status.line(`${notification.willRetry ? "warning" : "error"}: ${notification.message}`);
+        return "running";
+      case "warning":
+        this.warning(notification.message);
+        return "running";
+      case "tool/event": {
+        const { line, status } = notification.event;
+        if (line !== undefined) this.#status.line(line);
+        if (status !== undefined) this.#status.status(status);
+        return "running";
+      }
+      case "thread/closed":
+        return "shutdown";
+      case "item/updated":
+      case "turn/started":
+      case "turn/completed":
+      case "thread/tokenUsage":
+        return "running";
+    }
+  }
+
+  turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
+    this.#status.clear();
+    if (event.msg.type === "turnAborted") this.#status.line("turn interrupted");
+    const total = end.workersUsage ? addUsage(end.usage, end.workersUsage) : end.usage;
+    this.#status.line(`tokens used: ${totalTokens(total)}`);
+    // On a terminal the message already stands above.
+    const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;
+    if (event.msg.type === "turnComplete" && !end.error && end.lastMessage !== null && !shown) {
+      this.#stdout.line(end.lastMessage);
+    }
+    return "initiateShutdown";
+  }
+
+  warning(message: string): void {
+    this.#status.line(`warning: ${message}`);
+  }
+
+  failure(message: string): void {
+    this.#status.line(`error: ${message}`);
+  }
+
+  drained(): Promise<void> {
+    return this.#stdout.drained();
+  }
+
+  close(): void {
+    this.#status.clear();
+  }
+}
+
+/** A command's output is for the model; a person sees enough to know what is going on. */
+const SHOWN_OUTPUT_LINES = 20;
+
+function itemLines(item: ThreadItem): string[] {
+  switch (item.type) {
+    case "agentMessage":
+      return item.text === "" ? [] : ["agent", item.text];
+    case "reasoning":
+      return ["thinking", item.text];
+    case "commandExecution": {
+      const lines = item.output.split("\n");
+      const shown = lines.slice(0, SHOWN_OUTPUT_LINES);
+      if (lines.length > shown.length) shown.push(`… ${lines.length - shown.length} more lines`);
+      const end = item.exitCode === null ? item.status : `exited ${item.exitCode}`;
+      return [`${item.command} ${end}`, ...shown];
+    }
+    case "toolCall":
+      return [`tool ${item.tool} ${item.status}`, ...(item.status === "failed" ? [item.output] : [])];
+  }
+}

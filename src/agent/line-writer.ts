@@ -1,0 +1,33 @@
+/** The part of a Node stream that lines are written to. */
+export interface LineSink {
+  write(text: string): boolean;
+  once(event: "drain" | "close" | "error", listener: () => void): unknown;
+  off(event: "drain" | "close" | "error", listener: () => void): unknown;
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+}
+
+/** Writes whole lines and remembers whether the other side has kept up. */
+export class LineWriter {
+  #sink: LineSink;
+  #full = false;
+
+  constructor(sink: LineSink) {
+    this.#sink = sink;
+  }
+
+  line(text: string): void {
+    if (!this.#sink.write(`${text}\n`)) this.#full = true;
+  }
+
+  /** Resolves when the other side takes more, or has gone away and never will. */
+  async drained(): Promise<void> {
+    if (!this.#full) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const events = ["drain", "close", "error"] as const;
+    for (const event of events) this.#sink.once(event, resolve);
+    await promise;
+    for (const event of events) this.#sink.off(event, resolve);
+    this.#full = false;
+  }
+}

@@ -1,0 +1,185 @@
+import { type Clock, sleep, systemClock } from "../async/clock.ts";
+import { type CallGate, openGate } from "./call-gate.ts";
+import { errorFromEvent, ModelError } from "./model-error.ts";
+import type { OutputItem } from "./response-events.ts";
+import type { ResponsesApi, ResponsesRequest } from "./responses-api.ts";
+import type { TokenUsage } from "./usage.ts";
+
+export interface ModelAnswer {
+  items: OutputItem[];
+  usage: TokenUsage;
+  responseId: string;
+}
+
+export interface RetryPolicy {
+  /** How often a call is sent again after 5xx, a cut, a reset or silence. */
+  transportRetries: number;
+  /** How often it is sent again after 429 or 503. */
+  rateLimitRetries: number;
+  /** The first delay; it doubles each time. */
+  baseDelayMs: number;
+  maxDelayMs: number;
+  /** A Retry-After beyond this is no rate limit but a quota: nobody waits for it inside a call. */
+  maxRetryAfterMs: number;
+}
+
+/** For one agent with somebody waiting: about six seconds of transport trouble, some minutes of rate limits. */
+export const DEFAULT_RETRY_POLICY: RetryPolicy = {
+  transportRetries: 5,
+  rateLimitRetries: 10,
+  baseDelayMs: 200,
+  maxDelayMs: 30_000,
+  maxRetryAfterMs: 15 * 60_000,
+};
+
+/** How much earlier or later a delay may fall, so that many callers do not come back at once. */
+const JITTER = 0.1;
+
+export interface CallHooks {
+  onRetry?: (error: ModelError, delayMs: number) => void;
+  onTextDelta?: (delta: string) => void;
+  /** True while the call waits for its turn or for a back-off, not for the model. */
+  onWaiting?: (waiting: boolean) => void;
+}
+
+export interface ModelCallerOptions {
+  api: ResponsesApi;
+  gate?: CallGate;
+  retry?: RetryPolicy;
+  clock?: Clock;
+  random?: () => number;
+}
+
+export type CallModel = (
+  request: ResponsesRequest,
+  signal: AbortSignal,
+  hooks?: CallHooks,
+) => Promise<ModelAnswer>;
+
+/**
+ * Asks the model until it has answered or asking again is pointless. This is the only place that retries: an answer is taken
+ * whole or not at all, so a stream that breaks in the middle leaves nothing behind. Rejects with a ModelError, or with the
+ * signal's reason.
+ */
+export function createModelCaller(options: ModelCallerOptions): CallModel {
+  const {
+    api,
+    gate = openGate,
+    retry = DEFAULT_RETRY_POLICY,
+    clock = systemClock,
+    random = Math.random,
+  } = options;
+
+  return async (request, signal, hooks = {}) => {
+    const budget = { transport: retry.transportRetries, rateLimit: retry.rateLimitRetries };
+    for (let tries = 1; ; tries++) {
+      const error = await tryOnce(api, gate, request, signal, hooks);
+      if (!(error instanceof ModelError)) return error;
+      // The connection had been closed before the request arrived: nothing was tried yet.
+      if (error.staleConnection && tries === 1) continue;
+      const delayMs = nextDelay(error, budget, retry, random);
+      hooks.onRetry?.(error, delayMs);
+      await waiting(hooks, () => sleep(clock, delayMs, signal));
+    }
+  };
+}
+
+async function tryOnce(
+  api: ResponsesApi,
+  gate: CallGate,
+  request: ResponsesRequest,
+  signal: AbortSignal,
+  hooks: CallHooks,
+): Promise<ModelAnswer | ModelError> {
+  const permit = await waiting(hooks, () => gate.enter(() => estimateTokens(request), signal));
+  try {
+    const stream = await api.stream(request, signal);
+    permit.accepted(stream.headers);
+    const answer = await collect(stream.events, hooks);
+    permit.leave({ type: "answered", usage: answer.usage });
+    return answer;
+  } catch (error) {
+    if (error instanceof ModelError) {
+      permit.leave({ type: "failed", error });
+      return error;
+    }
+    permit.leave({ type: "abandoned" });
+    throw error;
+  }
+}
+
+async function collect(
+  events: Awaited<ReturnType<ResponsesApi["stream"]>>["events"],
+  hooks: CallHooks,
+): Promise<ModelAnswer> {
+  const items: OutputItem[] = [];
+  for await (const event of events) {
+    switch (event.type) {
+      case "itemDone":
+        items.push(event.item);
+        break;
+      case "textDelta":
+        hooks.onTextDelta?.(event.delta);
+        break;
+      case "completed":
+        return {
+          items: items.length > 0 ? items : event.output,
+          usage: event.usage,
+          responseId: event.responseId,
+        };
+      case "failed":
+        throw errorFromEvent(event.code, event.message);
+      case "incomplete":
+        throw new ModelError(
+          event.reason === "content_filter" ? "refused" : "invalid_request",
+          `the answer is incomplete: ${event.reason}`,
+          { code: event.reason, usage: event.usage },
+        );
+    }
+  }
+  throw new ModelError("transport", "the stream was closed before response.completed");
+}
+
+/** The wait before the next try; rethrows the error where there is none to come. */
+function nextDelay(
+  error: ModelError,
+  budget: { transport: number; rateLimit: number },
+  retry: RetryPolicy,
+  random: () => number,
+): number {
+  if (!error.retryable) throw error;
+  const limited = error.kind === "rate_limit" || error.kind === "overloaded";
+  if (error.retryAfterMs !== undefined && error.retryAfterMs > retry.maxRetryAfterMs) {
+    throw new ModelError(
+      "quota",
+      `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`,
+      { cause: error, retryAfterMs: error.retryAfterMs, ...(error.code ? { code: error.code } : {}) },
+    );
+  }
+  const left = limited ? budget.rateLimit-- : budget.transport--;
+  if (left <= 0) throw error;
+  const total = limited ? retry.rateLimitRetries : retry.transportRetries;
+  const backoffMs = Math.min(retry.maxDelayMs, retry.baseDelayMs * 2 ** (total - left));
+  // A delay that was asked for is never cut short; an own one may fall a little to either side.
+  return error.retryAfterMs !== undefined
+    ? error.retryAfterMs * (1 + JITTER * random())
+    : backoffMs * (1 + JITTER * (2 * random() - 1));
+}
+
+async function waiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> {
+  hooks.onWaiting?.(true);
+  try {
+    return await task();
+  } finally {
+    hooks.onWaiting?.(false);
+  }
+}
+
+/** Bytes of text that make a token, roughly, in English; good enough for pacing. */
+const CHARS_PER_TOKEN = 4;
+
+export function estimateTokens(request: ResponsesRequest): number {
+  const chars =
+    request.instructions.length + JSON.stringify(request.input).length + JSON.stringify(request.tools).length;
+  return Math.ceil(chars / CHARS_PER_TOKEN);
+}

@@ -1,0 +1,42 @@
+import type { LineSink } from "./line-writer.ts";
+
+/** One line at the bottom of a terminal that is written over, with ordinary lines above it. Not a terminal: no status. */
+export class StatusLine {
+  #sink: LineSink;
+  #inPlace: boolean;
+  #shown = "";
+
+  constructor(sink: LineSink, inPlace: boolean = sink.isTTY === true) {
+    this.#sink = sink;
+    this.#inPlace = inPlace;
+  }
+
+  get inPlace(): boolean {
+    return this.#inPlace;
+  }
+
+  get columns(): number {
+    return this.#sink.columns ?? 80;
+  }
+
+  status(text: string): void {
+    if (!this.#inPlace || text === this.#shown) return;
+    // One short of the width: a full last column makes some terminals wrap.
+    const fitting = text.length >= this.columns ? text.slice(0, this.columns - 1) : text;
+    this.#sink.write(`\r\x1b[2K${fitting}`);
+    this.#shown = text;
+  }
+
+  line(text: string): void {
+    const status = this.#shown;
+    this.clear();
+    this.#sink.write(`${text}\n`);
+    if (status !== "") this.status(status);
+  }
+
+  clear(): void {
+    if (this.#shown === "") return;
+    this.#sink.write("\r\x1b[2K");
+    this.#shown = "";
+  }
+}

@@ -1,0 +1,254 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { ModelError } from "../../src/agent/model-error.ts";
+import type { ResponseEvent } from "../../src/agent/response-events.ts";
+import { createHttpResponsesApi, type ResponsesRequest } from "../../src/agent/responses-api.ts";
+import {
+  completed,
+  created,
+  functionCall,
+  type MockAnswer,
+  message,
+  startMockResponses,
+} from "../support/mock-responses.ts";
+
+const request: ResponsesRequest = {
+  model: "m",
+  instructions: "be brief",
+  input: [{ type: "message", role: "user", content: [{ type: "input_text", text: "hi" }] }],
+  tools: [{ name: "t", description: "d", parameters: { type: "object" } }],
+  parallelToolCalls: false,
+  cacheKey: "key",
+};
+
+let answer: MockAnswer = { type: "hang" };
+const mock = await startMockResponses(() => answer);
+const api = createHttpResponsesApi({ baseUrl: `${mock.url}/`, apiKey: "secret" });
+after(async () => {
+  api.close();
+  await mock.close();
+});
+
+async function ask(signal = new AbortController().signal): Promise<ResponseEvent[]> {
+  const stream = await api.stream(request, signal);
+  return collect(stream.events);
+}
+
+async function collect(stream: AsyncIterable<ResponseEvent>): Promise<ResponseEvent[]> {
+  const events: ResponseEvent[] = [];
+  for await (const event of stream) events.push(event);
+  return events;
+}
+
+test("a request carries what the Responses API wants and nothing is stored", async () => {
+  answer = { type: "sse", events: [created(), completed()] };
+  await ask();
+  const seen = mock.requests.at(-1);
+  assert.equal(seen?.path, "/v1/responses");
+  assert.equal(seen?.headers.authorization, "Bearer secret");
+  assert.equal(seen?.headers.accept, "text/event-stream");
+  assert.deepEqual(seen?.body, {
+    model: "m",
+    instructions: "be brief",
+    input: [{ type: "message", role: "user", content: [{ type: "input_text", text: "hi" }] }],
+    tools: [{ type: "function", name: "t", description: "d", strict: false, parameters: { type: "object" } }],
+    tool_choice: "auto",
+    parallel_tool_calls: false,
+    store: false,
+    stream: true,
+    include: ["reasoning.encrypted_content"],
+    prompt_cache_key: "key",
+  });
+});
+
+test("items, text and usage are decoded; unknown events and text that is not JSON are skipped", async () => {
+  answer = {
+    type: "raw",
+    text: [
+      "data: not json\n\n",
+      'data: {"type":"response.new_kind"}\n\n',
+      'data: {"type":"response.output_text.delta","delta":"he"}\n\n',
+      `event: x\ndata: ${JSON.stringify(message("hello"))}\n\n`,
+      `data: ${JSON.stringify(functionCall("c1", "t", { a: 1 }))}\n\n`,
+      `data: ${JSON.stringify(completed({ input: 10, cached: 4, output: 3 }))}\n\n`,
+      "data: [DONE]\n\n",
+    ].join(""),
+  };
+  assert.deepEqual(await ask(), [
+    { type: "textDelta", delta: "he" },
+    {
+      type: "itemDone",
+      item: {
+        type: "message",
+        text: "hello",
+        refusal: null,
+        raw: { type: "message", role: "assistant", content: [{ type: "output_text", text: "hello" }] },
+      },
+    },
+    {
+      type: "itemDone",
+      item: {
+        type: "functionCall",
+        callId: "c1",
+        name: "t",
+        arguments: '{"a":1}',
+        raw: { type: "function_call", call_id: "c1", name: "t", arguments: '{"a":1}' },
+      },
+    },
+    {
+      type: "completed",
+      responseId: "resp",
+      usage: { inputTokens: 10, cachedInputTokens: 4, outputTokens: 3, reasoningOutputTokens: 0 },
+      output: [],
+    },
+  ]);
+});
+
+test("a connection is used again for the next request", async () => {
+  answer = { type: "sse", events: [created(), completed()] };
+  const counting = await startMockResponses(() => answer);
+  const own = createHttpResponsesApi({ baseUrl: counting.url, apiKey: undefined });
+  try {
+    for (let round = 0; round < 5; round++) {
+      const stream = await own.stream(request, new AbortController().signal);
+      await collect(stream.events);
+    }
+    assert.equal(counting.requests.length, 5);
+    assert.equal(counting.connections, 1);
+  } finally {
+    own.close();
+    await counting.close();
+  }
+});
+
+test("an answer that never ends its stream after response.completed is still an answer", async () => {
+  answer = { type: "sse", events: [created(), message("done"), completed()], keepOpen: true };
+  assert.equal((await ask()).at(-1)?.type, "completed");
+});
+
+const faults: { what: string; answer: MockAnswer; expected: Partial<ModelError> }[] = [
+  {
+    what: "429 with Retry-After",
+    answer: {
+      type: "status",
+      status: 429,
+      headers: { "retry-after": "7" },
+      body: { error: { code: "rate_limit_exceeded", message: "slow down" } },
+    },
+    expected: { kind: "rate_limit", retryable: true, retryAfterMs: 7_000, status: 429 },
+  },
+  {
+    what: "429 that tells the delay in its text",
+    answer: { type: "status", status: 429, body: { error: { message: "Please try again in 250ms." } } },
+    expected: { kind: "rate_limit", retryAfterMs: 250 },
+  },
+  {
+    what: "429 for a used-up quota",
+    answer: { type: "status", status: 429, body: { error: { code: "insufficient_quota", message: "pay" } } },
+    expected: { kind: "quota", retryable: false },
+  },
+  {
+    what: "503",
+    answer: { type: "status", status: 503, body: { error: { code: "server_is_overloaded" } } },
+    expected: { kind: "overloaded", retryable: true },
+  },
+  {
+    what: "500 with a page instead of JSON",
+    answer: { type: "status", status: 500, body: "<html>oops</html>" },
+    expected: { kind: "server", retryable: true, message: "the API answered 500: <html>oops</html>" },
+  },
+  {
+    what: "401",
+    answer: { type: "status", status: 401, body: { error: { message: "bad key" } } },
+    expected: { kind: "auth", retryable: false },
+  },
+  {
+    what: "400 for a prompt that is too long",
+    answer: {
+      type: "status",
+      status: 400,
+      body: { error: { code: "context_length_exceeded", message: "long" } },
+    },
+    expected: { kind: "context_length", retryable: false },
+  },
+  {
+    what: "400",
+    answer: { type: "status", status: 400, body: { error: { message: "no such model" } } },
+    expected: { kind: "invalid_request", retryable: false, message: "the API answered 400: no such model" },
+  },
+  {
+    what: "a stream that is cut",
+    answer: { type: "cut", events: [created(), message("half")] },
+    expected: { kind: "transport", retryable: true },
+  },
+  {
+    what: "a stream that ends early",
+    answer: { type: "raw", text: `data: ${JSON.stringify(created())}\n\n` },
+    expected: {
+      kind: "transport",
+      retryable: true,
+      message: "the stream was closed before response.completed",
+    },
+  },
+  { what: "a reset", answer: { type: "reset" }, expected: { kind: "transport", retryable: true } },
+  {
+    what: "garbage",
+    answer: { type: "raw", text: "<html>hello</html>", contentType: "text/html" },
+    expected: { kind: "transport", retryable: true },
+  },
+];
+for (const fault of faults) {
+  test(`${fault.what} rejects as ${fault.expected.kind}`, async () => {
+    answer = fault.answer;
+    const error = await ask().then(
+      () => assert.fail("it answered"),
+      (reason: unknown) => reason,
+    );
+    assert.ok(error instanceof ModelError);
+    for (const [key, value] of Object.entries(fault.expected)) {
+      assert.equal(Reflect.get(error, key), value, key);
+    }
+  });
+}
+
+test("a server that says nothing is given up on after the idle timeout", async () => {
+  answer = { type: "hang" };
+  const impatient = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined, idleTimeoutMs: 50 });
+  try {
+    await assert.rejects(impatient.stream(request, new AbortController().signal), {
+      name: "ModelError",
+      kind: "transport",
+      message: "the API was silent for 0.05 s",
+    });
+  } finally {
+    impatient.close();
+  }
+});
+
+test("an abort rejects with its own reason, before and after the answer has begun", async () => {
+  const reason = new Error("enough");
+  answer = { type: "hang" };
+  const before = new AbortController();
+  const asked = ask(before.signal);
+  before.abort(reason);
+  await assert.rejects(asked, reason);
+
+  answer = { type: "sse", events: [created(), message("half")], keepOpen: true };
+  const during = new AbortController();
+  const stream = await api.stream(request, during.signal);
+  const reading = (async () => {
+    for await (const event of stream.events) if (event.type === "itemDone") during.abort(reason);
+  })();
+  await assert.rejects(reading, reason);
+});
+
+test("nobody listening is a transport error", async () => {
+  const gone = await startMockResponses(() => ({ type: "hang" }));
+  await gone.close();
+  const lonely = createHttpResponsesApi({ baseUrl: gone.url, apiKey: undefined });
+  await assert.rejects(lonely.stream(request, new AbortController().signal), {
+    kind: "transport",
+    code: "ECONNREFUSED",
+    retryable: true,
+  });
+});

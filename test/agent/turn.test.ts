@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { CallModel } from "../../src/agent/model-call.ts";
+import { ModelError } from "../../src/agent/model-error.ts";
+import type { Notification } from "../../src/agent/notification.ts";
+import type { JsonObject, OutputItem } from "../../src/agent/response-events.ts";
+import type { ResponsesRequest } from "../../src/agent/responses-api.ts";
+import { runTurn, type TurnOptions } from "../../src/agent/turn.ts";
+import { NO_USAGE } from "../../src/agent/usage.ts";
+import type { Tool, ToolOutput } from "../../src/tools/tool.ts";
+
+const say = (text: string): OutputItem => ({
+  type: "message",
+  text,
+  refusal: null,
+  raw: { type: "message", role: "assistant", content: [{ type: "output_text", text }] },
+});
+
+const want = (callId: string, name: string, args: unknown): OutputItem => {
+  const text = typeof args === "string" ? args : JSON.stringify(args);
+  return {
+    type: "functionCall",
+    callId,
+    name,
+    arguments: text,
+    raw: { type: "function_call", call_id: callId, name, arguments: text },
+  };
+};
+
+function tool(name: string, call: (args: unknown) => ToolOutput | Promise<ToolOutput>): Tool {
+  return {
+    definition: { name, description: name, parameters: { type: "object" } },
+    call: async (args) => call(args),
+  };
+}
+
+/** A model that plays its answers in order, and what it was asked. */
+function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; asked: ResponsesRequest[] } {
+  const asked: ResponsesRequest[] = [];
+  return {
+    asked,
+    callModel: async (request) => {
+      asked.push({ ...request, input: [...request.input] });
+      const answer = answers[asked.length - 1];
+      if (!answer) throw new Error("asked once too often");
+      if (answer instanceof ModelError) throw answer;
+      return { items: answer, usage: { ...NO_USAGE, inputTokens: 10, outputTokens: 1 }, responseId: "r" };
+    },
+  };
+}
+
+function turn(callModel: CallModel, tools: Tool[], extra: Partial<TurnOptions> = {}) {
+  const history: JsonObject[] = [{ type: "message", role: "user", content: [] }];
+  return runTurn({
+    threadId: "thread",
+    turnId: "turn",
+    model: "m",
+    instructions: "",
+    cacheKey: "k",
+    tools,
+    history,
+    signal: new AbortController().signal,
+    callModel,
+    ...extra,
+  });
+}
+
+test("a turn ends with the first answer that wants no call; usage is the sum", async () => {
+  const { callModel, asked } = model([[want("c1", "double", { n: 4 })], [say("8")]]);
+  const double = tool("double", (args) => ({ text: String((args as { n: number }).n * 2), ok: true }));
+  const outcome = await turn(callModel, [double]);
+  assert.deepEqual(outcome, {
+    type: "completed",
+    usage: { ...NO_USAGE, inputTokens: 20, outputTokens: 2 },
+    lastMessage: "8",
+    refusal: null,
+  });
+  assert.deepEqual(asked[1]?.input.slice(1), [
+    { type: "function_call", call_id: "c1", name: "double", arguments: '{"n":4}' },
+    { type: "function_call_output", call_id: "c1", output: "8" },
+  ]);
+});
+
+test("calls of one answer run together and their outputs keep the order", async () => {
+  const { callModel, asked } = model([[want("c1", "slow", {}), want("c2", "fast", {})], [say("ok")]]);
+  const fastRan = Promise.withResolvers<void>();
+  const slow = tool("slow", async () => {
+    await fastRan.promise;
+    return { text: "slow", ok: true };
+  });
+  const fast = tool("fast", () => {
+    fastRan.resolve();
+    return { text: "fast", ok: true };
+  });
+  await turn(callModel, [slow, fast]);
+  assert.deepEqual(
+    asked[1]?.input.slice(3).map((item) => item.output),
+    ["slow", "fast"],
+  );
+});
+
+test("what the model does wrong goes back to it and the turn goes on", async () => {
+  const { callModel, asked } = model([
+    [want("c1", "missing", {}), want("c2", "broken", {}), want("c3", "broken", "{not json")],
+    [say("sorry")],
+  ]);
+  const broken = tool("broken", () => Promise.reject(new Error("disk on fire")));
+  assert.equal((await turn(callModel, [broken])).type, "completed");
+  const outputs = asked[1]?.input.slice(4).map((item) => String(item.output)) ?? [];
+  assert.equal(outputs[0], "unsupported call: missing");
+  assert.equal(outputs[1], "broken failed: disk on fire");
+  assert.match(outputs[2] ?? "", /^failed to parse function arguments: /);
+});
+
+test("a tool may end the turn, and the calls after it are not made", async () => {
+  const { callModel, asked } = model([[want("c1", "end", {}), want("c2", "end", {})]]);
+  let calls = 0;
+  const end = tool("end", () => ({ text: "done", ok: ++calls > 0 }));
+  const outcome = await turn(callModel, [end], { endsTurn: (name, output) => name === "end" && output.ok });
+  assert.equal(outcome.type, "completed");
+  assert.equal(calls, 1);
+  assert.equal(asked.length, 1);
+});
+
+test("a model that never comes to an end is stopped", async () => {
+  const again = [want("c", "again", {})];
+  const { callModel, asked } = model([again, again, again, again]);
+  const outcome = await turn(callModel, [tool("again", () => ({ text: "", ok: true }))], {
+    maxModelCalls: 3,
+  });
+  assert.equal(outcome.type, "failed");
+  assert.equal(asked.length, 3);
+});
+
+test("a failed call fails the turn and is told as an error before the end", async () => {
+  const { callModel } = model([new ModelError("invalid_request", "no such model")]);
+  const told: Notification[] = [];
+  const outcome = await turn(callModel, [], { notify: (notification) => told.push(notification) });
+  assert.equal(outcome.type, "failed");
+  assert.deepEqual(
+    told.map((notification) => notification.method),
+    ["turn/started", "thread/tokenUsage", "error", "turn/completed"],
+  );
+  assert.deepEqual(told.at(-1), {
+    method: "turn/completed",
+    threadId: "thread",
+    turn: { id: "turn", items: [], status: "failed", error: { message: "no such model" } },
+  });
+});
+
+test("an interrupted turn waits for its tool to wind up", async () => {
+  const { callModel } = model([[want("c1", "job", {})], [say("never")]]);
+  const controller = new AbortController();
+  let woundUp = false;
+  const job: Tool = {
+    definition: { name: "job", description: "", parameters: {} },
+    call: async (_args, context) => {
+      controller.abort(new Error("SIGINT"));
+      assert.equal(context?.signal?.aborted, true);
+      await Promise.resolve();
+      woundUp = true;
+      return { text: "partial", ok: true };
+    },
+  };
+  const outcome = await turn(callModel, [job], { signal: controller.signal });
+  assert.equal(outcome.type, "interrupted");
+  assert.equal(woundUp, true);
+});
+
+test("commands are told with their text, output and exit code", async () => {
+  const { callModel } = model([[want("c1", "exec_command", { cmd: "false" })], [say("it failed")]]);
+  const exec = tool("exec_command", () => ({
+    text: "Process exited with code 1",
+    ok: true,
+    structured: { exit_code: 1, output: "nope\n" },
+  }));
+  const told: Notification[] = [];
+  await turn(callModel, [exec], { notify: (notification) => told.push(notification) });
+  const items = told.flatMap((notification) =>
+    notification.method === "item/started" || notification.method === "item/completed"
+      ? [[notification.method, notification.item]]
+      : [],
+  );
+  assert.deepEqual(items, [
+    [
+      "item/started",
+      {
+        type: "commandExecution",
+        id: "item_0",
+        command: "false",
+        output: "",
+        exitCode: null,
+        status: "inProgress",
+      },
+    ],
+    [
+      "item/completed",
+      {
+        type: "commandExecution",
+        id: "item_0",
+        command: "false",
+        output: "nope\n",
+        exitCode: 1,
+        status: "failed",
+      },
+    ],
+    ["item/completed", { type: "agentMessage", id: "item_1", text: "it failed" }],
+  ]);
+});
