@@ -1,4 +1,4 @@
-import type { OutputChunk } from "./exec-process.ts";
+import type { Gap, OutputChunk } from "./exec-process.ts";
 
 /**
  * How many evicted chunks are remembered by their place in the stream, so that a gap can be counted from any recent
@@ -21,11 +21,29 @@ export class ChunkStore {
   #evictedEnds: number[] = [];
   /** Offset before the oldest place remembered. */
   #rememberedFrom = 0;
+  /** Output that never came here, by the entry without bytes that stands for it in `#chunks`. */
+  #holes = new Map<OutputChunk, Gap>();
 
   push(chunk: OutputChunk): void {
     this.#totalBytes += chunk.chunk.length;
     this.#chunks.push(chunk);
     this.#ends.push(this.#totalBytes);
+  }
+
+  /** Numbers whose output never came here; they stand in the queue like a chunk without bytes. */
+  pushHole(gap: Gap): void {
+    const entry: OutputChunk = { seq: gap.toSeq, stream: "stdout", chunk: NOTHING };
+    this.#holes.set(entry, gap);
+    this.push(entry);
+  }
+
+  get hasHoles(): boolean {
+    return this.#holes.size > 0;
+  }
+
+  /** The hole an entry of this queue stands for, or null for real output. */
+  holeAt(entry: OutputChunk): Gap | null {
+    return this.#holes.get(entry) ?? null;
   }
 
   get count(): number {
@@ -74,6 +92,7 @@ export class ChunkStore {
     if (!chunk || end === undefined) return 0;
     this.#chunks[this.#first] = undefined;
     this.#first++;
+    this.#holes.delete(chunk);
     this.#evictedThroughSeq = chunk.seq;
     this.#evictedBytes = end;
     this.#evictedSeqs.push(chunk.seq);
@@ -98,6 +117,7 @@ export class ChunkStore {
     this.#chunks = [];
     this.#ends = [];
     this.#first = 0;
+    this.#holes.clear();
     this.#evictedBytes = this.#totalBytes;
     return bytes;
   }
@@ -133,6 +153,8 @@ export class ChunkStore {
     return low;
   }
 }
+
+const NOTHING = new Uint8Array(0);
 
 /** The first index whose value is greater than `value`, in a sorted array. */
 function upperBound(sorted: readonly number[], value: number): number {

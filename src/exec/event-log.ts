@@ -8,6 +8,7 @@ import type {
   ExecEvent,
   ExitStatus,
   Gap,
+  OutputChunk,
   OutputStream,
   ReadParams,
   ReadResult,
@@ -85,6 +86,18 @@ export class EventLog {
     this.#changed();
   }
 
+  /**
+   * The numbers up to `toSeq` were used for output that never came here and never will: told to every consumer as a
+   * gap. Only a log that follows a process from afar has such holes.
+   */
+  skip(toSeq: number, bytes: number): void {
+    if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
+    this.#chunks.pushHole({ fromSeq: this.#nextSeq, toSeq, bytes });
+    this.#nextSeq = toSeq + 1;
+    this.#evict();
+    this.#changed();
+  }
+
   exited(status: ExitStatus): void {
     if (this.#exit || this.#failure !== null) return;
     this.#exit = { ...status, seq: this.#nextSeq++ };
@@ -154,12 +167,12 @@ export class EventLog {
   read(params: ReadParams = {}): ReadResult {
     const afterSeq = params.afterSeq ?? 0;
     const { maxBytes } = params;
-    const chunks = this.#chunks.after(afterSeq, maxBytes);
-    const last = chunks.at(-1);
-    const gap = this.#gapAfter(afterSeq);
+    const entries = this.#chunks.after(afterSeq, maxBytes);
+    const { chunks, gap, hole } = this.#upToHole(afterSeq, entries);
+    const last = entries.at(-1);
     return {
       chunks,
-      nextSeq: maxBytes !== undefined && last ? last.seq + 1 : this.#nextSeq,
+      nextSeq: hole?.fromSeq ?? (maxBytes !== undefined && last ? last.seq + 1 : this.#nextSeq),
       exited: this.#exit !== null,
       exitCode: this.#exit?.exitCode ?? null,
       closed: this.isClosed || this.#failure !== null,
@@ -235,11 +248,21 @@ export class EventLog {
   /** The event a consumer that has seen everything up to `seq` must see next. */
   eventAfter(seq: number): ExecEvent | null {
     const gap = this.#gapAfter(seq);
-    if (gap) return { type: "gap", ...gap };
-    const chunk = this.#chunks.firstAfter(seq);
     const exit = this.#exit;
+    if (gap) {
+      // An exit among evicted output is still told at its place.
+      if (!exit || exit.seq <= seq || exit.seq > gap.toSeq) return { type: "gap", ...gap };
+      if (exit.seq === seq + 1) return { type: "exited", ...exit };
+      const bytes = gap.bytes - this.#chunks.evictedBytesAfter(exit.seq);
+      return { type: "gap", fromSeq: gap.fromSeq, toSeq: exit.seq - 1, bytes };
+    }
+    const chunk = this.#chunks.firstAfter(seq);
     if (exit && exit.seq > seq && !(chunk && chunk.seq < exit.seq)) return { type: "exited", ...exit };
-    if (chunk) return { type: "output", ...chunk };
+    if (chunk) {
+      const hole = this.#chunks.holeAt(chunk);
+      if (!hole) return { type: "output", ...chunk };
+      return { type: "gap", ...hole, fromSeq: Math.max(hole.fromSeq, seq + 1) };
+    }
     if (this.#closedSeq !== null && this.#closedSeq > seq) return { type: "closed", seq: this.#closedSeq };
     return null;
   }
@@ -306,6 +329,28 @@ export class EventLog {
     const evictedThrough = this.#chunks.evictedThroughSeq;
     if (seq >= evictedThrough) return null;
     return { fromSeq: seq + 1, toSeq: evictedThrough, bytes: this.#chunks.evictedBytesAfter(seq) };
+  }
+
+  /** A read stops before a hole; a hole right after the cursor is its gap. */
+  #upToHole(
+    afterSeq: number,
+    entries: OutputChunk[],
+  ): { chunks: OutputChunk[]; gap: Gap | null; hole: Gap | null } {
+    let gap = this.#gapAfter(afterSeq);
+    if (!this.#chunks.hasHoles) return { chunks: entries, gap, hole: null };
+    const chunks: OutputChunk[] = [];
+    for (const entry of entries) {
+      const hole = this.#chunks.holeAt(entry);
+      if (!hole) {
+        chunks.push(entry);
+      } else if (chunks.length > 0) {
+        return { chunks, gap, hole };
+      } else {
+        const fromSeq = gap?.fromSeq ?? Math.max(hole.fromSeq, afterSeq + 1);
+        gap = { fromSeq, toSeq: hole.toSeq, bytes: (gap?.bytes ?? 0) + hole.bytes };
+      }
+    }
+    return { chunks, gap, hole: null };
   }
 
   #hasNews(afterSeq: number): boolean {

@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { EventLog } from "../../src/exec/event-log.ts";
+import type { ExecEvent } from "../../src/exec/exec-process.ts";
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const exit = { exitCode: 0, signal: null, reason: "exited", sandboxDenied: false } as const;
+
+async function all(log: EventLog, afterSeq = 0): Promise<string[]> {
+  const seen: string[] = [];
+  for await (const event of log.events({ afterSeq })) seen.push(describeEvent(event));
+  return seen;
+}
+
+function describeEvent(event: ExecEvent): string {
+  switch (event.type) {
+    case "output":
+      return `${event.seq} ${new TextDecoder().decode(event.chunk)}`;
+    case "gap":
+      return `gap ${event.fromSeq}-${event.toSeq} ${event.bytes}`;
+    case "failed":
+      return `failed ${event.message}`;
+    default:
+      return `${event.seq} ${event.type}`;
+  }
+}
+
+describe("a log with holes", () => {
+  function logWithHole(): EventLog {
+    const log = new EventLog();
+    log.append("stdout", bytes("a"));
+    log.skip(4, 30);
+    log.append("stdout", bytes("b"));
+    log.exited(exit);
+    log.closed();
+    return log;
+  }
+
+  it("tells a hole between retained chunks as a gap at its place", async () => {
+    assert.deepEqual(await all(logWithHole()), ["1 a", "gap 2-4 30", "5 b", "6 exited", "7 closed"]);
+  });
+
+  it("tells a subscriber that stands inside a hole only the rest of it", async () => {
+    assert.deepEqual(await all(logWithHole(), 3), ["gap 4-4 30", "5 b", "6 exited", "7 closed"]);
+  });
+
+  it("stops a read before a hole and gives the hole as the next read's gap", () => {
+    const log = logWithHole();
+    const first = log.read();
+    assert.deepEqual(
+      first.chunks.map((chunk) => chunk.seq),
+      [1],
+    );
+    assert.equal(first.nextSeq, 2);
+    assert.equal(first.gap, undefined);
+    const second = log.read({ afterSeq: first.nextSeq - 1 });
+    assert.deepEqual(second.gap, { fromSeq: 2, toSeq: 4, bytes: 30 });
+    assert.deepEqual(
+      second.chunks.map((chunk) => chunk.seq),
+      [5],
+    );
+    assert.equal(second.nextSeq, 8);
+  });
+
+  it("loses nothing behind a hole to a read that has no room", () => {
+    const log = logWithHole();
+    const result = log.read({ afterSeq: 1, maxBytes: 0 });
+    assert.deepEqual(result.gap, { fromSeq: 2, toSeq: 4, bytes: 30 });
+    const rest = log.read({ afterSeq: result.nextSeq - 1, maxBytes: 0 });
+    assert.deepEqual([...result.chunks, ...rest.chunks].map((chunk) => chunk.seq).at(-1), 5);
+  });
+
+  it("tells an exit whose neighbours were evicted at its place", async () => {
+    const log = new EventLog({ limits: { retainedBytes: 2 } });
+    log.append("stdout", bytes("aa"));
+    log.exited(exit);
+    log.append("stdout", bytes("bb"));
+    log.append("stdout", bytes("cc"));
+    log.closed();
+    assert.deepEqual(await all(log), ["gap 1-1 2", "2 exited", "gap 3-3 2", "4 cc", "5 closed"]);
+  });
+});
