@@ -1,0 +1,64 @@
+import { type Command, UsageError } from "./command.ts";
+
+/** Each command is loaded only when it is the one that runs. */
+const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command: Command }> }> = {
+  serve: {
+    summary: "serve processes over stdio, WebSocket or a unix socket",
+    load: () => import("./serve.ts"),
+  },
+  start: { summary: "serve on ws://127.0.0.1:7070 and say what to try", load: () => import("./start.ts") },
+  run: { summary: "run a command here or on a server, as if it ran here", load: () => import("./run.ts") },
+  ps: { summary: "list the processes of a server's sessions", load: () => import("./ps.ts") },
+  exec: { summary: "run one agent turn", load: () => import("./exec.ts") },
+  fanout: { summary: "run one agent per row of a table", load: () => import("./fanout.ts") },
+  jobs: {
+    summary: "list, show, retry, cancel, export or watch fan-out jobs",
+    load: () => import("./jobs.ts"),
+  },
+  mcp: { summary: "serve the tools for models over MCP on stdio", load: () => import("./mcp.ts") },
+};
+
+export async function main(argv: string[]): Promise<number> {
+  const [name, ...rest] = argv;
+  switch (name) {
+    case undefined:
+    case "help":
+    case "--help":
+    case "-h":
+      process.stdout.write(helpText());
+      return name === undefined ? 2 : 0;
+    case "--version":
+    case "-V": {
+      const { VERSION } = await import("../version.ts");
+      process.stdout.write(`procwire ${VERSION}\n`);
+      return 0;
+    }
+  }
+  const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!entry) {
+    process.stderr.write(`procwire: unknown command \`${name}\`; \`procwire --help\` lists the commands\n`);
+    return 2;
+  }
+  try {
+    const { command } = await entry.load();
+    return await command.run(rest);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const isUsage = error instanceof UsageError || isParseArgsError(error);
+    process.stderr.write(
+      `procwire ${name}: ${error.message}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`,
+    );
+    return isUsage ? 2 : 1;
+  }
+}
+
+/** What node:util parseArgs throws for an unknown or incomplete option. */
+function isParseArgsError(error: Error): boolean {
+  return "code" in error && typeof error.code === "string" && error.code.startsWith("ERR_PARSE_ARGS");
+}
+
+function helpText(): string {
+  const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
+  const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
+  return `procwire: processes over a wire\n\nUsage: procwire COMMAND [options]\n\n${lines.join("\n")}\n\n\`procwire COMMAND --help\` tells the rest.\n`;
+}

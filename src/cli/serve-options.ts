@@ -1,0 +1,238 @@
+import { readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { type AuthFlags, authFromFlags, type WebSocketAuth } from "../server/auth.ts";
+import type { LogLevel } from "../server/host-services.ts";
+import type { ServerConfig } from "../server/limits.ts";
+import { isLogLevel } from "../server/log.ts";
+import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
+import { UsageError } from "./command.ts";
+
+/** The options of `procwire serve`, once: flags, configuration file and help are derived from this table. */
+interface Option {
+  type: "string" | "boolean" | "integer" | "seconds";
+  value: string;
+  help: string;
+}
+
+const OPTIONS = {
+  listen: {
+    type: "string",
+    value: "URL",
+    help: "stdio:// (default), ws://IP:PORT (port 0 takes a free one) or unix://PATH",
+  },
+  "max-processes": { type: "integer", value: "N", help: "live processes per session (default 4096)" },
+  "max-connections": { type: "integer", value: "N", help: "connections at once (default 4096)" },
+  "max-message-bytes": { type: "integer", value: "BYTES", help: "largest message taken (default 67108864)" },
+  "retained-output-bytes": {
+    type: "integer",
+    value: "BYTES",
+    help: "output kept per process (default 1048576)",
+  },
+  "detached-session-ttl": {
+    type: "seconds",
+    value: "SECONDS",
+    help: "how long a session without a connection lives on (default 30; 0 ends its processes at once)",
+  },
+  "on-detach": {
+    type: "string",
+    value: "pause|evict",
+    help: "when a detached session's retention is full (default pause)",
+  },
+  "shutdown-grace": {
+    type: "seconds",
+    value: "SECONDS",
+    help: "between TERM and KILL at shutdown (default 2)",
+  },
+  "allow-direct-exec": {
+    type: "boolean",
+    value: "",
+    help: "take direct starts (default; --no-allow-direct-exec refuses)",
+  },
+  "allow-prepared-exec": {
+    type: "boolean",
+    value: "",
+    help: "take prepared starts (default; --no-allow-prepared-exec refuses)",
+  },
+  "ws-auth": { type: "string", value: "KIND", help: "capability-token or signed-bearer-token" },
+  "ws-token-file": { type: "string", value: "PATH", help: "the capability token" },
+  "ws-token-sha256": { type: "string", value: "HEX", help: "its SHA-256 instead" },
+  "ws-shared-secret-file": {
+    type: "string",
+    value: "PATH",
+    help: "the secret signed tokens are checked with",
+  },
+  "ws-issuer": { type: "string", value: "NAME", help: "issuer a signed token must name" },
+  "ws-audience": { type: "string", value: "NAME", help: "audience a signed token must name" },
+  "ws-max-clock-skew-seconds": {
+    type: "integer",
+    value: "SECONDS",
+    help: "clocks may differ by this much (default 30)",
+  },
+  "log-level": {
+    type: "string",
+    value: "LEVEL",
+    help: "debug, info, warn or error (default warn), on stderr",
+  },
+} as const satisfies Record<string, Option>;
+
+type Name = keyof typeof OPTIONS;
+type Values = { [K in Name]?: string | number | boolean };
+
+export interface ServeOptions {
+  transport: ExecServerTransport;
+  config: Partial<ServerConfig>;
+  auth: WebSocketAuth;
+  logLevel: LogLevel;
+}
+
+/** From arguments to options; null when help was asked for. Flags win over the configuration file. */
+export function parseServeOptions(argv: string[]): ServeOptions | null {
+  const flags: Record<string, { type: "string" | "boolean"; short?: string }> = {
+    config: { type: "string" },
+    help: { type: "boolean", short: "h" },
+  };
+  for (const [name, option] of Object.entries(OPTIONS)) {
+    flags[name] = { type: option.type === "boolean" ? "boolean" : "string" };
+  }
+  const { values } = parseArgs({ args: argv, options: flags, allowNegative: true, strict: true });
+  if (values.help) return null;
+  const file = typeof values.config === "string" ? readConfigFile(values.config) : {};
+  const merged: Values = { ...file };
+  for (const name of optionNames()) {
+    const value = values[name];
+    if (value !== undefined && !Array.isArray(value)) merged[name] = parseFlag(name, value);
+  }
+  return toOptions(merged);
+}
+
+export function serveHelp(): string {
+  const rows = Object.entries(OPTIONS).map(([name, { value, help }]) => [
+    `--${name}${value ? ` ${value}` : ""}`,
+    help,
+  ]);
+  rows.push(["--config PATH", 'the same options from a JSON file: {"listen": "…", "maxProcesses": 10}']);
+  rows.push(["-h, --help", "this text"]);
+  const width = Math.max(...rows.map(([flag]) => flag?.length ?? 0));
+  const lines = rows.map(([flag, help]) => `  ${flag?.padEnd(width)}  ${help}`);
+  return `Usage: procwire serve [options]
+
+Serves processes, files and HTTP requests of this machine over JSON-RPC.
+Once it listens, the URL stands alone on stdout. SIGTERM or SIGINT ends every process it started.
+
+${lines.join("\n")}
+
+Examples:
+  procwire serve --listen ws://127.0.0.1:7070
+  procwire serve --listen unix:///run/user/1000/procwire.sock
+  procwire serve --listen ws://0.0.0.0:7070 --ws-auth capability-token --ws-token-file token
+`;
+}
+
+function toOptions(values: Values): ServeOptions {
+  const logLevel = values["log-level"] ?? "warn";
+  if (typeof logLevel !== "string" || !isLogLevel(logLevel)) {
+    throw new UsageError(`unsupported --log-level \`${logLevel}\`; expected debug, info, warn or error`);
+  }
+  const onDetach = values["on-detach"];
+  if (onDetach !== undefined && onDetach !== "pause" && onDetach !== "evict") {
+    throw new UsageError(`unsupported --on-detach \`${onDetach}\`; expected pause or evict`);
+  }
+  const config: Partial<ServerConfig> = {
+    ...pick("maxProcesses", values["max-processes"], isNumber),
+    ...pick("maxConnections", values["max-connections"], isNumber),
+    ...pick("maxMessageBytes", values["max-message-bytes"], isNumber),
+    ...pick("retainedOutputBytes", values["retained-output-bytes"], isNumber),
+    ...pick("detachedSessionTtlMs", inMs(values["detached-session-ttl"]), isNumber),
+    ...pick("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
+    ...pick("allowDirectExec", values["allow-direct-exec"], isBoolean),
+    ...pick("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
+    ...(onDetach && { onDetach }),
+  };
+  const text = (name: Name) => (typeof values[name] === "string" ? values[name] : undefined);
+  const skew = values["ws-max-clock-skew-seconds"];
+  const auth: AuthFlags = {
+    wsAuth: text("ws-auth"),
+    wsTokenFile: text("ws-token-file"),
+    wsTokenSha256: text("ws-token-sha256"),
+    wsSharedSecretFile: text("ws-shared-secret-file"),
+    wsIssuer: text("ws-issuer"),
+    wsAudience: text("ws-audience"),
+    wsMaxClockSkewSeconds: typeof skew === "number" ? skew : undefined,
+  };
+  return {
+    transport: ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL),
+    config,
+    auth: authFromFlags(auth),
+    logLevel,
+  };
+}
+
+function parseFlag(name: Name, value: string | boolean): string | number | boolean {
+  const { type } = OPTIONS[name];
+  if (type === "string" || type === "boolean" || typeof value === "boolean") return value;
+  return parseNumber(`--${name}`, type, value);
+}
+
+function parseNumber(name: string, type: "integer" | "seconds", value: string | number): number {
+  const number = typeof value === "number" ? value : value.trim() === "" ? Number.NaN : Number(value);
+  const right = type === "integer" ? Number.isSafeInteger(number) : Number.isFinite(number);
+  if (!right || number < 0) {
+    const wanted = type === "integer" ? "a whole number, 0 or more" : "a number of seconds, 0 or more";
+    throw new UsageError(`${name} takes ${wanted}, got \`${value}\``);
+  }
+  return number;
+}
+
+function readConfigFile(path: string): Values {
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(readFileSync(path, "utf8"));
+  } catch (cause) {
+    throw new Error(`cannot read --config ${path}: ${cause instanceof Error ? cause.message : cause}`, {
+      cause,
+    });
+  }
+  if (typeof parsed !== "object" || parsed === null || Array.isArray(parsed)) {
+    throw new Error(`--config ${path} must hold a JSON object of options`);
+  }
+  const values: Values = {};
+  for (const [key, value] of Object.entries(parsed)) {
+    const name = optionNames().find((candidate) => camelCase(candidate) === key || candidate === key);
+    if (!name)
+      throw new Error(`--config ${path}: unknown option \`${key}\`; \`procwire serve --help\` lists them`);
+    values[name] = configValue(path, key, OPTIONS[name].type, value);
+  }
+  return values;
+}
+
+function configValue(
+  path: string,
+  key: string,
+  type: Option["type"],
+  value: unknown,
+): string | number | boolean {
+  if (type === "boolean" && typeof value === "boolean") return value;
+  if (type === "string" && typeof value === "string") return value;
+  if ((type === "integer" || type === "seconds") && typeof value === "number")
+    return parseNumber(key, type, value);
+  throw new Error(
+    `--config ${path}: \`${key}\` takes ${type === "seconds" ? "a number of seconds" : `a ${type}`}`,
+  );
+}
+
+function optionNames(): Name[] {
+  return Object.keys(OPTIONS).filter((name): name is Name => Object.hasOwn(OPTIONS, name));
+}
+
+const camelCase = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+const isNumber = (value: unknown): value is number => typeof value === "number";
+const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
+const inMs = (seconds: Values[Name]) => (typeof seconds === "number" ? seconds * 1000 : undefined);
+
+function pick<K extends string, T>(
+  key: K,
+  value: unknown,
+  is: (value: unknown) => value is T,
+): { [P in K]?: T } {
+  return is(value) ? ({ [key]: value } as { [P in K]?: T }) : {};
+}

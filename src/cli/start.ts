@@ -1,0 +1,58 @@
+import { createLocalHost, nativeByteCodec } from "../local-host.ts";
+import { ExecServer } from "../server/exec-server.ts";
+import { listen } from "../server/listen.ts";
+import { stderrLog } from "../server/log.ts";
+import { runUntilSignalled } from "../server/run-main.ts";
+import { type Command, UsageError } from "./command.ts";
+
+/** Where `npm start` serves; the next free one is taken when something else is there. */
+const FIRST_PORT = 7070;
+const PORTS_TRIED = 100;
+
+export const command: Command = {
+  name: "start",
+  summary: "serve on ws://127.0.0.1:7070 and say what to try",
+
+  async run(argv) {
+    if (argv.includes("--help") || argv.includes("-h")) {
+      process.stdout.write(
+        "Usage: procwire start\n\nServes on the first free port from 7070 on 127.0.0.1 and prints what to try.\n",
+      );
+      return 0;
+    }
+    if (argv.length > 0)
+      throw new UsageError(`unexpected argument \`${argv[0]}\`; \`procwire serve\` takes options`);
+    const log = stderrLog("warn");
+    const server = new ExecServer(createLocalHost({ log, subreaper: true }));
+    const codec = nativeByteCodec();
+    const listening = await listenOnFreePort(server, codec ? { codec } : {});
+    process.stderr.write(`procwire exec-server listening on ${listening.url}\n`);
+    process.stdout.write(`${listening.url}\n`);
+    process.stderr.write(whatToTry(listening.url));
+    for (const part of server.degraded()) log("warn", part);
+    await runUntilSignalled(server, listening);
+    return 0;
+  },
+};
+
+async function listenOnFreePort(server: ExecServer, options: Parameters<typeof listen>[2]) {
+  for (let port = FIRST_PORT; ; port++) {
+    try {
+      return await listen(server, { type: "websocket", host: "127.0.0.1", port }, options);
+    } catch (error) {
+      const taken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
+      if (!taken || port >= FIRST_PORT + PORTS_TRIED) throw error;
+    }
+  }
+}
+
+function whatToTry(url: string): string {
+  return `
+Try, in another terminal:
+  bin/procwire run --connect ${url} -- uname -a
+  bin/procwire run --connect ${url} --tty -- bash
+  bin/procwire ps --connect ${url}
+  CODEX_EXEC_SERVER_URL=${url} codex exec 'list the files here'
+Ctrl-C stops the server and everything it started.
+`;
+}

@@ -1,0 +1,69 @@
+import type { Readable, Writable } from "node:stream";
+import type { ByteCodec } from "../connection/byte-codec.ts";
+import type { WebSocketAuth } from "./auth.ts";
+import type { ExecServer } from "./exec-server.ts";
+import { type Listening, listen, serveStdio } from "./listen.ts";
+import type { ExecServerTransport } from "./transport.ts";
+
+export interface RunOptions {
+  auth?: WebSocketAuth;
+  codec?: ByteCodec;
+  /** Called with the URL once connections are taken; not for stdio. */
+  onListening?: (url: string) => void;
+  /** Where stdio is served; the program's own streams by default. */
+  stdin?: Readable;
+  stdout?: Writable;
+}
+
+/**
+ * Serves until it is told to stop: the end of stdin on stdio, SIGTERM or SIGINT everywhere. Then every child is ended
+ * (TERM, grace, KILL, sweep) before it resolves.
+ */
+export async function runServer(
+  server: ExecServer,
+  transport: ExecServerTransport,
+  options: RunOptions = {},
+): Promise<void> {
+  if (transport.type === "stdio") {
+    const { stdin = process.stdin, stdout = process.stdout, codec } = options;
+    await untilSignalled(server, serveStdio(server, stdin, stdout, codec));
+    return;
+  }
+  const listening = await listen(server, transport, {
+    ...(options.auth && { auth: options.auth }),
+    ...(options.codec && { codec: options.codec }),
+  });
+  options.onListening?.(listening.url);
+  await runUntilSignalled(server, listening);
+}
+
+/** Keeps a server that already listens going until a signal comes. */
+export function runUntilSignalled(server: ExecServer, listening: Listening): Promise<void> {
+  return untilSignalled(server, null, listening);
+}
+
+/** The second signal does not wait for anybody. */
+async function untilSignalled(
+  server: ExecServer,
+  served: Promise<void> | null,
+  listening?: Listening,
+): Promise<void> {
+  const stop = Promise.withResolvers<void>();
+  let signals = 0;
+  const onSignal = () => {
+    signals++;
+    if (signals > 1) process.exit(0);
+    stop.resolve();
+  };
+  process.on("SIGTERM", onSignal);
+  process.on("SIGINT", onSignal);
+  try {
+    await (served ? Promise.race([served, stop.promise]) : stop.promise);
+    const unbound = listening?.close();
+    await server.close();
+    await unbound;
+  } finally {
+    process.removeListener("SIGTERM", onSignal);
+    process.removeListener("SIGINT", onSignal);
+  }
+}
