@@ -1,0 +1,275 @@
+/**
+ * http/: requests a client makes from this machine's side of the wire (`http/request`). It is an open HTTP client for
+ * whoever may connect: it keeps no cookies, caches nothing and decompresses nothing, and whether a peer may use it is
+ * the server's decision.
+ */
+import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from "node:http";
+import { type Clock, systemClock } from "../async/clock.ts";
+import { TaskSet } from "../async/task-set.ts";
+import { internalError, invalidParams } from "../protocol/errors.ts";
+import {
+  checkedMethod,
+  checkedUrl,
+  type HttpHeaderParam,
+  outgoingHeaders,
+  receivedHeaders,
+} from "./http-parts.ts";
+import { type Hop, nextHop } from "./redirect.ts";
+
+/** The wire's `http/request`, with the body as bytes. */
+export interface HttpRequestParams {
+  method: string;
+  url: string;
+  headers?: HttpHeaderParam[] | undefined;
+  body?: Uint8Array | undefined;
+  /** For the whole exchange, body included. Default: as long as it takes. */
+  timeoutMs?: number | undefined;
+  /** Default `follow`. */
+  redirectPolicy?: "follow" | "stop" | undefined;
+  /** Names the body's deltas; must be free among the connection's streams. Not looked at without `streamResponse`. */
+  requestId: string;
+  /** Answers with an empty body and sends it as deltas instead. */
+  streamResponse?: boolean | undefined;
+}
+
+export interface HttpResponse {
+  status: number;
+  headers: { name: string; value: string }[];
+  body: Uint8Array;
+}
+
+/** A piece of a streamed body; the last one is empty and `done`, with the reason in `error` if the body broke off. */
+export interface BodyDelta {
+  requestId: string;
+  /** From 1. */
+  seq: number;
+  delta: Uint8Array;
+  done: boolean;
+  error: string | null;
+}
+
+export interface HttpRequestsOptions {
+  /** Where deltas go; the next one waits for it. A rejection ends the stream. */
+  sink: (delta: BodyDelta) => Promise<void>;
+  onError: (error: unknown) => void;
+  env?: NodeJS.ProcessEnv;
+  clock?: Clock;
+  maxBodyBytes?: number;
+}
+
+/** One message carries the whole body as base64, and a server holds it more than once on the way: larger ones stream. */
+export const MAX_BUFFERED_BODY_BYTES = 128 * 1024 * 1024;
+/** The protocol's limit of one delta. */
+export const MAX_DELTA_BYTES = 1024 * 1024;
+/** As many as upstream follows. */
+export const MAX_REDIRECTS = 10;
+/** Room for large cookies and tokens; Node's own 16 KiB is short of what servers send. */
+const MAX_HEADER_BYTES = 64 * 1024;
+
+/** The requests of one connection. */
+export class HttpRequests {
+  #options: Required<HttpRequestsOptions>;
+  #streams = new Set<string>();
+  #tasks: TaskSet;
+  #active = new Set<AbortController>();
+  #closed = false;
+  #agents = new Map<string, Agent>();
+
+  constructor(options: HttpRequestsOptions) {
+    this.#options = {
+      env: process.env,
+      clock: systemClock,
+      maxBodyBytes: MAX_BUFFERED_BODY_BYTES,
+      ...options,
+    };
+    this.#tasks = new TaskSet(options.onError);
+  }
+
+  /** With `streamResponse` the deltas begin a turn of the event loop after the answer, so that it goes out first. */
+  async request(params: HttpRequestParams): Promise<HttpResponse> {
+    const { requestId } = params;
+    if (params.streamResponse !== true) return await this.#buffered(params);
+    if (this.#streams.has(requestId)) {
+      throw invalidParams(`http/request streamResponse requestId \`${requestId}\` is already active`);
+    }
+    this.#streams.add(requestId);
+    try {
+      const exchange = await this.#send(params);
+      this.#tasks.run(async () => {
+        try {
+          await new Promise((resolve) => setImmediate(resolve));
+          await this.#stream(requestId, exchange);
+        } finally {
+          this.#streams.delete(requestId);
+        }
+      });
+      return answer(exchange.response, new Uint8Array());
+    } catch (error) {
+      this.#streams.delete(requestId);
+      throw error;
+    }
+  }
+
+  /** Breaks off what is under way; resolves when the last of it is gone. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const exchange of this.#active) exchange.abort();
+    for (const agent of this.#agents.values()) agent.destroy();
+    await this.#tasks.settled();
+  }
+
+  async #buffered(params: HttpRequestParams): Promise<HttpResponse> {
+    const { maxBodyBytes } = this.#options;
+    const { response, end } = await this.#send(params);
+    const chunks: Buffer[] = [];
+    let length = 0;
+    try {
+      for await (const chunk of bytesOf(response)) {
+        length += chunk.byteLength;
+        if (length > maxBodyBytes) break;
+        chunks.push(chunk);
+      }
+    } catch (cause) {
+      throw internalError(`failed to read http/request response body: ${BROKEN_BODY}`, { cause });
+    } finally {
+      end();
+    }
+    if (length > maxBodyBytes) {
+      throw internalError(
+        `http/request response body is larger than ${maxBodyBytes} bytes; use streamResponse`,
+      );
+    }
+    return answer(response, Buffer.concat(chunks, length));
+  }
+
+  async #stream(requestId: string, { response, end }: Exchange): Promise<void> {
+    let seq = 0;
+    const send = async (delta: Uint8Array, done: boolean, error: string | null) => {
+      if (!this.#closed) await this.#options.sink({ requestId, seq: ++seq, delta, done, error });
+    };
+    let error: string | null = null;
+    try {
+      const chunks = bytesOf(response)[Symbol.asyncIterator]();
+      for (;;) {
+        // Only the body's own failure is told as one; a sink that fails has nobody left to tell.
+        const next = await chunks.next().catch(() => BROKEN_BODY);
+        if (typeof next === "string") error = next;
+        if (typeof next === "string" || next.done) break;
+        for (let at = 0; at < next.value.byteLength; at += MAX_DELTA_BYTES) {
+          await send(next.value.subarray(at, at + MAX_DELTA_BYTES), false, null);
+        }
+      }
+      await send(new Uint8Array(), true, error);
+    } finally {
+      response.destroy();
+      end();
+    }
+  }
+
+  /** Sends the request and follows redirects, until there is a response to answer with. */
+  async #send(params: HttpRequestParams): Promise<Exchange> {
+    let hop = {
+      method: checkedMethod(params.method),
+      url: checkedUrl(params.url),
+      headers: outgoingHeaders(params.headers ?? [], this.#options.env),
+      body: params.body ?? new Uint8Array(),
+    };
+    const stop = new AbortController();
+    const abort = () => stop.abort();
+    this.#active.add(stop);
+    if (this.#closed) abort();
+    const timer =
+      params.timeoutMs === undefined
+        ? null
+        : this.#options.clock.after(params.timeoutMs, abort, { keepAlive: false });
+    const end = () => {
+      timer?.cancel();
+      this.#active.delete(stop);
+    };
+    try {
+      for (let redirects = 0; ; redirects++) {
+        const response = await this.#exchange(hop, stop.signal);
+        const next = params.redirectPolicy === "stop" ? null : nextHop(hop, response);
+        if (next === null) return { response, end };
+        response.destroy();
+        if (redirects === MAX_REDIRECTS) throw internalError("http/request failed: too many redirects");
+        hop = next;
+      }
+    } catch (error) {
+      end();
+      throw error;
+    }
+  }
+
+  async #exchange(hop: Hop, signal: AbortSignal): Promise<IncomingMessage> {
+    const options: RequestOptions = {
+      method: hop.method,
+      headers: { accept: "*/*", ...hop.headers },
+      maxHeaderSize: MAX_HEADER_BYTES,
+      signal,
+    };
+    const failed = (cause: unknown) => {
+      const shown = new URL(hop.url);
+      shown.username = shown.password = "";
+      return internalError(`http/request failed: error sending request for url (${shown.href})`, { cause });
+    };
+    // One more try where a kept connection turned out to be closed, if asking twice does no harm.
+    for (let tries = 1; ; tries++) {
+      try {
+        const request = await this.#start(hop.url, options);
+        return await responseTo(request, hop.body);
+      } catch (error) {
+        const again = error instanceof StaleConnection && REPEATABLE.includes(hop.method.toUpperCase());
+        if (tries === 2 || !again) throw failed(error);
+      }
+    }
+  }
+
+  /** The modules are loaded by the first request that needs them: a server that makes none starts faster. */
+  async #start(url: URL, options: RequestOptions): Promise<ClientRequest> {
+    const secure = url.protocol === "https:";
+    const { Agent, request } = secure ? await import("node:https") : await import("node:http");
+    let agent = this.#agents.get(url.protocol);
+    if (agent === undefined) {
+      agent = new Agent({ keepAlive: true, proxyEnv: this.#options.env });
+      this.#agents.set(url.protocol, agent);
+    }
+    return request(url, { ...options, agent });
+  }
+}
+
+interface Exchange {
+  response: IncomingMessage;
+  /** To be called once the body is done with. */
+  end: () => void;
+}
+
+const REPEATABLE = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"];
+
+const BROKEN_BODY = "error decoding response body";
+
+class StaleConnection extends Error {}
+
+function responseTo(request: ClientRequest, body: Uint8Array): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.on("response", resolve);
+    // Tunnels are not offered; without a listener Node would drop the socket without a word.
+    request.on("connect", (_response, socket) => {
+      socket.destroy();
+      reject(new Error("the server opened a tunnel"));
+    });
+    request.on("error", (error) => {
+      const stale = request.reusedSocket && "code" in error && error.code === "ECONNRESET";
+      reject(stale ? new StaleConnection(error.message, { cause: error }) : error);
+    });
+    request.end(body);
+  });
+}
+
+async function* bytesOf(response: IncomingMessage): AsyncGenerator<Buffer> {
+  for await (const chunk of response) if (Buffer.isBuffer(chunk)) yield chunk;
+}
+
+function answer(response: IncomingMessage, body: Uint8Array): HttpResponse {
+  return { status: response.statusCode ?? 0, headers: receivedHeaders(response.rawHeaders), body };
+}
