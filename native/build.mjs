@@ -1,1 +1,104 @@
-console.log("native build placeholder");
+// Builds what is native here: the addon and the watchdog. Needs a C++ compiler and nothing else: no node-gyp, no
+// python, no make, no download. Run by `npm install`; does nothing when the result is already there and current.
+//
+//   node native/build.mjs            build if needed; without a compiler say so and succeed
+//   node native/build.mjs --asan     build the addon with AddressSanitizer into build/asan/, for the test that uses it
+//
+// A prebuild in prebuilds/<platform>-<arch>/ is used as it is.
+import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const asan = process.argv.includes("--asan");
+const outDir = join(here, "build", ...(asan ? ["asan"] : []));
+const prebuilt = join(here, "prebuilds", `${process.platform}-${process.arch}`, "spawner.node");
+const cxx = process.env.CXX ?? "c++";
+const cc = process.env.CC ?? "cc";
+
+if (process.platform !== "linux") {
+  warn(
+    `the native spawner is for Linux; on ${process.platform} pipes work through Node and terminals do not`,
+  );
+} else if (!asan && existsSync(prebuilt)) {
+  console.log(`procwire: using the prebuilt spawner for ${process.platform}-${process.arch}`);
+} else {
+  try {
+    build();
+  } catch (error) {
+    warn(`the native spawner could not be built: ${error instanceof Error ? error.message : error}`);
+    if (asan) process.exitCode = 1;
+  }
+}
+
+function build() {
+  const sources = readdirSync(here).filter((name) => name.endsWith(".cc"));
+  const includeDir = createRequire(import.meta.url)("node-api-headers").include_dir;
+  const stamp = stampOf(includeDir);
+  const stampFile = join(outDir, "stamp");
+  const spawner = join(outDir, "spawner.node");
+  const watchdog = join(outDir, "watchdog");
+  const outputs = asan ? [spawner] : [spawner, watchdog];
+  if (outputs.every(existsSync) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
+
+  mkdirSync(outDir, { recursive: true });
+  rmSync(stampFile, { force: true });
+  const common = ["-O2", "-Wall", "-Wextra"];
+  const addon = [
+    ...["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"],
+    // A worker's end unloads its addons; the spawner's thread goes on.
+    "-Wl,-z,nodelete",
+    ...["-DNAPI_VERSION=8", `-I${includeDir}`, "-pthread"],
+    ...(asan ? ["-g", "-fno-omit-frame-pointer", "-fsanitize=address"] : ["-s"]),
+    ...sources.map((name) => join(here, name)),
+  ];
+  // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
+  compile(cxx, spawner, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
+  if (!asan) compile(cc, watchdog, [...common, "-s", join(here, "watchdog.c")], [["-static"], []]);
+  writeFileSync(stampFile, stamp);
+  console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(" and ")}`);
+}
+
+/** Tries each set of extra flags in turn; only the last failure is shown. */
+function compile(compiler, output, flags, variants) {
+  const unfinished = `${output}.${process.pid}.tmp`;
+  for (const [index, extra] of variants.entries()) {
+    const last = index === variants.length - 1;
+    try {
+      execFileSync(compiler, [...flags, ...extra, "-o", unfinished], {
+        stdio: ["ignore", "inherit", last ? "inherit" : "pipe"],
+      });
+      // In one step: whoever has the old file loaded keeps it.
+      renameSync(unfinished, output);
+      return;
+    } catch (error) {
+      rmSync(unfinished, { force: true });
+      if (error.code === "ENOENT")
+        throw new Error(`no compiler \`${compiler}\`; install one (for example g++) and run \`npm rebuild\``);
+      if (last) throw new Error(`\`${compiler}\` failed for ${output.slice(here.length + 1)}`);
+    }
+  }
+}
+
+/** Changes when a source, this script, a compiler or the platform does. */
+function stampOf(includeDir) {
+  const hash = createHash("sha256");
+  for (const name of readdirSync(here)
+    .filter((name) => /\.(cc|c|h|mjs)$/.test(name))
+    .sort())
+    hash.update(name).update(readFileSync(join(here, name)));
+  hash.update(
+    [cxx, cc, includeDir.split("/").at(-1), process.platform, process.arch, String(asan)].join("\n"),
+  );
+  return hash.digest("hex");
+}
+
+function warn(message) {
+  const line = "=".repeat(100);
+  console.warn(
+    `${line}\nprocwire: WARNING: ${message}\nprocwire: pipes fall back to node:child_process; terminals are refused\n${line}`,
+  );
+}

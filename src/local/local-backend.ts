@@ -19,12 +19,18 @@ import type {
   StartParams,
 } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import type { HostBackend } from "../exec/host-backend.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
 import type { ChildSpec, SpawnChild } from "./child.ts";
 import { childEnvironment } from "./environment.ts";
 import { spawnFallbackChild } from "./fallback-child.ts";
 import { LocalProcess } from "./local-process.ts";
+import { loadNative } from "./native.ts";
+import { nativeSpawn } from "./native-child.ts";
+import { nativeProcessTable } from "./native-process-table.ts";
+import type { Orphan } from "./orphans.ts";
+import { OrphanKeeper } from "./orphans.ts";
 import { procFsTable } from "./process-table.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
@@ -43,6 +49,8 @@ export interface LocalBackendOptions {
   budget?: RetentionBudget;
   /** Orphans of started programs come to this program, which reaps them. Changes the whole program; for a server. */
   subreaper?: boolean;
+  /** Told at shutdown, when orphans were ended that could not be attributed to any process. */
+  onOrphansEnded?: (orphans: Orphan[]) => void;
   /** Do without the native spawner even where it is there. */
   forceFallback?: boolean;
   /** Where inherited variables come from. */
@@ -55,29 +63,39 @@ export function createLocalBackend(options: LocalBackendOptions = {}): LocalBack
   return new LocalBackend(options);
 }
 
-export class LocalBackend implements ExecBackend, AsyncDisposable {
+export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #options: LocalBackendOptions;
   readonly #clock: Clock;
-  readonly #spawn: SpawnChild = spawnFallbackChild;
+  readonly #spawn: SpawnChild;
   readonly #killer: TreeKiller;
+  readonly #orphans: OrphanKeeper | null;
+  readonly #degraded: readonly string[];
   /** Started and not yet closed. */
   readonly #open = new Set<LocalProcess>();
   readonly #leaders = new Set<number>();
+  readonly #onExit = () => this.#killAllNow();
 
   constructor(options: LocalBackendOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#killer = new TreeKiller({
-      table: procFsTable,
-      clock: this.#clock,
-      subreaper: false,
-      isLeader: (pid) => this.#leaders.has(pid),
-    });
+    const native = options.forceFallback ? null : loadNative();
+    const spawner = native?.type === "loaded" ? native.spawner : null;
+    const table = spawner ? nativeProcessTable(spawner) : procFsTable;
+    const isLeader = (pid: number) => this.#leaders.has(pid);
+    this.#spawn = spawner ? nativeSpawn(spawner) : spawnFallbackChild;
+    this.#orphans =
+      spawner && options.subreaper
+        ? new OrphanKeeper({ native: spawner, table, clock: this.#clock, isLeader })
+        : null;
+    this.#killer = new TreeKiller({ table, clock: this.#clock, subreaper: this.#orphans !== null, isLeader });
+    this.#degraded = spawner
+      ? []
+      : [`native spawner missing: ${native?.type === "missing" ? native.why : "it was not wanted"}`];
   }
 
   /** What does not work as well as it should here, each with its reason; empty when all is well. */
   degraded(): string[] {
-    return ["native spawner missing: pipes by node:child_process, no terminals"];
+    return [...this.#degraded];
   }
 
   async start(params: StartParams): Promise<LocalProcess> {
@@ -99,10 +117,7 @@ export class LocalBackend implements ExecBackend, AsyncDisposable {
     try {
       const child = await this.#spawn(spec, process.childEvents);
       process.attach(child);
-      if (!log.isClosed) {
-        this.#open.add(process);
-        this.#leaders.add(child.pid);
-      }
+      if (!log.isClosed) this.#remember(process, child.pid);
     } catch (error) {
       log.dispose();
       if (error instanceof SpawnError) throw internalError(error.message, { cause: error });
@@ -115,13 +130,19 @@ export class LocalBackend implements ExecBackend, AsyncDisposable {
     return [...this.#open].map((process) => process.listing());
   }
 
-  /** Ends everything: TERM, `graceMs`, KILL, sweep. Resolves when all is closed. */
+  /**
+   * Ends everything: TERM, `graceMs`, KILL, sweep; then orphans that belong to no process known. Resolves when all is
+   * closed; can be called again.
+   */
   async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
     await Promise.all([...this.#open].map((process) => this.#end(process, graceMs, reason)));
+    const orphans = (await this.#orphans?.endAll()) ?? [];
+    if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.shutdown(0);
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.shutdown(0);
+    this.#orphans?.close();
   }
 
   async #end(process: LocalProcess, graceMs: number, reason: ExitReason): Promise<void> {
@@ -139,9 +160,23 @@ export class LocalBackend implements ExecBackend, AsyncDisposable {
     );
   }
 
-  #forget(process: LocalProcess): void {
-    this.#open.delete(process);
-    if (process.pid !== null) this.#leaders.delete(process.pid);
+  #remember(opened: LocalProcess, pid: number): void {
+    if (this.#open.size === 0) process.on("exit", this.#onExit);
+    this.#open.add(opened);
+    this.#leaders.add(pid);
+    this.#orphans?.expect();
+  }
+
+  #forget(closed: LocalProcess): void {
+    if (!this.#open.delete(closed)) return;
+    if (closed.pid !== null) this.#leaders.delete(closed.pid);
+    if (this.#open.size === 0) process.off("exit", this.#onExit);
+    this.#orphans?.expect();
+  }
+
+  /** This program ends with processes alive: the parent-death signal takes the leaders, this takes their trees. */
+  #killAllNow(): void {
+    for (const { child } of this.#open) if (child) this.#killer.killNow(child);
   }
 
   async #resolveSandbox(params: StartParams): Promise<ResolvedSandbox | null> {

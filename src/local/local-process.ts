@@ -5,7 +5,6 @@ import type {
   CloseStdinStatus,
   EventsOptions,
   ExecEvent,
-  ExecProcess,
   ExitReason,
   ExitStatus,
   ProcessListing,
@@ -21,6 +20,7 @@ import type {
   WaitResult,
   WriteStatus,
 } from "../exec/exec-process.ts";
+import type { HostProcess } from "../exec/host-backend.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
@@ -48,7 +48,7 @@ export interface LocalProcessDeps {
 }
 
 /** One process on this machine. Owns its child and its log; `await using` ends it and gives both back. */
-export class LocalProcess implements ExecProcess {
+export class LocalProcess implements HostProcess {
   readonly processId: string;
   readonly sandboxType: SandboxType;
   /** What the process told. A server puts its own cursors on it. */

@@ -1,0 +1,332 @@
+// What JavaScript sees. Each function takes plain values and answers plain values; `src/local/native.ts` is the only
+// caller and has the types. Arguments are checked there, so a wrong one here is a bug and answers undefined.
+#include <node_api.h>
+
+#include <string>
+#include <vector>
+
+#include "bytes.h"
+#include "child.h"
+#include "loop.h"
+#include "process-tree.h"
+#include "spawn.h"
+
+namespace procwire {
+namespace {
+
+constexpr size_t kMaxArguments = 10;
+
+struct Call {
+  napi_env env;
+  size_t count = kMaxArguments;
+  napi_value argv[kMaxArguments];
+
+  Call(napi_env env, napi_callback_info info) : env(env) {
+    napi_get_cb_info(env, info, &count, argv, nullptr, nullptr);
+  }
+
+  double number(size_t at) const {
+    double value = 0;
+    napi_get_value_double(env, argv[at], &value);
+    return value;
+  }
+
+  bool boolean(size_t at) const {
+    bool value = false;
+    napi_get_value_bool(env, argv[at], &value);
+    return value;
+  }
+
+  std::string text(size_t at) const {
+    size_t length = 0;
+    if (napi_get_value_string_utf8(env, argv[at], nullptr, 0, &length) != napi_ok) return {};
+    std::string value(length, 0);
+    napi_get_value_string_utf8(env, argv[at], &value[0], length + 1, &length);
+    return value;
+  }
+
+  // Strings, each ended by a zero byte.
+  std::vector<std::string> texts(size_t at) const {
+    const std::string block = text(at);
+    std::vector<std::string> found;
+    for (size_t from = 0; from < block.size();) {
+      size_t end = block.find('\0', from);
+      if (end == std::string::npos) end = block.size();
+      found.emplace_back(block, from, end - from);
+      from = end + 1;
+    }
+    return found;
+  }
+
+  struct Bytes {
+    uint8_t* data = nullptr;
+    size_t length = 0;
+  };
+
+  Bytes bytes(size_t at) const {
+    Bytes found;
+    napi_typedarray_type type;
+    void* data = nullptr;
+    if (napi_get_typedarray_info(env, argv[at], &type, &found.length, &data, nullptr, nullptr) != napi_ok ||
+        type != napi_uint8_array)
+      return {};
+    found.data = static_cast<uint8_t*>(data);
+    return found;
+  }
+
+  Loop* loop() const {
+    void* loop = nullptr;
+    napi_get_instance_data(env, &loop);
+    return static_cast<Loop*>(loop);
+  }
+
+  // Null only for a value that never was a child.
+  Child* child() const {
+    void* child = nullptr;
+    return count > 0 && napi_get_value_external(env, argv[0], &child) == napi_ok ? static_cast<Child*>(child) : nullptr;
+  }
+
+  napi_value answer(double value) const {
+    napi_value made;
+    napi_create_double(env, value, &made);
+    return made;
+  }
+
+  napi_value answer(bool value) const {
+    napi_value made;
+    napi_get_boolean(env, value, &made);
+    return made;
+  }
+
+  // Six numbers per process; `native.ts` has the same order.
+  napi_value answer(const std::vector<ProcessEntry>& entries) const {
+    napi_value buffer, made;
+    void* memory = nullptr;
+    napi_create_arraybuffer(env, entries.size() * 6 * sizeof(double), &memory, &buffer);
+    double* to = static_cast<double*>(memory);
+    for (const ProcessEntry& entry : entries) {
+      *to++ = entry.pid;
+      *to++ = entry.parent;
+      *to++ = entry.group;
+      *to++ = entry.session;
+      *to++ = static_cast<double>(entry.startTime);
+      *to++ = entry.zombie;
+    }
+    napi_create_typedarray(env, napi_float64_array, entries.size() * 6, buffer, 0, &made);
+    return made;
+  }
+};
+
+// ---- processes
+
+// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent)
+napi_value spawn(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  auto request = std::make_unique<SpawnRequest>();
+  request->file = call.text(0);
+  request->argv = call.texts(1);
+  request->envp = call.texts(2);
+  request->cwd = call.text(3);
+  request->terminal = call.boolean(4);
+  request->pipeStdin = call.boolean(5);
+  request->rows = static_cast<unsigned short>(call.number(6));
+  request->cols = static_cast<unsigned short>(call.number(7));
+  call.loop()->spawn(std::move(request), call.argv[8], call.argv[9]);
+  return nullptr;
+}
+
+napi_value write(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes bytes = call.bytes(1);
+  Child* child = call.child();
+  return call.answer(child ? static_cast<double>(child->write(reinterpret_cast<const char*>(bytes.data), bytes.length))
+                           : 0.0);
+}
+
+napi_value closeStdin(napi_env env, napi_callback_info info) {
+  if (Child* child = Call(env, info).child()) child->closeStdin();
+  return nullptr;
+}
+
+napi_value pause(napi_env env, napi_callback_info info) {
+  if (Child* child = Call(env, info).child()) child->pause();
+  return nullptr;
+}
+
+napi_value resume(napi_env env, napi_callback_info info) {
+  if (Child* child = Call(env, info).child()) child->resume();
+  return nullptr;
+}
+
+napi_value cut(napi_env env, napi_callback_info info) {
+  if (Child* child = Call(env, info).child()) child->cut();
+  return nullptr;
+}
+
+napi_value resize(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Child* child = call.child();
+  return call.answer(child && child->resize(static_cast<unsigned short>(call.number(1)),
+                                            static_cast<unsigned short>(call.number(2))));
+}
+
+// [rows, cols, echo, canonical], or undefined without a terminal.
+napi_value terminalState(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  unsigned short rows, cols;
+  bool echo, canonical;
+  Child* child = call.child();
+  if (!child || !child->terminalState(rows, cols, echo, canonical)) return nullptr;
+  napi_value made;
+  napi_create_array_with_length(env, 4, &made);
+  napi_set_element(env, made, 0, call.answer(static_cast<double>(rows)));
+  napi_set_element(env, made, 1, call.answer(static_cast<double>(cols)));
+  napi_set_element(env, made, 2, call.answer(echo));
+  napi_set_element(env, made, 3, call.answer(canonical));
+  return made;
+}
+
+napi_value signalGroup(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Child* child = call.child();
+  return call.answer(child && child->signalGroup(static_cast<int>(call.number(1))));
+}
+
+// ---- the process table
+
+napi_value entry(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  std::vector<ProcessEntry> found(1);
+  if (!readEntry(static_cast<pid_t>(call.number(0)), found[0])) found.clear();
+  return call.answer(found);
+}
+
+napi_value children(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(childrenOf(static_cast<pid_t>(call.number(0))));
+}
+
+napi_value descendants(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(descendantsOf(static_cast<pid_t>(call.number(0))));
+}
+
+napi_value members(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(sessionMembers(static_cast<pid_t>(call.number(0))));
+}
+
+// (pid, pts or -1, ...pipe inodes)
+napi_value holds(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  std::vector<uint64_t> pipes;
+  for (size_t at = 2; at < call.count && at < kMaxArguments; at++) pipes.push_back(static_cast<uint64_t>(call.number(at)));
+  return call.answer(holdsEnds(static_cast<pid_t>(call.number(0)), pipes, static_cast<int>(call.number(1))));
+}
+
+// (pid, startTime, signal) -> 0 or the errno
+napi_value signal(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(static_cast<double>(signalProcess(
+      static_cast<pid_t>(call.number(0)), static_cast<uint64_t>(call.number(1)), static_cast<int>(call.number(2)))));
+}
+
+napi_value subreaper(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(static_cast<double>(setSubreaper(call.boolean(0))));
+}
+
+napi_value reap(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(reapChild(static_cast<pid_t>(call.number(0))));
+}
+
+// ---- bytes
+
+// (from, to, toOffset) -> bytes written, or -1 when they do not fit
+napi_value encode(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes from = call.bytes(0);
+  const Call::Bytes to = call.bytes(1);
+  const size_t offset = static_cast<size_t>(call.number(2));
+  const size_t needed = (from.length + 2) / 3 * 4;
+  if (offset > to.length || to.length - offset < needed) return call.answer(-1.0);
+  return call.answer(static_cast<double>(base64Encode(from.data, from.length, to.data + offset)));
+}
+
+// (from, fromOffset, fromLength, to) -> bytes written, or -1 when it is not strict base64 or does not fit
+napi_value decode(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes from = call.bytes(0);
+  const size_t offset = static_cast<size_t>(call.number(1));
+  const size_t length = static_cast<size_t>(call.number(2));
+  const Call::Bytes to = call.bytes(3);
+  if (offset > from.length || from.length - offset < length) return call.answer(-1.0);
+  const uint8_t* const text = from.data + offset;
+  size_t needed = length / 4 * 3;
+  if (length >= 4) needed -= (text[length - 1] == '=') + (text[length - 2] == '=');
+  if (to.length < needed) return call.answer(-1.0);
+  return call.answer(static_cast<double>(base64Decode(text, length, to.data)));
+}
+
+// (bytes, offset, length, key)
+napi_value unmaskBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes bytes = call.bytes(0);
+  const size_t offset = static_cast<size_t>(call.number(1));
+  const size_t length = static_cast<size_t>(call.number(2));
+  uint32_t key = 0;
+  napi_get_value_uint32(env, call.argv[3], &key);
+  if (offset <= bytes.length && bytes.length - offset >= length) unmask(bytes.data + offset, length, key);
+  return nullptr;
+}
+
+// ---- for tests
+
+napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  disablePidfd(call.boolean(0));
+  disableWideInstructions(call.boolean(0));
+  return nullptr;
+}
+
+napi_value initialize(napi_env env, napi_value exports) {
+  Loop* loop = Loop::create(env);
+  if (!loop) {
+    napi_throw_error(env, nullptr, "this runtime's event loop is not the libuv the addon was made for");
+    return nullptr;
+  }
+  napi_set_instance_data(env, loop, nullptr, nullptr);
+  const napi_property_descriptor functions[] = {
+#define FUNCTION(name, function) {name, nullptr, function, nullptr, nullptr, nullptr, napi_enumerable, nullptr}
+      FUNCTION("spawn", spawn),
+      FUNCTION("write", write),
+      FUNCTION("closeStdin", closeStdin),
+      FUNCTION("pause", pause),
+      FUNCTION("resume", resume),
+      FUNCTION("cut", cut),
+      FUNCTION("resize", resize),
+      FUNCTION("terminalState", terminalState),
+      FUNCTION("signalGroup", signalGroup),
+      FUNCTION("entry", entry),
+      FUNCTION("children", children),
+      FUNCTION("descendants", descendants),
+      FUNCTION("sessionMembers", members),
+      FUNCTION("holds", holds),
+      FUNCTION("signal", signal),
+      FUNCTION("setSubreaper", subreaper),
+      FUNCTION("reap", reap),
+      FUNCTION("base64Encode", encode),
+      FUNCTION("base64Decode", decode),
+      FUNCTION("unmask", unmaskBytes),
+      FUNCTION("forcePlainPaths", forcePlainPaths),
+#undef FUNCTION
+  };
+  napi_define_properties(env, exports, sizeof functions / sizeof *functions, functions);
+  return exports;
+}
+
+}  // namespace
+}  // namespace procwire
+
+NAPI_MODULE_INIT() { return procwire::initialize(env, exports); }

@@ -1,0 +1,103 @@
+// A started program, seen from the loop that started it: its streams, its input queue, its end.
+#ifndef PROCWIRE_CHILD_H
+#define PROCWIRE_CHILD_H
+
+#include <node_api.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "loop.h"
+
+namespace procwire {
+
+// The first argument of a child's event callback. `native-child.ts` has the same list.
+enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
+
+// One stream the child writes to and we read from.
+struct OutStream {
+  Watch watch;
+  Event event = Event::kStdout;
+  bool terminal = false;
+  bool grown = false;     // its pipe has been enlarged out of the shared budget
+  bool readLarge = false;  // the last read was large: worth asking how much there is before the next
+  int quickChunks = 0;    // chunks in a row that followed each other closely
+  int64_t lastChunkNs = 0;
+  uint64_t totalBytes = 0;
+};
+
+class Child {
+ public:
+  Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
+
+  // The object JavaScript holds; made once, within the caller's handle scope.
+  napi_value handle();
+  // Starts watching.
+  void begin();
+
+  void onReady(Watch& watch, uint32_t events);
+  void onDelayOver(Watch& watch);
+  // Tells `close` when everything has ended.
+  void settle();
+  // The loop is going away: kill, give everything back, tell nobody.
+  void abandon();
+  void retain() { references_++; }
+  void release();
+
+  // What JavaScript asks for. All harmless after the end.
+  size_t write(const char* bytes, size_t length);
+  void closeStdin();
+  void pause();
+  void resume();
+  bool resize(unsigned short rows, unsigned short cols);
+  bool terminalState(unsigned short& rows, unsigned short& cols, bool& echo, bool& canonical) const;
+  bool signalGroup(int signal);
+  void cut();
+
+ private:
+  OutStream* outStreamOf(Watch& watch);
+  void armOut(OutStream& stream);
+  void readOnce(OutStream& stream);
+  void drainAtExit(OutStream& stream, size_t most);
+  ssize_t readChunk(OutStream& stream, size_t most, napi_value& chunk);
+  ssize_t readPipe(OutStream& stream, size_t most, napi_value& chunk);
+  ssize_t readTerminal(OutStream& stream, size_t most, napi_value& chunk);
+  void chunkDone(OutStream& stream, size_t length, size_t asked);
+  void endOut(OutStream& stream);
+  void onExit();
+  void flush(bool hungUp);
+  void endStdin();
+  int stdinFd() const;
+  void growPipe(int fd, bool& grown);
+  void forgetBurst();
+  void tell(Event event, napi_value first = nullptr, napi_value second = nullptr);
+
+  Loop* loop_;
+  napi_ref onEvent_;
+  int references_ = 1;
+  const pid_t pid_;
+  const bool terminal_;
+  Watch exit_;
+  Watch in_;
+  OutStream out_[2];
+  int slave_;
+  bool paused_ = false;
+  bool reaped_ = false;
+  bool exitTold_ = false;
+  bool closed_ = false;
+
+  std::deque<std::string> queue_;
+  size_t queueOffset_ = 0;
+  size_t queuedBytes_ = 0;
+  uint64_t writtenBytes_ = 0;
+  bool stdinGrown_ = false;
+  bool stdinEnding_ = false;
+  bool lineOpen_ = false;  // the last byte written to a terminal did not end its line
+  bool wantsDrain_ = false;
+};
+
+}  // namespace procwire
+
+#endif

@@ -1,0 +1,285 @@
+// One event loop's share of the addon. All descriptors of all children hang in one epoll instance of our own, and only
+// that one hangs in libuv: a child then needs no libuv handle with a life of its own.
+#include "loop.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "child.h"
+
+namespace procwire {
+namespace {
+
+// Events taken per round; more wait for the next, so that other parts of the program get their turn.
+constexpr int kEventsPerRound = 64;
+// How long a stream of small chunks is left alone between two reads.
+constexpr uint64_t kCoalesceMs = 1;
+
+bool libuvIsAsExpected() {
+  const auto is = [](int type, const char* name) {
+    const char* found = uv_handle_type_name(type);
+    return found && strcmp(found, name) == 0;
+  };
+  return is(kUvAsync, "async") && is(kUvPoll, "poll") && is(kUvTimer, "timer");
+}
+
+void* newHandle(int type) { return calloc(1, uv_handle_size(type)); }
+
+}  // namespace
+
+Loop* Loop::create(napi_env env) {
+  struct uv_loop_s* loop = nullptr;
+  if (!libuvIsAsExpected() || napi_get_uv_event_loop(env, &loop) != napi_ok) return nullptr;
+  Loop* made = new Loop(env);
+  if (made->open(loop)) return made;
+  delete made;
+  return nullptr;
+}
+
+bool Loop::open(struct uv_loop_s* loop) {
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  if (epoll_ < 0) return false;
+  napi_value name, receiver;
+  if (napi_create_string_utf8(env_, "procwire", NAPI_AUTO_LENGTH, &name) != napi_ok ||
+      napi_create_object(env_, &receiver) != napi_ok ||
+      napi_create_reference(env_, receiver, 1, &receiver_) != napi_ok ||
+      napi_async_init(env_, nullptr, name, &context_) != napi_ok) {
+    close(epoll_);
+    return false;
+  }
+  poll_ = newHandle(kUvPoll);
+  if (!poll_ || uv_poll_init(loop, poll_, epoll_) != 0) {
+    free(poll_);
+    close(epoll_);
+    return false;
+  }
+  timer_ = newHandle(kUvTimer);
+  async_ = newHandle(kUvAsync);
+  uv_timer_init(loop, timer_);
+  uv_async_init(loop, async_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onMail(); });
+  for (void* handle : {poll_, timer_, async_}) {
+    uv_handle_set_data(handle, this);
+    uv_unref(handle);
+  }
+  openHandles_ = 3;
+  uv_poll_start(poll_, kUvReadable,
+                [](void* handle, int, int) { static_cast<Loop*>(uv_handle_get_data(handle))->onReady(); });
+  mailbox_ = std::make_shared<Mailbox>();
+  mailbox_->async = async_;
+  napi_add_async_cleanup_hook(
+      env_,
+      [](napi_async_cleanup_hook_handle hook, void* self) { static_cast<Loop*>(self)->shutDown(hook); },
+      this, &hook_);
+  return true;
+}
+
+void Loop::spawn(std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent) {
+  Callbacks* callbacks = new Callbacks;
+  napi_create_reference(env_, onDone, 1, &callbacks->onDone);
+  napi_create_reference(env_, onEvent, 1, &callbacks->onEvent);
+  request->mailbox = mailbox_;
+  request->callbacks = callbacks;
+  pendingSpawns_++;
+  updateRef();
+  int err = spawnLater(request);
+  if (err == 0) return;
+  // Still ours: answer it the same way a failed start is answered.
+  request->err = err;
+  request->syscall = "pthread_create";
+  request->path = request->file;
+  std::lock_guard<std::mutex> lock(mailbox_->mutex);
+  mailbox_->finished.push_back(std::move(request));
+  uv_async_send(async_);
+}
+
+void Loop::arm(Watch& watch, uint32_t events) {
+  if (watch.fd < 0 || watch.armed == events) return;
+  struct epoll_event event = {};
+  event.events = events;
+  event.data.ptr = &watch;
+  // With no event asked for, epoll would still tell of a hang-up for ever: not registered is the only silence.
+  int operation = events == 0 ? EPOLL_CTL_DEL : watch.armed == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
+  epoll_ctl(epoll_, operation, watch.fd, &event);
+  watch.armed = events;
+}
+
+void Loop::delay(Watch& watch) {
+  if (watch.delayed) return;
+  watch.delayed = true;
+  delayed_.push_back(&watch);
+  if (timerRunning_) return;
+  timerRunning_ = true;
+  uv_timer_start(
+      timer_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onTimer(); }, kCoalesceMs, 0);
+}
+
+void Loop::undelay(Watch& watch) {
+  if (!watch.delayed) return;
+  watch.delayed = false;
+  delayed_.erase(std::remove(delayed_.begin(), delayed_.end(), &watch), delayed_.end());
+}
+
+void Loop::settleSoon(Child* child) {
+  settling_.push_back(child);
+  uv_async_send(async_);
+}
+
+void Loop::remove(Child* child) {
+  children_.erase(child);
+  settling_.erase(std::remove(settling_.begin(), settling_.end(), child), settling_.end());
+  dead_.push_back(child);
+  updateRef();
+}
+
+void Loop::onReady() {
+  struct epoll_event events[kEventsPerRound];
+  int count = epoll_wait(epoll_, events, kEventsPerRound, 0);
+  for (int at = 0; at < count && !closing_; at++) {
+    Watch* watch = static_cast<Watch*>(events[at].data.ptr);
+    // An earlier event of this round may have closed or silenced it.
+    if (watch->fd >= 0 && watch->armed != 0) watch->child->onReady(*watch, events[at].events);
+  }
+  bury();
+}
+
+void Loop::onTimer() {
+  timerRunning_ = false;
+  std::vector<Watch*> due;
+  due.swap(delayed_);
+  for (Watch* watch : due) watch->delayed = false;
+  for (Watch* watch : due) {
+    if (closing_) break;
+    // Reading for one may have closed another; the dead are buried only below.
+    if (watch->fd >= 0) watch->child->onDelayOver(*watch);
+  }
+  bury();
+}
+
+void Loop::onMail() {
+  std::deque<std::unique_ptr<SpawnRequest>> finished;
+  {
+    std::lock_guard<std::mutex> lock(mailbox_->mutex);
+    finished.swap(mailbox_->finished);
+  }
+  for (std::unique_ptr<SpawnRequest>& request : finished) answer(*request);
+  std::vector<Child*> settling;
+  settling.swap(settling_);
+  for (Child* child : settling)
+    if (!closing_ && children_.count(child)) child->settle();
+  bury();
+}
+
+void Loop::answer(SpawnRequest& request) {
+  std::unique_ptr<Callbacks> callbacks(static_cast<Callbacks*>(request.callbacks));
+  pendingSpawns_--;
+  if (closing_) {
+    discard(request);
+    return;
+  }
+  napi_handle_scope scope;
+  napi_open_handle_scope(env_, &scope);
+  napi_value onDone;
+  napi_get_reference_value(env_, callbacks->onDone, &onDone);
+  napi_value argv[8];
+  napi_create_int32(env_, request.err, &argv[0]);
+  napi_create_string_utf8(env_, request.syscall, NAPI_AUTO_LENGTH, &argv[1]);
+  napi_create_string_utf8(env_, request.path.c_str(), request.path.size(), &argv[2]);
+  size_t argc = 3;
+  if (request.err == 0) {
+    Child* child = new Child(this, request, callbacks->onEvent);
+    children_.insert(child);
+    argv[argc++] = child->handle();
+    napi_create_int32(env_, request.pid, &argv[argc++]);
+    napi_create_int32(env_, request.pts, &argv[argc++]);
+    napi_create_array(env_, &argv[argc]);
+    for (uint32_t at = 0, length = 0; at < 3; at++) {
+      if (request.pipeInodes[at] == 0) continue;
+      napi_value inode;
+      napi_create_double(env_, static_cast<double>(request.pipeInodes[at]), &inode);
+      napi_set_element(env_, argv[argc], length++, inode);
+    }
+    argc++;
+    child->begin();
+  } else {
+    napi_delete_reference(env_, callbacks->onEvent);
+  }
+  napi_delete_reference(env_, callbacks->onDone);
+  updateRef();
+  call(onDone, argc, argv);
+  napi_close_handle_scope(env_, scope);
+}
+
+void Loop::call(napi_value function, size_t argc, napi_value* argv) {
+  napi_value receiver, result;
+  if (napi_get_reference_value(env_, receiver_, &receiver) != napi_ok) return;
+  if (napi_make_callback(env_, context_, receiver, function, argc, argv, &result) == napi_ok) return;
+  bool pending = false;
+  napi_value error;
+  if (napi_is_exception_pending(env_, &pending) == napi_ok && pending &&
+      napi_get_and_clear_last_exception(env_, &error) == napi_ok)
+    napi_fatal_exception(env_, error);
+}
+
+char* Loop::scratch() {
+  if (!scratch_) scratch_.reset(new char[kReadBytes]);
+  return scratch_.get();
+}
+
+// Live children and pending starts keep the program running, as with node:child_process; an idle addon does not.
+void Loop::updateRef() {
+  if (closing_) return;
+  if (pendingSpawns_ > 0 || !children_.empty()) uv_ref(poll_);
+  else uv_unref(poll_);
+}
+
+void Loop::bury() {
+  for (Child* child : dead_) child->release();
+  dead_.clear();
+}
+
+// The environment ends: a worker that is terminated, or the whole program. Its children end with it.
+void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
+  hook_ = hook;
+  closing_ = true;
+  std::deque<std::unique_ptr<SpawnRequest>> finished;
+  {
+    std::lock_guard<std::mutex> lock(mailbox_->mutex);
+    mailbox_->open = false;
+    finished.swap(mailbox_->finished);
+  }
+  for (std::unique_ptr<SpawnRequest>& request : finished) {
+    delete static_cast<Callbacks*>(request->callbacks);
+    discard(*request);
+  }
+  for (Child* child : children_) {
+    child->abandon();
+    dead_.push_back(child);
+  }
+  children_.clear();
+  delayed_.clear();
+  settling_.clear();
+  bury();
+  napi_async_destroy(env_, context_);
+  closeHandle(poll_);
+  closeHandle(timer_);
+  closeHandle(async_);
+}
+
+void Loop::closeHandle(void*& handle) {
+  uv_close(handle, [](void* closed) {
+    Loop* self = static_cast<Loop*>(uv_handle_get_data(closed));
+    free(closed);
+    if (--self->openHandles_ > 0) return;
+    close(self->epoll_);
+    napi_remove_async_cleanup_hook(self->hook_);
+    delete self;
+  });
+  handle = nullptr;
+}
+
+}  // namespace procwire

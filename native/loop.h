@@ -1,0 +1,91 @@
+// One event loop's share of the addon: the children it started, and the one place where their descriptors are watched.
+#ifndef PROCWIRE_LOOP_H
+#define PROCWIRE_LOOP_H
+
+#include <node_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <unordered_set>
+#include <vector>
+
+#include "spawn.h"
+#include "uv-lite.h"
+
+namespace procwire {
+
+class Child;
+
+// One watched descriptor. `fd` is -1 once it is closed, so an event that was already on its way is recognised as stale.
+struct Watch {
+  Child* child = nullptr;
+  int fd = -1;
+  uint32_t armed = 0;    // epoll events asked for now; 0: not registered
+  bool delayed = false;  // waiting for the coalescing timer instead
+};
+
+class Loop {
+ public:
+  static Loop* create(napi_env env);
+
+  void spawn(std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent);
+
+  // Watches for exactly these events; 0 stops. Level-triggered.
+  void arm(Watch& watch, uint32_t events);
+  // Reads this one again in a moment instead of when it is readable.
+  void delay(Watch& watch);
+  void undelay(Watch& watch);
+  // Lets `Child::settle` run on the loop, outside the call that is going on.
+  void settleSoon(Child* child);
+  // The child has closed: it is freed once nobody in the current round can still touch it.
+  void remove(Child* child);
+
+  // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
+  void call(napi_value function, size_t argc, napi_value* argv);
+
+  napi_env env() const { return env_; }
+  char* scratch();
+
+ private:
+  struct Callbacks {
+    napi_ref onDone;
+    napi_ref onEvent;
+  };
+
+  explicit Loop(napi_env env) : env_(env) {}
+  bool open(struct uv_loop_s* loop);
+  void onReady();
+  void onTimer();
+  void onMail();
+  void answer(SpawnRequest& request);
+  void updateRef();
+  void bury();
+  void shutDown(napi_async_cleanup_hook_handle hook);
+  void closeHandle(void*& handle);
+
+  napi_env env_;
+  napi_async_context context_ = nullptr;
+  napi_ref receiver_ = nullptr;
+  int epoll_ = -1;
+  void* poll_ = nullptr;
+  void* timer_ = nullptr;
+  void* async_ = nullptr;
+  int openHandles_ = 0;
+  bool timerRunning_ = false;
+  bool closing_ = false;
+  size_t pendingSpawns_ = 0;
+  napi_async_cleanup_hook_handle hook_ = nullptr;
+  std::shared_ptr<Mailbox> mailbox_;
+  std::unordered_set<Child*> children_;
+  std::vector<Watch*> delayed_;
+  std::vector<Child*> settling_;
+  std::vector<Child*> dead_;
+  std::unique_ptr<char[]> scratch_;
+};
+
+// How much is read from one stream at once.
+constexpr size_t kReadBytes = 256 * 1024;
+
+}  // namespace procwire
+
+#endif

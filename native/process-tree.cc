@@ -1,0 +1,171 @@
+// What /proc says of processes. Nothing here waits, and nothing is remembered between two calls.
+#include "process-tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+
+namespace procwire {
+namespace {
+
+// The whole of a small /proc file; false when it cannot be read.
+bool readFile(const char* path, std::string& text) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  text.clear();
+  char buffer[4096];
+  ssize_t length;
+  while ((length = read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(length));
+  close(fd);
+  return length == 0;
+}
+
+// Calls `visit` with each number that names an entry of the directory. False when there is no such directory.
+template <typename Visit>
+bool eachNumber(const char* path, Visit visit) {
+  DIR* dir = opendir(path);
+  if (!dir) return false;
+  while (const dirent* entry = readdir(dir)) {
+    char* end;
+    long number = strtol(entry->d_name, &end, 10);
+    if (end != entry->d_name && *end == 0) visit(static_cast<int>(number));
+  }
+  closedir(dir);
+  return true;
+}
+
+template <typename Wanted>
+std::vector<ProcessEntry> scan(Wanted wanted) {
+  std::vector<ProcessEntry> found;
+  eachNumber("/proc", [&](int pid) {
+    ProcessEntry entry;
+    if (readEntry(pid, entry) && wanted(entry)) found.push_back(entry);
+  });
+  return found;
+}
+
+// Kernels may be built without the children files.
+bool haveChildrenFiles() {
+  static bool have = [] {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", getpid(), getpid());
+    return access(path, R_OK) == 0;
+  }();
+  return have;
+}
+
+}  // namespace
+
+bool readEntry(pid_t pid, ProcessEntry& entry) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  std::string text;
+  if (!readFile(path, text)) return false;
+  // The program's name stands in parentheses and may hold anything, also parentheses.
+  size_t name = text.rfind(')');
+  if (name == std::string::npos) return false;
+  char state;
+  int parent, group, session;
+  unsigned long long startTime;
+  int fields = sscanf(text.c_str() + name + 1,
+                      " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &parent,
+                      &group, &session, &startTime);
+  if (fields != 5) return false;
+  entry = {pid, parent, group, session, startTime, state == 'Z' || state == 'X'};
+  return true;
+}
+
+std::vector<ProcessEntry> childrenOf(pid_t pid) {
+  if (!haveChildrenFiles()) return scan([pid](const ProcessEntry& entry) { return entry.parent == pid; });
+  std::vector<ProcessEntry> found;
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/task", pid);
+  // A child hangs below the thread that started it.
+  eachNumber(path, [&](int thread) {
+    char list[64];
+    snprintf(list, sizeof list, "/proc/%d/task/%d/children", pid, thread);
+    std::string text;
+    if (!readFile(list, text)) return;
+    const char* at = text.c_str();
+    char* end;
+    for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
+      at = end;
+      ProcessEntry entry;
+      if (readEntry(static_cast<pid_t>(child), entry)) found.push_back(entry);
+    }
+  });
+  return found;
+}
+
+std::vector<ProcessEntry> descendantsOf(pid_t pid) {
+  std::vector<ProcessEntry> found = childrenOf(pid);
+  for (size_t at = 0; at < found.size(); at++)
+    for (const ProcessEntry& entry : childrenOf(found[at].pid)) found.push_back(entry);
+  return found;
+}
+
+std::vector<ProcessEntry> sessionMembers(pid_t session) {
+  return scan([session](const ProcessEntry& entry) { return entry.session == session; });
+}
+
+bool holdsEnds(pid_t pid, const std::vector<uint64_t>& pipes, int pts) {
+  char folder[32];
+  snprintf(folder, sizeof folder, "/proc/%d/fd", pid);
+  char terminal[32] = "";
+  if (pts >= 0) snprintf(terminal, sizeof terminal, "/dev/pts/%d", pts);
+  bool holds = false;
+  eachNumber(folder, [&](int fd) {
+    if (holds) return;
+    char path[64];
+    char target[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0) return;
+    target[length] = 0;
+    if (pts >= 0 && strcmp(target, terminal) == 0) holds = true;
+    unsigned long long inode;
+    if (sscanf(target, "pipe:[%llu]", &inode) != 1) return;
+    for (uint64_t pipe : pipes)
+      if (pipe == inode) holds = true;
+  });
+  return holds;
+}
+
+int signalProcess(pid_t pid, uint64_t startTime, int signal) {
+  int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  int err = errno;
+  if (fd < 0 && err == ESRCH) return ESRCH;
+  ProcessEntry entry;
+  bool same = readEntry(pid, entry) && entry.startTime == startTime;
+  int answer = -1;
+  errno = ESRCH;
+  // The pidfd was opened before the look, so what was looked at is what is signalled.
+  if (same) answer = fd >= 0 ? static_cast<int>(syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0)) : kill(pid, signal);
+  err = errno;
+  if (fd >= 0) close(fd);
+  return answer == 0 ? 0 : err;
+}
+
+int setSubreaper(bool on) { return prctl(PR_SET_CHILD_SUBREAPER, on ? 1 : 0, 0, 0, 0) == 0 ? 0 : errno; }
+
+bool reapChild(pid_t pid) {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG) == 0 && info.si_pid == pid;
+}
+
+}  // namespace procwire

@@ -1,0 +1,46 @@
+// What /proc says of processes, fast enough to be asked before every kill.
+#ifndef PROCWIRE_PROCESS_TREE_H
+#define PROCWIRE_PROCESS_TREE_H
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace procwire {
+
+struct ProcessEntry {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  uint64_t startTime = 0;  // clock ticks since the machine's start
+  bool zombie = false;
+};
+
+// False when it is gone.
+bool readEntry(pid_t pid, ProcessEntry& entry);
+
+// Children of one process, or all below it, nearest first.
+std::vector<ProcessEntry> childrenOf(pid_t pid);
+std::vector<ProcessEntry> descendantsOf(pid_t pid);
+
+// Looks at every process of the machine.
+std::vector<ProcessEntry> sessionMembers(pid_t session);
+
+// Does it have one of these pipes open, or this terminal (-1: none)?
+bool holdsEnds(pid_t pid, const std::vector<uint64_t>& pipes, int pts);
+
+// Signals this process and no later one with its number. 0, or the errno.
+int signalProcess(pid_t pid, uint64_t startTime, int signal);
+
+// Orphans among our descendants come to us instead of to init. 0, or the errno.
+int setSubreaper(bool on);
+
+// Takes the end of one dead child; false when it lives, or is not ours.
+bool reapChild(pid_t pid);
+
+}  // namespace procwire
+
+#endif

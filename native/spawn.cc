@@ -1,0 +1,408 @@
+// Starting a program. The child borrows the parent's memory until it execs (vfork), so it costs the same whatever the
+// size of the server, and it tells a failure by writing into the request itself. One permanent thread does this for
+// the whole program: the kernel ties the parent-death signal to the thread that forked, and the event loop never waits.
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "uv-lite.h"
+#include "wait-thread.h"
+
+#ifndef CLONE_PIDFD
+#define CLONE_PIDFD 0x00001000
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
+
+namespace procwire {
+namespace {
+
+// Room for the child's few frames before exec; the guard page below turns an overflow into a crash, not a corruption.
+constexpr size_t kChildStackBytes = 256 * 1024;
+// Where a program is looked for when its environment has no PATH; the C library's own default.
+constexpr char kDefaultPath[] = "/bin:/usr/bin";
+
+bool pidfdDisabled = false;
+
+// ---- the child's side: between vfork and exec only plain system calls are allowed
+
+// A sanitizer's checks know nothing of the borrowed stack.
+#define PLAIN_CALLS_ONLY __attribute__((no_sanitize("address", "undefined")))
+
+struct ChildPlan {
+  const char* cwd;
+  char* const* argv;
+  char* const* envp;
+  const char* const* candidates;
+  int stdinFd;
+  int stdoutFd;
+  int stderrFd;
+  bool terminal;
+  pid_t parent;
+  // What the child tells: the failed call and its errno.
+  volatile int err;
+  const char* volatile syscall;
+};
+
+[[noreturn]] PLAIN_CALLS_ONLY void failChild(ChildPlan* plan, const char* call, int err) {
+  plan->err = err;
+  plan->syscall = call;
+  for (;;) syscall(SYS_exit_group, 127);
+}
+
+// Every descriptor from 3 on, where close_range is missing or forbidden.
+PLAIN_CALLS_ONLY void closeInherited() {
+  if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
+  struct Entry {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short length;
+    unsigned char type;
+    char name[];
+  };
+  int dir = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (dir < 0) {
+    for (int fd = 3; fd < 65536; fd++) syscall(SYS_close, fd);
+    return;
+  }
+  alignas(8) char buffer[2048];
+  for (;;) {
+    long length = syscall(SYS_getdents64, dir, buffer, sizeof buffer);
+    if (length <= 0) break;
+    for (long at = 0; at < length;) {
+      const Entry* entry = reinterpret_cast<const Entry*>(buffer + at);
+      at += entry->length;
+      int fd = 0;
+      const char* digit = entry->name;
+      for (; *digit >= '0' && *digit <= '9'; digit++) fd = fd * 10 + (*digit - '0');
+      if (*digit == 0 && digit != entry->name && fd > 2 && fd != dir) syscall(SYS_close, fd);
+    }
+  }
+  syscall(SYS_close, dir);
+}
+
+PLAIN_CALLS_ONLY void resetSignals() {
+  // All zero is SIG_DFL without flags in every layout of the kernel's struct. Handlers must go before the mask does:
+  // one of the parent's would run here, in the parent's memory.
+  const unsigned long defaults[8] = {};
+  for (int number = 1; number <= 64; number++) syscall(SYS_rt_sigaction, number, defaults, nullptr, size_t{8});
+  const unsigned long none[2] = {};
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, none, nullptr, size_t{8});
+}
+
+PLAIN_CALLS_ONLY int childMain(void* argument) {
+  ChildPlan* plan = static_cast<ChildPlan*>(argument);
+  if (syscall(SYS_setsid) < 0) failChild(plan, "setsid", errno);
+  if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) failChild(plan, "prctl", errno);
+  // The parent may have died before the line above.
+  if (syscall(SYS_getppid) != plan->parent) failChild(plan, "getppid", ESRCH);
+  if (plan->terminal && syscall(SYS_ioctl, plan->stdinFd, TIOCSCTTY, 0) < 0) failChild(plan, "ioctl", errno);
+  if (syscall(SYS_chdir, plan->cwd) < 0) failChild(plan, "chdir", errno);
+  // All three are above 2, so no dup2 can overwrite one that is still needed; and dup3 to another number drops CLOEXEC.
+  if (syscall(SYS_dup3, plan->stdinFd, 0, 0) < 0) failChild(plan, "dup2", errno);
+  if (syscall(SYS_dup3, plan->stdoutFd, 1, 0) < 0) failChild(plan, "dup2", errno);
+  if (syscall(SYS_dup3, plan->stderrFd, 2, 0) < 0) failChild(plan, "dup2", errno);
+  closeInherited();
+  resetSignals();
+
+  // As execvp searches, except that a file the kernel cannot execute is never handed to a shell.
+  int denied = 0;
+  int err = ENOENT;
+  for (const char* const* candidate = plan->candidates; *candidate; candidate++) {
+    syscall(SYS_execve, *candidate, plan->argv, plan->envp);
+    err = errno;
+    if (err == EACCES) denied = err;
+    else if (err != ENOENT && err != ENOTDIR && err != ESTALE && err != ENODEV && err != ETIMEDOUT) break;
+    else if (denied) err = denied;
+  }
+  failChild(plan, "execve", err);
+}
+
+// ---- the parent's side
+
+void closeFd(int& fd) {
+  if (fd >= 0) close(fd);
+  fd = -1;
+}
+
+// Moves a descriptor out of the way of 0, 1 and 2, should the program have been started without them.
+bool aboveStdio(int& fd) {
+  if (fd < 0 || fd > 2) return fd >= 0;
+  int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  int err = errno;
+  close(fd);
+  fd = moved;
+  errno = err;
+  return moved >= 0;
+}
+
+bool setNonBlocking(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+uint64_t inodeOf(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
+}
+
+bool failed(SpawnRequest& request, const char* call, const std::string& path) {
+  request.err = errno;
+  request.syscall = call;
+  request.path = path;
+  return false;
+}
+
+struct ChildFds {
+  int in = -1;
+  int out = -1;
+  int err = -1;
+
+  ~ChildFds() {
+    closeFd(in);
+    closeFd(out);
+    closeFd(err);
+  }
+};
+
+bool openPipe(SpawnRequest& request, int& parentEnd, int& childEnd, bool parentReads) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
+  parentEnd = ends[parentReads ? 0 : 1];
+  childEnd = ends[parentReads ? 1 : 0];
+  if (!aboveStdio(parentEnd) || !aboveStdio(childEnd)) return failed(request, "fcntl", request.file);
+  // Only our end: the other one is a file description of its own, and programs expect theirs to block.
+  if (!setNonBlocking(parentEnd)) return failed(request, "fcntl", request.file);
+  return true;
+}
+
+bool openPipes(SpawnRequest& request, ChildFds& child) {
+  if (request.pipeStdin) {
+    if (!openPipe(request, request.stdinFd, child.in, false)) return false;
+    request.pipeInodes[0] = inodeOf(request.stdinFd);
+  } else {
+    child.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (child.in < 0 || !aboveStdio(child.in)) return failed(request, "open", "/dev/null");
+  }
+  if (!openPipe(request, request.stdoutFd, child.out, true)) return false;
+  if (!openPipe(request, request.stderrFd, child.err, true)) return false;
+  request.pipeInodes[1] = inodeOf(request.stdoutFd);
+  request.pipeInodes[2] = inodeOf(request.stderrFd);
+  return true;
+}
+
+bool openTerminal(SpawnRequest& request) {
+  int& master = request.stdoutFd;
+  master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+  if (master < 0 || !aboveStdio(master)) return failed(request, "openpt", "/dev/ptmx");
+  int unlock = 0;
+  if (ioctl(master, TIOCSPTLCK, &unlock) < 0 || ioctl(master, TIOCGPTN, &request.pts) < 0)
+    return failed(request, "ioctl", "/dev/ptmx");
+  int& slave = request.slaveFd;
+  slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (slave < 0) {
+    std::string name = "/dev/pts/" + std::to_string(request.pts);
+    slave = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (slave < 0) return failed(request, "open", name);
+  }
+  if (!aboveStdio(slave)) return failed(request, "fcntl", "/dev/ptmx");
+  struct winsize size = {};
+  size.ws_row = request.rows;
+  size.ws_col = request.cols;
+  if (ioctl(slave, TIOCSWINSZ, &size) < 0) return failed(request, "ioctl", "/dev/ptmx");
+  // So that erasing a character in the line discipline erases all of its bytes.
+  struct termios mode;
+  if (tcgetattr(slave, &mode) == 0) {
+    mode.c_iflag |= IUTF8;
+    tcsetattr(slave, TCSANOW, &mode);
+  }
+  return true;
+}
+
+// The paths to try, in order: the name itself when it has a slash, else the name below each entry of the child's PATH.
+std::vector<std::string> candidatesFor(const SpawnRequest& request) {
+  if (request.file.find('/') != std::string::npos) return {request.file};
+  const char* path = kDefaultPath;
+  for (const std::string& variable : request.envp)
+    if (variable.compare(0, 5, "PATH=") == 0) path = variable.c_str() + 5;
+  std::vector<std::string> found;
+  for (const char* at = path;;) {
+    const char* end = strchrnul(at, ':');
+    // An empty entry is the directory the program starts in.
+    found.push_back(end == at ? "./" + request.file : std::string(at, end) + "/" + request.file);
+    if (!*end) return found;
+    at = end + 1;
+  }
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> found;
+  found.reserve(strings.size() + 1);
+  for (const std::string& text : strings) found.push_back(const_cast<char*>(text.c_str()));
+  found.push_back(nullptr);
+  return found;
+}
+
+void* childStack() {
+  static void* top = [] {
+    size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    char* base = static_cast<char*>(
+        mmap(nullptr, kChildStackBytes + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
+    if (base == MAP_FAILED) return static_cast<void*>(nullptr);
+    mprotect(base, guard, PROT_NONE);
+    return static_cast<void*>(base + guard + kChildStackBytes);
+  }();
+  return top;
+}
+
+bool havePidfd() {
+  static bool have = [] {
+    int fd = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+  }();
+  return have && !pidfdDisabled;
+}
+
+void releaseAnswer(SpawnRequest& request) {
+  closeFd(request.exitFd);
+  closeFd(request.stdinFd);
+  closeFd(request.stdoutFd);
+  closeFd(request.stderrFd);
+  closeFd(request.slaveFd);
+}
+
+bool start(SpawnRequest& request) {
+  ChildFds child;
+  if (request.terminal ? !openTerminal(request) : !openPipes(request, child)) return false;
+  // Every descriptor exists before the program does: what has started can no longer be lost to a full table.
+  bool pidfd = havePidfd();
+  int exitEnds[2] = {-1, -1};
+  if (!pidfd && pipe2(exitEnds, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
+
+  std::vector<std::string> candidates = candidatesFor(request);
+  std::vector<char*> paths = pointers(candidates);
+  std::vector<char*> argv = pointers(request.argv);
+  std::vector<char*> envp = pointers(request.envp);
+  ChildPlan plan = {};
+  plan.cwd = request.cwd.c_str();
+  plan.argv = argv.data();
+  plan.envp = envp.data();
+  plan.candidates = paths.data();
+  plan.stdinFd = request.terminal ? request.slaveFd : child.in;
+  plan.stdoutFd = request.terminal ? request.slaveFd : child.out;
+  plan.stderrFd = request.terminal ? request.slaveFd : child.err;
+  plan.terminal = request.terminal;
+  plan.parent = getpid();
+
+  void* stack = childStack();
+  int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (pidfd ? CLONE_PIDFD : 0);
+  pid_t pid = -1;
+  if (stack) pid = clone(childMain, stack, flags, &plan, &request.exitFd);
+  else errno = ENOMEM;
+  if (pid < 0) {
+    failed(request, "clone", request.file);
+    closeFd(exitEnds[0]);
+    closeFd(exitEnds[1]);
+    return false;
+  }
+  if (plan.err != 0) {
+    siginfo_t ignored;
+    while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {
+    }
+    closeFd(exitEnds[0]);
+    closeFd(exitEnds[1]);
+    request.err = plan.err;
+    request.syscall = plan.syscall;
+    request.path = strcmp(plan.syscall, "chdir") == 0 ? request.cwd : request.file;
+    return false;
+  }
+  request.pid = pid;
+  if (!pidfd) {
+    request.exitFd = exitEnds[0];
+    watchExit(pid, exitEnds[1]);
+  }
+  return true;
+}
+
+// ---- the thread
+
+struct Spawner {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+  std::deque<std::unique_ptr<SpawnRequest>> queue;
+  bool running = false;
+};
+
+void deliver(std::unique_ptr<SpawnRequest> request) {
+  std::shared_ptr<Mailbox> mailbox = request->mailbox;
+  std::lock_guard<std::mutex> lock(mailbox->mutex);
+  if (!mailbox->open) {
+    discard(*request);
+    return;
+  }
+  mailbox->finished.push_back(std::move(request));
+  uv_async_send(mailbox->async);
+}
+
+void* spawnerMain(void* argument) {
+  Spawner* spawner = static_cast<Spawner*>(argument);
+  pthread_setname_np(pthread_self(), "procwire-spawn");
+  for (;;) {
+    pthread_mutex_lock(&spawner->mutex);
+    while (spawner->queue.empty()) pthread_cond_wait(&spawner->wake, &spawner->mutex);
+    std::unique_ptr<SpawnRequest> request = std::move(spawner->queue.front());
+    spawner->queue.pop_front();
+    pthread_mutex_unlock(&spawner->mutex);
+    if (!start(*request)) releaseAnswer(*request);
+    deliver(std::move(request));
+  }
+}
+
+}  // namespace
+
+int spawnLater(std::unique_ptr<SpawnRequest>& request) {
+  // Never destroyed: the thread waits on it until the program is gone, also while exit() runs destructors.
+  static Spawner* only = new Spawner;
+  pthread_mutex_lock(&only->mutex);
+  if (!only->running) only->running = startThread(spawnerMain, only);
+  bool running = only->running;
+  if (running) only->queue.push_back(std::move(request));
+  pthread_cond_signal(&only->wake);
+  pthread_mutex_unlock(&only->mutex);
+  return running ? 0 : EAGAIN;
+}
+
+void discard(SpawnRequest& request) {
+  if (request.pid > 0) {
+    kill(-request.pid, SIGKILL);
+    reapLater(request.pid);
+  }
+  releaseAnswer(request);
+}
+
+void disablePidfd(bool disabled) { pidfdDisabled = disabled; }
+
+}  // namespace procwire

@@ -1,0 +1,71 @@
+// Starting a program: one permanent thread, one vfork at a time.
+#ifndef PROCWIRE_SPAWN_H
+#define PROCWIRE_SPAWN_H
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace procwire {
+
+class Loop;
+struct Mailbox;
+
+// What is asked, and what came of it. Owned by the loop that asked, by the spawner thread, then by the loop again.
+struct SpawnRequest {
+  // Asked.
+  std::string file;
+  std::vector<std::string> argv;
+  std::vector<std::string> envp;
+  std::string cwd;
+  bool terminal = false;
+  bool pipeStdin = false;
+  unsigned short rows = 24;
+  unsigned short cols = 80;
+  std::shared_ptr<Mailbox> mailbox;
+  // Opaque to the spawner: how the asking loop finds its callbacks again.
+  void* callbacks = nullptr;
+
+  // Answered. `err` is 0 when it runs; then every descriptor below is open (or -1 where there is none).
+  int err = 0;
+  const char* syscall = "";
+  std::string path;
+  pid_t pid = -1;
+  int exitFd = -1;    // readable once the leader has ended
+  int stdinFd = -1;   // write end, pipes only
+  int stdoutFd = -1;  // read end, or the terminal's master
+  int stderrFd = -1;
+  int slaveFd = -1;   // the terminal's other side, kept so that the master never hangs up while the leader lives
+  int pts = -1;
+  uint64_t pipeInodes[3] = {0, 0, 0};
+};
+
+// Where finished requests wait for their loop. Outlives the loop: the spawner thread may come late.
+struct Mailbox {
+  std::mutex mutex;
+  bool open = true;
+  void* async = nullptr;  // uv_async_t, valid while open
+  std::deque<std::unique_ptr<SpawnRequest>> finished;
+};
+
+// Hands the request over to the spawner thread, and it comes back through its mailbox; or leaves it and answers the
+// errno of a machine that has no room for that one thread.
+int spawnLater(std::unique_ptr<SpawnRequest>& request);
+
+// Kills what was started for a loop that no longer exists, and gives its descriptors back.
+void discard(SpawnRequest& request);
+
+// Gives a killed child to the background reaper, for a loop that can no longer wait for it.
+void reapLater(pid_t pid);
+
+// For tests: behave as on a kernel without pidfds.
+void disablePidfd(bool disabled);
+
+}  // namespace procwire
+
+#endif

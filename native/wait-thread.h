@@ -1,0 +1,17 @@
+// A thread that looks after children nobody else can wait for.
+#ifndef PROCWIRE_WAIT_THREAD_H
+#define PROCWIRE_WAIT_THREAD_H
+
+#include <sys/types.h>
+
+namespace procwire {
+
+// Where there are no pidfds: closes `writeEnd` once the child has ended, without reaping it.
+void watchExit(pid_t pid, int writeEnd);
+
+// Starts a detached thread with a small stack that takes no signal; false when the machine has no room for it.
+bool startThread(void* (*main)(void*), void* argument);
+
+}  // namespace procwire
+
+#endif

@@ -1,0 +1,183 @@
+// watchdog [--] PROGRAM [ARGUMENT...]
+//
+// Runs a server and stands above it, so that nothing the server ever started can outlive it. It is the subreaper of
+// everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
+// left. When the watchdog dies, the server gets SIGTERM and does the same from its side.
+//
+// It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. It
+// ends as the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no other file.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+// A process that has not died this long after SIGKILL hangs in the kernel, and no more can be done about it.
+#define SWEEP_SECONDS 10
+#define SWEEP_PAUSE_MS 2
+
+static void run_server(char** argv, const sigset_t* mask, pid_t watchdog) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // It may have died before the line above.
+  if (getppid() != watchdog) _exit(0);
+  sigprocmask(SIG_SETMASK, mask, NULL);
+  execvp(argv[0], argv);
+  int err = errno;
+  fprintf(stderr, "procwire: cannot run %s: %s\n", argv[0], strerror(err));
+  _exit(err == ENOENT ? 127 : 126);
+}
+
+static void let_go_of_files(void) {
+  int null = open("/dev/null", O_RDWR);
+  if (null >= 0) {
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+  }
+  if (syscall(SYS_close_range, 3u, ~0u, 0u) < 0) {
+    for (int fd = 3; fd < 1024; fd++) close(fd);
+  }
+}
+
+// Reaps whoever is dead; true, with its status, when the server was among them.
+static int reap(pid_t server, int* status) {
+  int found = 0;
+  for (;;) {
+    int ended;
+    pid_t pid = waitpid(-1, &ended, WNOHANG);
+    if (pid <= 0) return found;
+    if (pid == server) {
+      *status = ended;
+      found = 1;
+    }
+  }
+}
+
+static pid_t parent_of(pid_t pid) {
+  char path[32];
+  char text[512];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  ssize_t length = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (length <= 0) return -1;
+  text[length] = 0;
+  // The name in parentheses may hold anything.
+  const char* name_end = strrchr(text, ')');
+  int parent = -1;
+  if (!name_end || sscanf(name_end + 1, " %*c %d", &parent) != 1) return -1;
+  return parent;
+}
+
+// Kills every child; their children come to us when they are gone. Returns how many there were.
+static int kill_children(void) {
+  DIR* processes = opendir("/proc");
+  if (!processes) return 0;
+  pid_t self = getpid();
+  int killed = 0;
+  const struct dirent* entry;
+  while ((entry = readdir(processes))) {
+    pid_t pid = atoi(entry->d_name);
+    if (pid <= 0 || parent_of(pid) != self) continue;
+    // It is our child and not reaped, so the number is still its own.
+    kill(pid, SIGKILL);
+    killed++;
+  }
+  closedir(processes);
+  return killed;
+}
+
+static void sweep(void) {
+  struct timespec pause = {0, SWEEP_PAUSE_MS * 1000000L};
+  int rounds = SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS;
+  for (int round = 0; round < rounds; round++) {
+    int ignored;
+    reap(-1, &ignored);
+    // ECHILD is the only proof: a child may be born between two looks at /proc.
+    if (waitpid(-1, &ignored, WNOHANG) < 0 && errno == ECHILD) return;
+    kill_children();
+    nanosleep(&pause, NULL);
+  }
+}
+
+static int end_as(int status) {
+  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  int number = WTERMSIG(status);
+  // The server has dumped its core already, if it was to.
+  struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(number, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, number);
+  raise(number);
+  sigprocmask(SIG_UNBLOCK, &one, NULL);
+  return 128 + number;
+}
+
+int main(int argc, char** argv) {
+  (void)argc;
+  char** command = argv + 1;
+  if (*command && strcmp(*command, "--") == 0) command++;
+  if (!*command) {
+    fprintf(stderr, "usage: watchdog [--] PROGRAM [ARGUMENT...]\n");
+    return 2;
+  }
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+    fprintf(stderr, "procwire: cannot adopt orphans: %s\n", strerror(errno));
+
+  // Signals are taken one by one with sigwaitinfo: no handler, no race with fork. Some cannot be blocked or mean that
+  // this program itself is broken; those keep their way.
+  sigset_t taken, before;
+  sigemptyset(&taken);
+  const int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGPIPE};
+  for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++) sigaddset(&taken, numbers[at]);
+  // A parent that ignores SIGCHLD would make our children vanish unreaped.
+  signal(SIGCHLD, SIG_DFL);
+  sigprocmask(SIG_BLOCK, &taken, &before);
+
+  pid_t self = getpid();
+  pid_t server = fork();
+  if (server < 0) {
+    fprintf(stderr, "procwire: cannot start %s: %s\n", *command, strerror(errno));
+    return 126;
+  }
+  if (server == 0) run_server(command, &before, self);
+  let_go_of_files();
+
+  for (;;) {
+    siginfo_t info;
+    int number = sigwaitinfo(&taken, &info);
+    if (number < 0) continue;
+    int status;
+    switch (number) {
+      case SIGCHLD:
+        if (!reap(server, &status)) break;
+        sweep();
+        return end_as(status);
+      case SIGTERM:
+      case SIGHUP:
+        kill(server, number);
+        break;
+      case SIGINT:
+      case SIGQUIT:
+        if (info.si_code <= 0) kill(server, number);
+        break;
+      default:
+        break;
+    }
+  }
+}

@@ -1,0 +1,140 @@
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+/** A started program, as the addon knows it. Nothing can be done with it but to hand it back. */
+export type NativeChild = object & { readonly __nativeChild: never };
+
+/** Six numbers per process: pid, parent, group, session, start time, 1 when dead. */
+export type NativeEntries = Float64Array;
+
+/** The addon's functions; `native/addon.cc` has the same list. A block is a text of parts, each ended by a zero byte. */
+export interface NativeSpawner {
+  spawn(
+    file: string,
+    argvBlock: string,
+    envBlock: string,
+    cwd: string,
+    terminal: boolean,
+    pipeStdin: boolean,
+    rows: number,
+    cols: number,
+    onDone: NativeSpawnDone,
+    onEvent: NativeEventListener,
+  ): void;
+  write(child: NativeChild, bytes: Uint8Array): number;
+  closeStdin(child: NativeChild): void;
+  pause(child: NativeChild): void;
+  resume(child: NativeChild): void;
+  cut(child: NativeChild): void;
+  resize(child: NativeChild, rows: number, cols: number): boolean;
+  terminalState(
+    child: NativeChild,
+  ): [rows: number, cols: number, echo: boolean, canonical: boolean] | undefined;
+  signalGroup(child: NativeChild, signal: number): boolean;
+
+  entry(pid: number): NativeEntries;
+  children(pid: number): NativeEntries;
+  descendants(pid: number): NativeEntries;
+  sessionMembers(session: number): NativeEntries;
+  holds(pid: number, pts: number, ...pipes: number[]): boolean;
+  /** 0, or the errno. */
+  signal(pid: number, startTime: number, signal: number): number;
+  setSubreaper(on: boolean): number;
+  reap(pid: number): boolean;
+
+  /** Standard alphabet, with padding. Returns the bytes written, -1 when they do not fit. */
+  base64Encode(from: Uint8Array, to: Uint8Array, toOffset: number): number;
+  /** Strict. Returns the bytes written, -1 when the text is not canonical base64 or the bytes do not fit. */
+  base64Decode(from: Uint8Array, fromOffset: number, fromLength: number, to: Uint8Array): number;
+  /** XORs with the key's four bytes, highest first: a WebSocket mask read as a big-endian number. */
+  unmask(bytes: Uint8Array, offset: number, length: number, key: number): void;
+
+  /** For tests: do without pidfds and wide instructions. */
+  forcePlainPaths(on: boolean): void;
+}
+
+export type NativeSpawnDone = (
+  errno: number,
+  syscall: string,
+  path: string,
+  child: NativeChild,
+  pid: number,
+  pts: number,
+  pipes: number[],
+) => void;
+
+/** `native/child.h` has the same numbers. */
+export const NativeEvent = { stdout: 0, stderr: 1, terminal: 2, exit: 3, close: 4, drain: 5 } as const;
+
+export type NativeEventListener = (event: number, first?: unknown, second?: unknown) => void;
+
+export type LoadedNative = { type: "loaded"; spawner: NativeSpawner } | { type: "missing"; why: string };
+
+let loaded: LoadedNative | null = null;
+
+/** The native spawner, loaded once; or why it is not there. */
+export function loadNative(): LoadedNative {
+  loaded ??= load();
+  return loaded;
+}
+
+/** Where a file that `native/build.mjs` makes is, or null: a prebuild first, then what was built here. */
+export function findNativeFile(name: string): string | null {
+  let folder = dirname(fileURLToPath(import.meta.url));
+  // From src/local/ or from a bundle in dist/, up to the package.
+  for (let up = 0; up < 5; up++) {
+    const native = join(folder, "native");
+    if (existsSync(join(native, "build.mjs"))) {
+      const prebuilt = join(native, "prebuilds", `${process.platform}-${process.arch}`, name);
+      const built = join(native, "build", name);
+      return [prebuilt, built].find((path) => existsSync(path)) ?? null;
+    }
+    folder = dirname(folder);
+  }
+  return null;
+}
+
+function load(): LoadedNative {
+  const path = process.env.PROCWIRE_NATIVE_SPAWNER ?? findNativeFile("spawner.node");
+  if (path === null)
+    return { type: "missing", why: "it was not built; run `npm rebuild` where there is a C++ compiler" };
+  try {
+    const addon: unknown = createRequire(import.meta.url)(path);
+    if (isSpawner(addon)) return { type: "loaded", spawner: addon };
+    return { type: "missing", why: `${path} is not the native spawner of this version` };
+  } catch (error) {
+    return { type: "missing", why: error instanceof Error ? error.message : String(error) };
+  }
+}
+
+const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
+  "spawn",
+  "write",
+  "closeStdin",
+  "pause",
+  "resume",
+  "cut",
+  "resize",
+  "terminalState",
+  "signalGroup",
+  "entry",
+  "children",
+  "descendants",
+  "sessionMembers",
+  "holds",
+  "signal",
+  "setSubreaper",
+  "reap",
+  "base64Encode",
+  "base64Decode",
+  "unmask",
+  "forcePlainPaths",
+];
+
+function isSpawner(addon: unknown): addon is NativeSpawner {
+  if (typeof addon !== "object" || addon === null) return false;
+  const members = new Map(Object.entries(addon));
+  return FUNCTIONS.every((name) => typeof members.get(name) === "function");
+}

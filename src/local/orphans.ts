@@ -1,0 +1,107 @@
+import { readFileSync } from "node:fs";
+import { constants } from "node:os";
+import type { Clock, Timer } from "../async/clock.ts";
+import { sleep } from "../async/clock.ts";
+import type { NativeSpawner } from "./native.ts";
+import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
+
+/** Between two looks for dead orphans while there may be any. */
+const LOOK_EVERY_MS = 1000;
+/** How long the last orphans are hunted at shutdown; a process that forks faster than this loses only to the watchdog. */
+const HUNT_MS = 1000;
+const HUNT_PAUSE_MS = 5;
+
+/** A process that came to this program because its parent ended, and that belongs to nobody known. */
+export interface Orphan {
+  pid: number;
+  command: string;
+}
+
+export interface OrphanKeeperOptions {
+  native: NativeSpawner;
+  table: ProcessTable;
+  clock: Clock;
+  /** Is this own child a program that was started here, and so no orphan? */
+  isLeader: (pid: number) => boolean;
+}
+
+/**
+ * Makes this program the subreaper of what it starts: orphans come to it instead of to init. Reaps the dead ones, each
+ * by its number, and ends the living at shutdown. Children of this program's own session are left alone: somebody
+ * else here started them and waits for them.
+ */
+export class OrphanKeeper {
+  readonly #options: OrphanKeeperOptions;
+  readonly #ownSession: number;
+  readonly #known = new Map<number, ProcessIdentity>();
+  #timer: Timer | null = null;
+  #looksLeft = 0;
+
+  constructor(options: OrphanKeeperOptions) {
+    this.#options = options;
+    this.#ownSession = options.table.entry(process.pid)?.session ?? 0;
+    options.native.setSubreaper(true);
+  }
+
+  /** Something was started or has ended: orphans may come. */
+  expect(): void {
+    this.#looksLeft = 2;
+    this.#timer ??= this.#options.clock.after(LOOK_EVERY_MS, () => this.#look(), { keepAlive: false });
+  }
+
+  /** Ends every orphan that is left and tells which they were. */
+  async endAll(): Promise<Orphan[]> {
+    const { table, clock } = this.#options;
+    const found = new Map<number, Orphan>();
+    const deadline = clock.now() + HUNT_MS;
+    for (;;) {
+      const orphans = this.#orphans();
+      for (const { pid, zombie } of orphans) if (zombie) this.#options.native.reap(pid);
+      const living = orphans.filter((orphan) => !orphan.zombie);
+      if (living.length === 0 || clock.now() > deadline) break;
+      for (const orphan of living) {
+        for (const process of [orphan, ...table.descendants(orphan.pid)]) {
+          if (!found.has(process.pid))
+            found.set(process.pid, { pid: process.pid, command: commandOf(process.pid) });
+          table.signal(process, constants.signals.SIGKILL);
+        }
+      }
+      await sleep(clock, HUNT_PAUSE_MS);
+    }
+    return [...found.values()];
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    this.#timer = null;
+    this.#options.native.setSubreaper(false);
+  }
+
+  #look(): void {
+    this.#timer = null;
+    const orphans = this.#orphans();
+    for (const { pid, startTime, zombie } of orphans) {
+      // Only who was here at the last look too: whoever waits for a child of his own has taken it by now.
+      if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.native.reap(pid);
+    }
+    this.#known.clear();
+    for (const orphan of orphans) this.#known.set(orphan.pid, orphan);
+    if (orphans.length > 0) this.#looksLeft = 2;
+    if (--this.#looksLeft > 0)
+      this.#timer = this.#options.clock.after(LOOK_EVERY_MS, () => this.#look(), { keepAlive: false });
+  }
+
+  #orphans(): ProcessEntry[] {
+    const { table, isLeader } = this.#options;
+    return table.ownChildren().filter(({ pid, session }) => session !== this.#ownSession && !isLeader(pid));
+  }
+}
+
+function commandOf(pid: number): string {
+  try {
+    const commandLine = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
+    return commandLine || readFileSync(`/proc/${pid}/comm`, "utf8").trim();
+  } catch {
+    return "";
+  }
+}
