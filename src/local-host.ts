@@ -5,7 +5,6 @@
 
 import type { ByteCodec } from "./connection/byte-codec.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
-import { localFileSystem } from "./files/local-file-system.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
 import type { HostServices, ServerLog } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
@@ -26,7 +25,7 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   });
   return {
     backend,
-    files: localFileSystem,
+    files: async () => (await import("./files/local-file-system.ts")).localFileSystem,
     http: {
       open: () => ({
         request: async () => {

@@ -1,6 +1,6 @@
-import { createHash, randomBytes } from "node:crypto";
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
+import { acceptKey } from "./accept-key.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
 import { WebSocketConnection } from "./websocket-connection.ts";
@@ -26,21 +26,14 @@ export class UpgradeRefusedError extends Error {
   }
 }
 
-/** Words of the RFC that prove the other side speaks WebSocket. */
-const HANDSHAKE_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /** As much of a refusal's body as an error message shows. */
 const SHOWN_BODY_CHARS = 200;
 
-export function acceptKey(key: string): string {
-  return createHash("sha1")
-    .update(key + HANDSHAKE_GUID)
-    .digest("base64");
-}
-
 export async function connectWebSocket(options: WebSocketConnectOptions): Promise<Connection> {
   const target = parseTarget(options.url);
-  const { request } = target.secure ? await import("node:https") : await import("node:http");
-  const key = randomBytes(16).toString("base64");
+  // Not by import: that would read node:http's WebSocket, which loads a whole HTTP library behind it.
+  const { request } = process.getBuiltinModule(target.secure ? "node:https" : "node:http");
+  const key = randomKey();
   const { promise, resolve, reject } = Promise.withResolvers<Connection>();
   const outgoing = request({
     ...target.request,
@@ -91,6 +84,11 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** Sixteen bytes that tell one handshake from another; no secret. */
+function randomKey(): string {
+  return Buffer.from(Array.from({ length: 16 }, () => Math.floor(Math.random() * 256))).toString("base64");
 }
 
 function parseTarget(url: string): { secure: boolean; request: Record<string, string | number> } {

@@ -1,4 +1,3 @@
-import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { readFileSync } from "node:fs";
 
 /** Who may open a WebSocket. */
@@ -29,6 +28,9 @@ export interface AuthFlags {
 export class AuthConfigError extends Error {
   override readonly name = "AuthConfigError";
 }
+
+/** Loaded by the first server that checks anybody: most do not. */
+const crypto = () => process.getBuiltinModule("node:crypto");
 
 const MIN_SECRET_BYTES = 32;
 const DEFAULT_CLOCK_SKEW_SECONDS = 30;
@@ -89,8 +91,8 @@ export function refusal(
   const token = /^bearer +(\S+)$/i.exec(authorization.trim())?.[1];
   if (token === undefined) return "invalid authorization header";
   if (auth.type === "capability-token") {
-    const digest = createHash("sha256").update(token).digest();
-    return timingSafeEqual(digest, auth.sha256) ? null : "invalid websocket bearer token";
+    const digest = crypto().createHash("sha256").update(token).digest();
+    return crypto().timingSafeEqual(digest, auth.sha256) ? null : "invalid websocket bearer token";
   }
   return jwtRefusal(auth, token, nowMs / 1000);
 }
@@ -110,7 +112,7 @@ function tokenDigest(file: string | undefined, sha256: string | undefined): Buff
       "`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set",
     );
   }
-  return createHash("sha256").update(readSecret(file)).digest();
+  return crypto().createHash("sha256").update(readSecret(file)).digest();
 }
 
 function readSecret(path: string): string {
@@ -133,9 +135,9 @@ function jwtRefusal(
   const invalid = "invalid websocket jwt";
   const [head, body, signature, ...more] = token.split(".");
   if (head === undefined || body === undefined || signature === undefined || more.length > 0) return invalid;
-  const expected = createHmac("sha256", auth.secret).update(`${head}.${body}`).digest();
+  const expected = crypto().createHmac("sha256", auth.secret).update(`${head}.${body}`).digest();
   const given = Buffer.from(signature, "base64url");
-  if (given.length !== expected.length || !timingSafeEqual(given, expected)) return invalid;
+  if (given.length !== expected.length || !crypto().timingSafeEqual(given, expected)) return invalid;
   const header = jsonPart(head);
   const claims = jsonPart(body);
   if (!header || !claims || header.alg !== "HS256") return invalid;

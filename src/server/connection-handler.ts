@@ -9,7 +9,7 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../protocol/methods.ts";
-import { ConnectionFiles } from "./file-methods.ts";
+import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
 import type { ServerConfig } from "./limits.ts";
@@ -33,7 +33,7 @@ export class ConnectionHandler {
   readonly #v0: V0Processes;
   readonly #methods: Handlers;
   readonly #gone = new AbortController();
-  readonly #files: ConnectionFiles;
+  #files: Promise<ConnectionFiles> | null = null;
   #http: HttpRequests | null = null;
   #handshake: Handshake = { type: "new" };
 
@@ -42,7 +42,6 @@ export class ConnectionHandler {
     this.#host = host;
     this.#sessions = sessions;
     this.#v0 = new V0Processes(host.backend, peer, config);
-    this.#files = new ConnectionFiles(host.files, peer);
     this.#methods = {
       initialize: (params) => this.#initialize(params),
       "environment/info": async () => host.environment.info(),
@@ -53,7 +52,7 @@ export class ConnectionHandler {
       "http/request": (params, context) => this.#httpRequest(params, context),
       ...this.#v0.methods,
       ...processMethods(() => this.#session(), config),
-      ...this.#files.methods,
+      ...lazyFileMethods(() => this.#openFiles()),
     };
   }
 
@@ -89,7 +88,7 @@ export class ConnectionHandler {
     this.#v0.close();
     this.#http?.close();
     if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.attachment);
-    await this.#files.close();
+    await (await this.#files)?.close();
   }
 
   async #initialize(params: ParamsOf<"initialize">): Promise<ResultOf<"initialize">> {
@@ -137,6 +136,11 @@ export class ConnectionHandler {
       });
       this.#gone.signal.addEventListener("abort", () => resolve(), { once: true });
     });
+  }
+
+  #openFiles(): Promise<ConnectionFiles> {
+    this.#files ??= this.#host.files().then((files) => new ConnectionFiles(files, this.#peer));
+    return this.#files;
   }
 
   #session(): Session {

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { systemClock } from "../async/clock.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
@@ -10,6 +9,7 @@ import type { HostServices, ServerLog } from "./host-services.ts";
 import { DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import { describe, runConnection } from "./processor.ts";
+import { newSessionId } from "./session-id.ts";
 import { SessionRegistry } from "./session-registry.ts";
 
 /**
@@ -35,7 +35,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#log = host.log ?? (() => undefined);
     this.#sessions = new SessionRegistry(
       { backend: host.backend, clock: host.clock ?? systemClock, config: this.config },
-      host.newId ?? randomUUID,
+      host.newId ?? newSessionId,
     );
     this.#connections = new TaskSet((error) =>
       this.#log("error", "a connection failed", { error: describe(error) }),

@@ -2,24 +2,37 @@ import { Lanes } from "../async/lanes.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import { decodeBase64 } from "../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
-import type { Handlers } from "./handlers.ts";
+import type { Handler, Handlers } from "./handlers.ts";
 import type { Peer } from "./peer.ts";
 
-type FileMethod =
-  | "fs/readFile"
-  | "fs/writeFile"
-  | "fs/createDirectory"
-  | "fs/getMetadata"
-  | "fs/canonicalize"
-  | "fs/readDirectory"
-  | "fs/walk"
-  | "fs/remove"
-  | "fs/copy"
-  | "fs/open"
-  | "fs/readBlock"
-  | "fs/writeBlock"
-  | "fs/close"
-  | "fs/watchMissing";
+const FILE_METHODS = [
+  "fs/readFile",
+  "fs/writeFile",
+  "fs/createDirectory",
+  "fs/getMetadata",
+  "fs/canonicalize",
+  "fs/readDirectory",
+  "fs/walk",
+  "fs/remove",
+  "fs/copy",
+  "fs/open",
+  "fs/readBlock",
+  "fs/writeBlock",
+  "fs/close",
+  "fs/watchMissing",
+] as const;
+type FileMethod = (typeof FILE_METHODS)[number];
+
+/** The same methods, of a connection whose files are opened by the first of them. */
+export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<FileMethod> {
+  const lazy = <M extends FileMethod>(method: M): Handler<M> => {
+    return async (params, context) => (await open()).methods[method](params, context);
+  };
+  // Every name of the list is there, each with a handler of its own method.
+  return Object.fromEntries(
+    FILE_METHODS.map((method) => [method, lazy(method)]),
+  ) as unknown as Handlers<FileMethod>;
+}
 
 /** `fs/*` of one connection. Changes keep their order, so do the blocks of one handle; looking does not wait for either. */
 export class ConnectionFiles {

@@ -6,7 +6,8 @@ import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts
 /** Everything of its host that a server uses. It is given these; it imports none of them. */
 export interface HostServices {
   backend: HostBackend;
-  files: FileSystem;
+  /** Asked for by the first connection that uses files. */
+  files: () => Promise<FileSystem>;
   http: HttpService;
   environment: EnvironmentService;
   clock?: Clock;
