@@ -36,6 +36,8 @@ export interface HttpResponse {
   status: number;
   headers: { name: string; value: string }[];
   body: Uint8Array;
+  /** Of a streamed answer alone: begins its deltas. */
+  stream?: () => void;
 }
 
 /** A piece of a streamed body; the last one is empty and `done`, with the reason in `error` if the body broke off. */
@@ -85,7 +87,7 @@ export class HttpRequests {
     this.#tasks = new TaskSet(options.onError);
   }
 
-  /** With `streamResponse` the deltas begin a turn of the event loop after the answer, so that it goes out first. */
+  /** A streamed answer's deltas begin with `stream()`, so that the caller can send the answer first. */
   async request(params: HttpRequestParams): Promise<HttpResponse> {
     const { requestId } = params;
     if (params.streamResponse !== true) return await this.#buffered(params);
@@ -95,15 +97,8 @@ export class HttpRequests {
     this.#streams.add(requestId);
     try {
       const exchange = await this.#send(params);
-      this.#tasks.run(async () => {
-        try {
-          await new Promise((resolve) => setImmediate(resolve));
-          await this.#stream(requestId, exchange);
-        } finally {
-          this.#streams.delete(requestId);
-        }
-      });
-      return answer(exchange.response, new Uint8Array());
+      const stream = once(() => this.#tasks.run(() => this.#stream(requestId, exchange)));
+      return { ...answer(exchange.response, new Uint8Array()), stream };
     } catch (error) {
       this.#streams.delete(requestId);
       throw error;
@@ -161,6 +156,7 @@ export class HttpRequests {
       }
       await send(new Uint8Array(), true, error);
     } finally {
+      this.#streams.delete(requestId);
       response.destroy();
       end();
     }
@@ -264,6 +260,14 @@ function responseTo(request: ClientRequest, body: Uint8Array): Promise<IncomingM
     });
     request.end(body);
   });
+}
+
+function once(act: () => void): () => void {
+  let done = false;
+  return () => {
+    if (!done) act();
+    done = true;
+  };
 }
 
 async function* bytesOf(response: IncomingMessage): AsyncGenerator<Buffer> {
