@@ -1,0 +1,138 @@
+/**
+ * fanout/: many agents. A table in, one agent a row, a ledger that survives everything, a table out.
+ * It is given its model and its tools; it starts no process and opens no connection to a server itself.
+ *
+ * A *job* is one table with one instruction. An *item* is one row of it. An *attempt* is one agent's try at an item; the
+ * token of an attempt is what makes its report count.
+ */
+
+import type { JsonObject } from "../agent/response-events.ts";
+import type { TokenUsage } from "../agent/usage.ts";
+
+export type JobStatus =
+  | "pending"
+  | "running"
+  /** Every row completed. */
+  | "completed"
+  /** Every row is finished, some have failed. */
+  | "completed_with_errors"
+  /** Given up: too many rows failed, or the job itself could not go on. */
+  | "failed"
+  /** Stopped on request; rows that had not begun stay pending. */
+  | "cancelled"
+  /** Stopped by an interrupt, a quota or a budget; the same command goes on with it. */
+  | "paused";
+
+export type ItemStatus = "pending" | "running" | "completed" | "failed";
+
+/** Why a row failed. */
+export type ErrorClass =
+  /** The API kept refusing this row for its rate. */
+  | "rate_limit"
+  /** The attempt took longer than a row may. */
+  | "timeout"
+  /** The result does not fit the schema, also after the repair turn. */
+  | "schema"
+  /** The agent ended without an accepted report. */
+  | "no_report"
+  /** The model or the API will not work on this row. */
+  | "refused"
+  /** A tool broke, and the agent ended without a report. */
+  | "tool"
+  /** The agent could not be started, or whoever ran it died. */
+  | "spawn"
+  /** The API could not be reached for this row while it answered others. */
+  | "transport";
+
+/** A row as it stands in the table: column to value, in the order of the columns. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** What decides the answers. Two runs with the same of these are the same job. */
+export interface JobTask {
+  instruction: string;
+  schema: JsonObject | null;
+  model: string;
+  reasoningEffort: string | null;
+  /** Which tools an agent has besides the report. */
+  tools: "none" | "exec";
+  idColumn: string | null;
+}
+
+/** How a job is run; the latest command's word stands. */
+export interface JobSettings {
+  maxAttempts: number;
+  rowTimeoutMs: number;
+  /** Only rows before this one are worked on; null: all. */
+  rowLimit: number | null;
+}
+
+export interface NewJob {
+  id: string;
+  key: string;
+  task: JobTask;
+  settings: JobSettings;
+  inputPath: string;
+  outputPath: string;
+  createdAtMs: number;
+}
+
+export interface JobRecord extends NewJob {
+  name: string;
+  headers: readonly string[];
+  status: JobStatus;
+  error: string | null;
+  startedAtMs: number | null;
+  completedAtMs: number | null;
+  updatedAtMs: number;
+}
+
+export interface NewItem {
+  itemId: string;
+  /** From 0, without holes. */
+  rowIndex: number;
+  sourceId: string | null;
+  row: Row;
+}
+
+export interface ItemRecord extends NewItem {
+  status: ItemStatus;
+  attempts: number;
+  /** The reported object, as JSON text. */
+  result: string | null;
+  errorClass: ErrorClass | null;
+  error: string | null;
+  usage: TokenUsage;
+  startedAtMs: number | null;
+  reportedAtMs: number | null;
+  completedAtMs: number | null;
+}
+
+export interface JobCounts {
+  total: number;
+  pending: number;
+  running: number;
+  completed: number;
+  failed: number;
+  usage: TokenUsage;
+}
+
+export const DEFAULT_CONCURRENCY = 16;
+/** The widest a model may ask for by itself; a person may ask for more. */
+export const MAX_TOOL_CONCURRENCY = 64;
+export const DEFAULT_ROW_TIMEOUT_SECONDS = 1800;
+export const DEFAULT_MAX_ATTEMPTS = 3;
+
+/** The name people see: short, and enough to find the job again. */
+export function jobName(id: string): string {
+  return `agent-job-${id.slice(0, 8)}`;
+}
+
+/** The end of a job whose rows are all finished. */
+export function finalStatus(counts: JobCounts): "completed" | "completed_with_errors" {
+  return counts.failed === 0 ? "completed" : "completed_with_errors";
+}
+
+/** The caller gave something that cannot be worked on: the input, the template, the schema. */
+export class InputError extends Error {
+  override readonly name = "InputError";
+}

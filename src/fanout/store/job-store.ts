@@ -1,0 +1,80 @@
+/**
+ * fanout/store/: where jobs are kept. The ledger is the truth about every row; files and screens only repeat it. Each state
+ * change is one guarded statement, so that whoever comes second, for whatever reason, changes nothing.
+ */
+
+import type { TokenUsage } from "../../agent/usage.ts";
+import type {
+  ErrorClass,
+  ItemRecord,
+  ItemStatus,
+  JobCounts,
+  JobRecord,
+  JobSettings,
+  JobStatus,
+  NewItem,
+  NewJob,
+} from "../job.ts";
+
+export interface JobStore extends AsyncDisposable {
+  /** The job that this key stands for now; `--fresh` makes a new one stand for it. */
+  find(key: string): Promise<JobRecord | null>;
+  /** All or nothing: an error while the rows are read leaves no job. `headers` is asked after the last row. */
+  create(job: NewJob, rows: AsyncIterable<NewItem>, headers: () => readonly string[]): Promise<JobRecord>;
+  /** Newest first. */
+  list(): Promise<JobRecord[]>;
+  /** By id, or by the beginning of one. Null when there is none; rejects when there are several. */
+  open(idOrPrefix: string): Promise<JobLedger | null>;
+}
+
+/** One attempt at one row, held by whoever claimed it. */
+export interface Claim {
+  item: ItemRecord;
+  /** Only the newest attempt's token settles the row. */
+  token: string;
+}
+
+export interface AttemptFailure {
+  errorClass: ErrorClass;
+  message: string;
+  usage: TokenUsage;
+}
+
+export interface JobLedger extends AsyncDisposable {
+  readonly jobId: string;
+  job(): Promise<JobRecord>;
+  counts(): Promise<JobCounts>;
+
+  /**
+   * The right to work on the job's rows. False when another process on this machine has it and the store can serve only
+   * one. With it, rows that a dead process left behind become pending again, and their attempts do not count.
+   */
+  beginRun(): Promise<boolean>;
+  endRun(): Promise<void>;
+
+  /** Up to `limit` rows that are due, in the table's order, marked as running. */
+  claim(limit: number): Promise<Claim[]>;
+  /** When the next row falls due that waits for its back-off; null when none does. */
+  nextDueAtMs(): Promise<number | null>;
+
+  /** The report: first one wins. False when the attempt no longer holds the row. `stop` cancels the job with it. */
+  complete(claim: Claim, report: { result: string; usage: TokenUsage; stop: boolean }): Promise<boolean>;
+  /** The row has failed for good. */
+  fail(claim: Claim, failure: AttemptFailure): Promise<boolean>;
+  /** The attempt has failed; the row is tried again, not before `delayMs` from now. */
+  retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean>;
+  /** The attempt came to nothing through no fault of its own, and does not count. */
+  release(claim: Claim, usage: TokenUsage): Promise<boolean>;
+
+  /** Guarded: false when the job is in none of `from`. */
+  setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;
+  setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void>;
+  /** Makes failed rows pending again; tells how many. */
+  retryFailed(filter: { errorClasses?: readonly ErrorClass[]; itemIds?: readonly string[] }): Promise<number>;
+
+  /** Rows in the table's order, as far as the row limit goes. */
+  items(filter?: { statuses?: readonly ItemStatus[] }): AsyncIterable<ItemRecord>;
+  item(itemId: string): Promise<ItemRecord | null>;
+  /** Rows that were settled since then, by this process or another; the same one may be told twice. */
+  settledSince(sinceMs: number): Promise<ItemRecord[]>;
+}

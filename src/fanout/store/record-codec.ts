@@ -1,0 +1,141 @@
+import { isObject } from "../../agent/response-events.ts";
+import {
+  type ErrorClass,
+  type ItemRecord,
+  type ItemStatus,
+  type JobRecord,
+  type JobSettings,
+  type JobStatus,
+  type JobTask,
+  jobName,
+  type Row,
+} from "../job.ts";
+
+/** A row of a database, of either kind: numbers may come as numbers, bigints or text, times as epoch milliseconds. */
+type DatabaseRow = Readonly<Record<string, unknown>>;
+
+export function decodeJob(row: DatabaseRow): JobRecord {
+  const id = text(row.id);
+  return {
+    id,
+    key: text(row.key),
+    name: jobName(id),
+    status: oneOf(JOB_STATUSES, row.status),
+    task: decodeTask(json(row.task_json)),
+    settings: decodeSettings(json(row.settings_json)),
+    headers: list(json(row.headers_json)).map(text),
+    inputPath: text(row.input_path),
+    outputPath: text(row.output_path),
+    error: textOrNull(row.last_error),
+    createdAtMs: count(row.created_at),
+    updatedAtMs: count(row.updated_at),
+    startedAtMs: countOrNull(row.started_at),
+    completedAtMs: countOrNull(row.completed_at),
+  };
+}
+
+export function decodeItem(row: DatabaseRow): ItemRecord {
+  return {
+    itemId: text(row.item_id),
+    rowIndex: count(row.row_index),
+    sourceId: textOrNull(row.source_id),
+    row: decodeRow(json(row.row_json)),
+    status: oneOf(ITEM_STATUSES, row.status),
+    attempts: count(row.attempt_count),
+    result: textOrNull(row.result_json),
+    errorClass: row.error_class === null ? null : oneOf(ERROR_CLASSES, row.error_class),
+    error: textOrNull(row.last_error),
+    usage: {
+      inputTokens: count(row.input_tokens),
+      cachedInputTokens: count(row.cached_input_tokens),
+      outputTokens: count(row.output_tokens),
+      reasoningOutputTokens: count(row.reasoning_output_tokens),
+    },
+    startedAtMs: countOrNull(row.started_at),
+    reportedAtMs: countOrNull(row.reported_at),
+    completedAtMs: countOrNull(row.completed_at),
+  };
+}
+
+export const ERROR_CLASSES: readonly ErrorClass[] = [
+  "rate_limit",
+  "timeout",
+  "schema",
+  "no_report",
+  "refused",
+  "tool",
+  "spawn",
+  "transport",
+];
+
+const JOB_STATUSES: readonly JobStatus[] = [
+  "pending",
+  "running",
+  "completed",
+  "completed_with_errors",
+  "failed",
+  "cancelled",
+  "paused",
+];
+
+const ITEM_STATUSES: readonly ItemStatus[] = ["pending", "running", "completed", "failed"];
+
+function decodeTask(value: unknown): JobTask {
+  const task = decodeRow(value);
+  return {
+    instruction: text(task.instruction),
+    schema: isObject(task.schema) ? task.schema : null,
+    model: text(task.model),
+    reasoningEffort: textOrNull(task.reasoningEffort),
+    tools: task.tools === "exec" ? "exec" : "none",
+    idColumn: textOrNull(task.idColumn),
+  };
+}
+
+function decodeSettings(value: unknown): JobSettings {
+  const settings = decodeRow(value);
+  return {
+    maxAttempts: count(settings.maxAttempts),
+    rowTimeoutMs: count(settings.rowTimeoutMs),
+    rowLimit: countOrNull(settings.rowLimit),
+  };
+}
+
+function decodeRow(value: unknown): Row {
+  if (!isObject(value)) throw new Error("the ledger holds a value that is no object");
+  return value;
+}
+
+function oneOf<T extends string>(choices: readonly T[], value: unknown): T {
+  const choice = choices.find((candidate) => candidate === value);
+  if (choice === undefined) throw new Error(`the ledger holds the unknown word ${JSON.stringify(value)}`);
+  return choice;
+}
+
+/** Postgres gives JSON columns as values, SQLite as text. */
+function json(value: unknown): unknown {
+  return typeof value === "string" ? JSON.parse(value) : value;
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function text(value: unknown): string {
+  if (typeof value !== "string") throw new Error("the ledger holds a value that is no text");
+  return value;
+}
+
+function textOrNull(value: unknown): string | null {
+  return value === null || value === undefined ? null : text(value);
+}
+
+function count(value: unknown): number {
+  const number = Number(value);
+  if (!Number.isFinite(number)) throw new Error("the ledger holds a value that is no number");
+  return number;
+}
+
+function countOrNull(value: unknown): number | null {
+  return value === null || value === undefined ? null : count(value);
+}

@@ -1,0 +1,58 @@
+import type { DatabaseSync } from "node:sqlite";
+
+/** Each step brings a ledger of the version before it to its own; a ledger is never changed by hand. */
+const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE agent_jobs (
+    id TEXT PRIMARY KEY,
+    key TEXT NOT NULL,
+    status TEXT NOT NULL,
+    task_json TEXT NOT NULL,
+    settings_json TEXT NOT NULL,
+    headers_json TEXT NOT NULL,
+    input_path TEXT NOT NULL,
+    output_path TEXT NOT NULL,
+    last_error TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    started_at INTEGER,
+    completed_at INTEGER
+  ) STRICT;
+
+  CREATE TABLE agent_job_items (
+    row_index INTEGER PRIMARY KEY,
+    item_id TEXT NOT NULL UNIQUE,
+    source_id TEXT,
+    row_json TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'pending',
+    attempt_count INTEGER NOT NULL DEFAULT 0,
+    attempt_token TEXT,
+    due_at INTEGER NOT NULL DEFAULT 0,
+    result_json TEXT,
+    error_class TEXT,
+    last_error TEXT,
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    cached_input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_output_tokens INTEGER NOT NULL DEFAULT 0,
+    started_at INTEGER,
+    reported_at INTEGER,
+    completed_at INTEGER
+  ) STRICT;
+  CREATE INDEX agent_job_items_by_status ON agent_job_items (status, row_index);
+  `,
+];
+
+/** Times are milliseconds since the epoch. */
+export function migrate(db: DatabaseSync): void {
+  const row = db.prepare("PRAGMA user_version").get();
+  const version = Number(row?.user_version ?? 0);
+  if (version > MIGRATIONS.length) {
+    throw new Error(
+      `the ledger was written by a newer procwire (version ${version}); this one knows ${MIGRATIONS.length}`,
+    );
+  }
+  for (let next = version; next < MIGRATIONS.length; next++) {
+    db.exec(`BEGIN IMMEDIATE; ${MIGRATIONS[next]}; PRAGMA user_version = ${next + 1}; COMMIT`);
+  }
+}
