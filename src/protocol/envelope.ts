@@ -1,6 +1,6 @@
 import type { WireError } from "./errors.ts";
 import { parseJsonText } from "./json-text.ts";
-import { isObject } from "./schema.ts";
+import { isObject, kindOf } from "./schema.ts";
 
 /** A request's id: echoed back as it came. A bigint where JavaScript's numbers are no longer exact. */
 export type RequestId = string | number | bigint;
@@ -46,12 +46,12 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
   if (value.method !== undefined) {
     const { method } = value;
     if (typeof method !== "string")
-      return { ok: false, problem: `invalid type: ${typeof method}, expected a string` };
+      return { ok: false, problem: `invalid type: ${kindOf(method)}, expected a string` };
     if (id === undefined)
       return { ok: true, message: { type: "notification", method, params: value.params } };
     const trace = readTrace(value.trace);
     if (trace === "malformed") {
-      return { ok: false, problem: `invalid type: ${typeof value.trace}, expected struct W3cTraceContext` };
+      return { ok: false, problem: `invalid type: ${kindOf(value.trace)}, expected struct W3cTraceContext` };
     }
     return {
       ok: true,
@@ -65,7 +65,7 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
   const { error } = value;
   if (error === undefined) return { ok: false, problem: "missing field `error`" };
   if (!isObject(error))
-    return { ok: false, problem: `invalid type: ${typeof error}, expected struct JSONRPCErrorError` };
+    return { ok: false, problem: `invalid type: ${kindOf(error)}, expected struct JSONRPCErrorError` };
   const { code, message } = error;
   if (typeof code !== "number") return { ok: false, problem: "missing field `code`" };
   if (typeof message !== "string") return { ok: false, problem: "missing field `message`" };

@@ -15,14 +15,14 @@ export type JsonText =
   | { ok: false; problem: string };
 
 export function parseJsonText(text: string): JsonText {
-  let value: unknown;
+  // The limits come first: a text of brackets alone would be gigabytes of objects before anybody counted them.
+  const scanned = scan(text);
+  if (!scanned.ok) return scanned;
   try {
-    value = JSON.parse(text);
+    return { ok: true, value: JSON.parse(text), idLiteral: scanned.idLiteral };
   } catch (error) {
     return { ok: false, problem: error instanceof Error ? error.message : "not JSON" };
   }
-  // From here on the text is known to be JSON, so the scan need not check its grammar.
-  return scan(text, value);
 }
 
 const Code = {
@@ -43,7 +43,8 @@ interface Container {
   expectsKey: boolean;
 }
 
-function scan(text: string, value: unknown): JsonText {
+/** Leaves the grammar to JSON.parse: what it makes of a text that is no JSON does not matter, as long as it ends. */
+function scan(text: string): { ok: true; idLiteral: string | null } | { ok: false; problem: string } {
   const stack: Container[] = [];
   let top: Container | undefined;
   let values = 0;
@@ -56,7 +57,8 @@ function scan(text: string, value: unknown): JsonText {
     if (code === Code.quote) {
       const close = stringEnd(text, at);
       if (top?.keys && top.expectsKey) {
-        const key = unquote(text, at, close);
+        const key = close < 0 ? null : unquote(text, at, close);
+        if (key === null) return { ok: true, idLiteral };
         if (top.keys.has(key))
           return { ok: false, problem: `duplicate JSON object key \`${key}\` at line 1 column ${at}` };
         top.keys.add(key);
@@ -66,7 +68,8 @@ function scan(text: string, value: unknown): JsonText {
         values++;
         pendingId = false;
       }
-      at = close + 1;
+      // A string without an end: nothing more to find.
+      at = close < 0 ? end : close + 1;
       continue;
     }
     if (code === Code.open || code === Code.openArray) {
@@ -101,7 +104,7 @@ function scan(text: string, value: unknown): JsonText {
       };
     }
   }
-  return { ok: true, value, idLiteral };
+  return { ok: true, idLiteral };
 }
 
 /** Where the string that opens at `open` closes. */
@@ -117,9 +120,15 @@ function isEscaped(text: string, at: number): boolean {
   return slashes % 2 === 1;
 }
 
-function unquote(text: string, open: number, close: number): string {
+/** The text of a key; null when its escapes are not JSON's. */
+function unquote(text: string, open: number, close: number): string | null {
   const raw = text.slice(open + 1, close);
-  return raw.includes("\\") ? String(JSON.parse(text.slice(open, close + 1))) : raw;
+  if (!raw.includes("\\")) return raw;
+  try {
+    return String(JSON.parse(text.slice(open, close + 1)));
+  } catch {
+    return null;
+  }
 }
 
 /** A number, true, false or null: ends before a comma, a bracket or white space. */

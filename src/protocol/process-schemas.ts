@@ -114,7 +114,7 @@ export const readResult = object("ReadResult", {
   gap: optional(gap),
 });
 
-/** An empty id is refused before anything else is looked at; an absent one means that nothing is deduplicated. */
+/** An empty id is refused, whatever the process; an absent one means that nothing is deduplicated. */
 const writeId: Schema<string | undefined> = {
   doc: "string",
   isOptional: true,
@@ -127,7 +127,7 @@ const writeId: Schema<string | undefined> = {
   },
 };
 
-export const writeParams = object("WriteParams", { writeId, processId: string, chunk: bytes });
+export const writeParams = object("WriteParams", { processId: string, chunk: bytes, writeId });
 export const writeResult = object("WriteResult", {
   status: oneOf("accepted", "unknownProcess", "stdinClosed", "starting"),
 });

@@ -258,7 +258,8 @@ function refuse(value: unknown, expected: string): never {
   throw new DecodeError(`invalid type: ${kindOf(value)}, expected ${expected}`);
 }
 
-function kindOf(value: unknown): string {
+/** What a value is, in the reference server's words. */
+export function kindOf(value: unknown): string {
   if (value === null || value === undefined) return "null";
   if (Array.isArray(value)) return "sequence";
   switch (typeof value) {

@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { methods } from "../../src/protocol/methods.ts";
+import {
+  array,
+  boolean,
+  bytes,
+  DecodeError,
+  type Infer,
+  map,
+  nullable,
+  object,
+  oneOf,
+  optional,
+  type Schema,
+  string,
+  tagged,
+  u16,
+  u64,
+  unit,
+} from "../../src/protocol/schema.ts";
+
+function refusal(schema: Schema<unknown>, value: unknown): string {
+  try {
+    schema.decode(value);
+  } catch (error) {
+    assert.ok(error instanceof DecodeError, String(error));
+    return error.message;
+  }
+  assert.fail(`${JSON.stringify(value)} was accepted`);
+}
+
+const start = {
+  processId: "p",
+  argv: ["true"],
+  cwd: "file:///tmp",
+  env: {},
+  tty: false,
+};
+const startSchema: Schema<unknown> = methods["process/start"].params;
+
+describe("refusals read like the reference server's", () => {
+  const cases: [value: unknown, text: string, method?: keyof typeof methods][] = [
+    [{ ...start, processId: undefined }, "missing field `processId`"],
+    [{ ...start, argv: undefined }, "missing field `argv`"],
+    [{ ...start, cwd: undefined }, "missing field `cwd`"],
+    [{ ...start, env: undefined }, "missing field `env`"],
+    [{ ...start, tty: undefined }, "missing field `tty`"],
+    [{ ...start, argv: [1] }, "invalid type: number, expected a string"],
+    [{ ...start, env: { A: 1 } }, "invalid type: number, expected a string"],
+    [{ ...start, tty: "yes" }, 'invalid type: string "yes", expected a boolean'],
+    [{ ...start, processId: 5 }, "invalid type: number, expected a string"],
+    [{ ...start, envPolicy: { inherit: "all" } }, "missing field `ignoreDefaultExcludes`"],
+    [{ ...start, metadata: { threadId: "nope" } }, "invalid UUID `nope`"],
+    [null, "invalid type: null, expected struct WireExecParams"],
+    [7, "invalid type: number, expected struct WireExecParams"],
+    [null, "invalid type: null, expected struct InitializeParams", "initialize"],
+    [{}, "missing field `clientName`", "initialize"],
+    [{ clientName: 5 }, "invalid type: number, expected a string", "initialize"],
+    [[], "invalid type: sequence, expected unit", "environment/status"],
+    [{ a: 1 }, "invalid type: map, expected unit", "environment/status"],
+    ["s", 'invalid type: string "s", expected unit', "environment/status"],
+    [{ processId: "p", afterSeq: -1 }, "invalid number", "process/read"],
+    [{ processId: "p", afterSeq: 1.5 }, "invalid number", "process/read"],
+    [{ processId: "p", maxBytes: "5" }, 'invalid type: string "5", expected usize', "process/read"],
+    [{ processId: "p", signal: 9 }, "invalid type: number, expected string or map", "process/signal"],
+    [{ processId: "p", signal: null }, "invalid type: null, expected string or map", "process/signal"],
+    [{ processId: "p", chunk: "eg==", writeId: "" }, "writeId must not be empty", "process/write"],
+    [{ processId: "p", writeId: "a" }, "missing field `chunk`", "process/write"],
+    [{ processId: "p", chunk: "!!!", writeId: "a" }, "Invalid symbol 33, offset 0.", "process/write"],
+  ];
+  for (const [value, text, method = "process/start"] of cases) {
+    test(`${method} ${JSON.stringify(value)}: ${text}`, () => {
+      const params: Schema<unknown> = methods[method].params;
+      assert.equal(refusal(params, value), text);
+    });
+  }
+
+  test("an unknown word names the known ones", () => {
+    assert.equal(refusal(oneOf("a"), "x"), "unknown variant `x`, expected `a`");
+    assert.equal(refusal(oneOf("a", "b"), "x"), "unknown variant `x`, expected one of `a`, `b`");
+    const shape = tagged("T", { one: { n: u64 }, two: {} });
+    assert.equal(refusal(shape, { type: "three" }), "unknown variant `three`, expected one of `one`, `two`");
+    assert.equal(refusal(shape, {}), "missing field `type`");
+    assert.equal(refusal(shape, { type: "one" }), "missing field `n`");
+  });
+});
+
+describe("decoding", () => {
+  test("takes absent and null for an optional member, and ignores unknown ones", () => {
+    const plain = startSchema.decode(start);
+    assert.deepEqual(startSchema.decode({ ...start, arg0: null, envPolicy: null, bogus: 1 }), plain);
+  });
+
+  test("takes a struct by position", () => {
+    assert.deepEqual(methods["process/read"].params.decode(["ex", null, null, null]), { processId: "ex" });
+    assert.deepEqual(methods["process/read"].params.decode(["ex", 3]), { processId: "ex", afterSeq: 3 });
+    const write = methods["process/write"].params.decode(["p", "aGk=", "w"]);
+    assert.deepEqual(
+      { ...write, chunk: Buffer.from(write.chunk).toString() },
+      {
+        processId: "p",
+        chunk: "hi",
+        writeId: "w",
+      },
+    );
+    assert.match(
+      refusal(methods["process/write"].params, ["p"]),
+      /^invalid length 1, expected struct WriteParams/,
+    );
+  });
+
+  test("keeps a member called __proto__ as data", () => {
+    const env = map(string).decode(JSON.parse('{"__proto__":"x","constructor":"y"}'));
+    assert.deepEqual(Object.entries(env), [
+      ["__proto__", "x"],
+      ["constructor", "y"],
+    ]);
+    assert.equal(Object.getPrototypeOf({}).x, undefined);
+  });
+
+  test("knows the bounds of numbers", () => {
+    for (const value of [0, 0xffff]) assert.equal(u16.decode(value), value);
+    for (const value of [-1, 0x10000, Number.MAX_SAFE_INTEGER + 1])
+      assert.equal(refusal(u16, value), "invalid number");
+    assert.equal(u64.decode(Number.MAX_SAFE_INTEGER), Number.MAX_SAFE_INTEGER);
+  });
+
+  test("gives no params at all for absent, null and empty", () => {
+    for (const value of [undefined, null, {}]) assert.deepEqual(unit.decode(value), {});
+  });
+});
+
+test("what a schema encodes it decodes to the same value", () => {
+  const schema = object("All", {
+    text: string,
+    flag: boolean,
+    blob: bytes,
+    list: array(u16),
+    by: map(string),
+    maybe: optional(string),
+    none: nullable(u64),
+    kind: oneOf("x", "y"),
+    shape: tagged("Shape", { dot: {}, line: { from: u64, to: optional(u64) } }),
+  });
+  const value = fc.record(
+    {
+      text: fc.string(),
+      flag: fc.boolean(),
+      blob: fc.uint8Array(),
+      list: fc.array(fc.integer({ min: 0, max: 0xffff })),
+      by: fc.dictionary(fc.string(), fc.string()),
+      maybe: fc.string(),
+      none: fc.option(fc.nat()),
+      kind: fc.constantFrom("x" as const, "y" as const),
+      shape: fc.oneof(
+        fc.record({ type: fc.constant("dot" as const) }),
+        fc.record(
+          { type: fc.constant("line" as const), from: fc.nat(), to: fc.nat() },
+          { requiredKeys: ["type", "from"] },
+        ),
+      ),
+    },
+    { requiredKeys: ["text", "flag", "blob", "list", "by", "none", "kind", "shape"], noNullPrototype: true },
+  );
+  fc.assert(
+    fc.property(value, (one) => {
+      const wire: unknown = JSON.parse(JSON.stringify(schema.encode(one)));
+      const back = schema.decode(wire);
+      const plain = (all: Infer<typeof schema>) => ({
+        ...all,
+        blob: [...all.blob],
+        by: Object.entries(all.by),
+        shape: { ...all.shape },
+      });
+      assert.deepEqual(plain(back), plain(one));
+    }),
+  );
+});
