@@ -1,12 +1,13 @@
 /**
  * The composition of a server's host from what this machine offers. Only composition roots import it: a server is given
- * its host, it does not make one.
+ * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
 import type { ByteCodec } from "./connection/byte-codec.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
-import type { HostServices, ServerLog } from "./server/host-services.ts";
+import { loadNative } from "./local/native.ts";
+import type { HostServices, HttpRequests, HttpService, ServerLog } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
 
 export interface LocalHostOptions {
@@ -21,29 +22,50 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
     subreaper: options.subreaper ?? false,
+    resolveSandbox: async (intent, params) => {
+      const { resolveSandbox } = await import("./sandbox/resolve-sandbox.ts");
+      return resolveSandbox(intent, params);
+    },
     ...(retainedBytes !== undefined && { eventLogLimits: { retainedBytes } }),
   });
+  const log: ServerLog = options.log ?? (() => undefined);
   return {
     backend,
     files: async () => (await import("./files/local-file-system.ts")).localFileSystem,
-    http: {
-      open: () => ({
-        request: async () => {
-          throw new Error("http");
-        },
-        close: () => undefined,
-      }),
-    },
+    http: localHttp(log),
     environment: {
       info: () => ({ shell: { name: "bash", path: "/bin/bash" } }),
       readConfig: async () => ({}),
       discoverRoots: async () => ({}),
       discover: async () => ({}),
     },
-    ...(options.log && { log: options.log }),
+    log,
   };
 }
 
+/** The native loops for bytes, where the addon is there. */
 export function nativeByteCodec(): ByteCodec | null {
-  return null;
+  const native = loadNative();
+  return native.type === "loaded" ? native.spawner : null;
+}
+
+function localHttp(log: ServerLog): HttpService {
+  return {
+    open(sink) {
+      let requests: Promise<HttpRequests> | null = null;
+      const open = async () => {
+        const { HttpRequests } = await import("./http/http-request.ts");
+        const onError = (error: unknown) =>
+          log("error", "a streamed HTTP body failed", { error: String(error) });
+        return new HttpRequests({ sink, onError });
+      };
+      return {
+        request: async (params) => {
+          requests ??= open();
+          return (await requests).request(params);
+        },
+        close: () => void requests?.then((opened) => opened.close()),
+      };
+    },
+  };
 }

@@ -1,0 +1,53 @@
+// Who may import whom. A folder not named in a row may not be imported from it.
+const MAY_IMPORT = {
+  async: [],
+  protocol: ["async"],
+  exec: ["async", "protocol"],
+  connection: ["async", "protocol"],
+  local: ["async", "exec", "protocol"],
+  files: ["async", "protocol"],
+  http: ["async", "protocol"],
+  environment: ["async", "files", "protocol"],
+  sandbox: ["async", "exec", "protocol"],
+  // Files only by their interface: see the extra rule below.
+  server: ["async", "connection", "exec", "files", "protocol"],
+  client: ["async", "connection", "exec", "protocol"],
+  tools: ["async", "exec", "protocol", "sandbox"],
+  agent: ["async", "protocol", "tools"],
+  fanout: ["async", "agent", "protocol", "tools"],
+  web: ["async", "client", "connection", "exec", "protocol"],
+};
+
+const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
+  name: `${folder}-imports`,
+  severity: "error",
+  comment: `src/${folder} may import ${allowed.join(", ") || "nothing"} of this project`,
+  from: { path: `^src/${folder}/` },
+  to: { path: "^src/", pathNot: [`^src/(${[folder, ...allowed].join("|")})/`, "^src/version\\.ts$"] },
+}));
+
+export default {
+  forbidden: [
+    ...rules,
+    {
+      name: "server-knows-files-by-interface",
+      severity: "error",
+      from: { path: "^src/server/" },
+      to: { path: "^src/files/", pathNot: "^src/files/file-system\\.ts$" },
+    },
+    {
+      name: "universal-folders-use-no-node-builtin",
+      severity: "error",
+      comment: "a browser runs these",
+      from: { path: "^src/(protocol|async|exec)/|^src/client/[^/]+\\.ts$|^src/connection/(connection|memory-connection)\\.ts$" },
+      to: { dependencyTypes: ["core"] },
+    },
+    { name: "no-circles", severity: "error", from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } } },
+  ],
+  options: {
+    doNotFollow: { path: "node_modules" },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: "tsconfig.json" },
+    enhancedResolveOptions: { extensions: [".ts", ".js", ".mjs", ".json"] },
+  },
+};

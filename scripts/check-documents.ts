@@ -1,0 +1,39 @@
+import { existsSync, globSync, readFileSync } from "node:fs";
+
+/**
+ * Holds the documents to what is there: every path they name exists, ARCHITECTURE.md has a row for every folder of src
+ * and a sentence for every dependency, and every npm script they tell of is one.
+ */
+export function checkDocuments(): string | null {
+  const problems: string[] = [];
+  const manifest = JSON.parse(readFileSync("package.json", "utf8")) as {
+    scripts: Record<string, string>;
+    dependencies: Record<string, string>;
+    optionalDependencies: Record<string, string>;
+  };
+  for (const document of ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]) {
+    const text = readFileSync(document, "utf8");
+    for (const [, path] of text.matchAll(
+      /`((?:src|test|bench|native|bin|docs|examples|scripts|interop)\/[\w./-]*)`/g,
+    )) {
+      if (path && !existsSync(path)) problems.push(`${document} names ${path}, which is not there`);
+    }
+    for (const [, script] of text.matchAll(/npm run ([\w:-]+)/g)) {
+      if (script && !(script in manifest.scripts))
+        problems.push(`${document} names npm run ${script}, which is no script`);
+    }
+    for (const [, target] of text.matchAll(/\]\((?!https?:|#)([^)#]+)/g)) {
+      if (target && !existsSync(target)) problems.push(`${document} links to ${target}, which is not there`);
+    }
+  }
+  const architecture = readFileSync("ARCHITECTURE.md", "utf8");
+  for (const folder of globSync("src/*/")) {
+    if (!architecture.includes(`\`${folder.replace(/\/?$/, "/")}\``))
+      problems.push(`ARCHITECTURE.md has no row for ${folder}`);
+  }
+  for (const name of Object.keys({ ...manifest.dependencies, ...manifest.optionalDependencies })) {
+    if (!architecture.includes(`\`${name}\``))
+      problems.push(`ARCHITECTURE.md has no sentence on the dependency ${name}`);
+  }
+  return problems.length === 0 ? null : problems.join("\n");
+}

@@ -1,0 +1,60 @@
+/** `npm run check`: format and lint, promises, types, imports, unused code, and the claims of the documents. */
+import { execFileSync, spawnSync } from "node:child_process";
+import { globSync, readFileSync } from "node:fs";
+import { checkDocuments } from "./check-documents.ts";
+
+const bin = (name: string) => `node_modules/.bin/${name}`;
+
+const steps: [string, () => string | null][] = [
+  ["format and lint (biome)", () => command(bin("biome"), ["check", "."])],
+  ["promises and switches (eslint)", () => command(bin("eslint"), ["src", "test", "bench"])],
+  ["types (tsc)", () => command(bin("tsc"), ["--noEmit"])],
+  ["imports (dependency-cruiser)", imports],
+  ["unused code (knip)", () => command(bin("knip"), [])],
+  ["documents", checkDocuments],
+  ["lockfile and paths", noHosts],
+];
+
+let failed = 0;
+for (const [name, run] of steps) {
+  const problem = run();
+  process.stdout.write(`${problem === null ? "ok  " : "FAIL"} ${name}\n`);
+  if (problem !== null) {
+    failed++;
+    process.stdout.write(`${problem}\n`);
+  }
+}
+process.exitCode = failed === 0 ? 0 : 1;
+
+function command(program: string, args: string[]): string | null {
+  const result = spawnSync(program, args, { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
+  if (result.status === 0) return null;
+  return `${result.stdout}${result.stderr}${result.error ?? ""}`;
+}
+
+/** A checker that sees no module finds no violation: so the modules it saw are counted against the files there are. */
+function imports(): string | null {
+  const problem = command(bin("depcruise"), ["src", "--output-type", "err"]);
+  if (problem !== null) return problem;
+  const json = execFileSync(bin("depcruise"), ["src", "--output-type", "json"], {
+    encoding: "utf8",
+    maxBuffer: 256 * 1024 * 1024,
+  });
+  const { modules } = JSON.parse(json) as { modules: { source: string }[] };
+  const seen = new Set(modules.map((module) => module.source));
+  const missing = globSync("src/**/*.ts").filter((file) => !seen.has(file));
+  return missing.length === 0
+    ? null
+    : `dependency-cruiser did not see ${missing.length} files: ${missing.join(", ")}`;
+}
+
+function noHosts(): string | null {
+  const problems = ["package-lock.json", "interop/package-lock.json"].filter((file) => {
+    try {
+      return /"resolved": *"https?:/.test(readFileSync(file, "utf8"));
+    } catch {
+      return false;
+    }
+  });
+  return problems.length === 0 ? null : `registry hosts in ${problems.join(", ")}`;
+}
