@@ -1,0 +1,34 @@
+/** The client for browsers: everything of it that needs no Node, over the page's own WebSocket. */
+
+import { connectStandardWebSocket, type StandardWebSocket } from "./browser-connection.ts";
+import {
+  DEFAULT_CONNECT_TIMEOUT_MS,
+  ExecServerClient,
+  type ExecServerClientOptions,
+} from "./exec-server-client.ts";
+
+export interface BrowserClientOptions extends ExecServerClientOptions {
+  /** `ws://…` or `wss://…`. */
+  url: string;
+  /** Default 10 s. */
+  connectTimeoutMs?: number;
+  /** Makes the socket; default: the page's own WebSocket. */
+  openSocket?: (url: string) => StandardWebSocket;
+}
+
+/**
+ * Connects from a page.
+ *
+ * @example
+ * const client = await connectFromBrowser({ url: "ws://127.0.0.1:7070" });
+ */
+export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecServerClient> {
+  const { url, openSocket, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = options;
+  return ExecServerClient.connect(
+    (signal) =>
+      connectStandardWebSocket({ url, connectTimeoutMs, signal, ...(openSocket && { open: openSocket }) }),
+    options,
+  );
+}
+
+export { ExecServerClient };

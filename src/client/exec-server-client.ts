@@ -1,0 +1,271 @@
+import type { Clock } from "../async/clock.ts";
+import { systemClock } from "../async/clock.ts";
+import type { Connection } from "../connection/connection.ts";
+import type { EventLogLimits } from "../exec/event-log.ts";
+import type { ProcessListing, StartParams } from "../exec/exec-process.ts";
+import type { DisconnectedError } from "../protocol/errors.ts";
+import type { InProcessServer } from "../protocol/in-process.ts";
+import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { Connect } from "./caller.ts";
+import { CommandSessions, type ExecServerEvent } from "./command-sessions.ts";
+import { InProcessCaller } from "./in-process-caller.ts";
+import { Link, type LinkListener } from "./link.ts";
+import { randomId } from "./random-id.ts";
+import { RemoteBackend } from "./remote-backend.ts";
+import { RemoteFiles } from "./remote-files.ts";
+import { RemoteHttp } from "./remote-http.ts";
+import type { RemoteProcess } from "./remote-process.ts";
+import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./resume.ts";
+import { RpcCaller } from "./rpc-caller.ts";
+import { explainUnknownMethod } from "./unsupported.ts";
+
+/** Both the seeds' number: long for a server that is there, short for one that is not. */
+export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
+export const DEFAULT_INITIALIZE_TIMEOUT_MS = 10_000;
+
+/** What becomes of the connection while a client lives. */
+export type ConnectionState =
+  | { type: "connected" }
+  | { type: "reconnecting"; reason: string | null }
+  | { type: "disconnected"; error: DisconnectedError };
+
+export interface ExecServerClientOptions {
+  /** How the client is called in the server's log. Default `procwire`. */
+  clientName?: string;
+  /** How long the server may take to answer `initialize`. Default 10 s. */
+  initializeTimeoutMs?: number;
+  /** Ends the attempt to connect. A client that is connected is ended by `close`. */
+  signal?: AbortSignal;
+  /**
+   * A lost connection is recovered from: the session is resumed below the live handles. `false` makes a loss final.
+   * Default: tries for 25 s, where the transport can be opened again.
+   */
+  reconnect?: boolean | Partial<ReconnectPolicy>;
+  /** Comes back to a session that an earlier client left, instead of opening one. */
+  resumeSessionId?: string;
+  /** With `resumeSessionId`: also when another connection is still attached to it; that one is closed. */
+  takeOver?: boolean;
+  onConnectionState?: (state: ConnectionState) => void;
+  /** How much of a process's output the client itself keeps. */
+  logLimits?: Partial<EventLogLimits>;
+  clock?: Clock;
+  newId?: () => string;
+}
+
+/** What one way of connecting needs to know besides. */
+export interface Transport {
+  connect: Connect;
+  /** It can be opened again after a loss. */
+  canReconnect: boolean;
+}
+
+/**
+ * A client of an exec-server, over any transport.
+ *
+ * @example
+ * await using client = await ExecServerClient.connectWebSocket({ url: "ws://127.0.0.1:7070" });
+ * const process = await client.start({
+ *   processId: "build", argv: ["make"], cwd: "/src", env: { PATH: "/usr/bin:/bin" }, tty: false,
+ * });
+ * for await (const event of process.events())
+ *   if (event.type === "output") console.log(new TextDecoder().decode(event.chunk));
+ */
+export class ExecServerClient implements AsyncDisposable {
+  /** Starts and lists processes; the same interface as this machine's own backend. */
+  readonly backend: RemoteBackend;
+  /** The files of the server's host. */
+  readonly files: RemoteFiles;
+  /** HTTP requests from the server's host. */
+  readonly http: RemoteHttp;
+  readonly #commands: CommandSessions;
+  readonly #onState: (state: ConnectionState) => void;
+  #link: Link | null = null;
+
+  protected constructor(options: ExecServerClientOptions) {
+    const link = () => this.#open;
+    const newId = options.newId ?? randomId;
+    const clock = options.clock ?? systemClock;
+    this.backend = new RemoteBackend({
+      link,
+      clock,
+      newId,
+      ...(options.logLimits && { logLimits: options.logLimits }),
+    });
+    this.files = new RemoteFiles(link, newId);
+    this.http = new RemoteHttp(link, newId);
+    this.#commands = new CommandSessions(link);
+    this.#onState = options.onConnectionState ?? (() => undefined);
+  }
+
+  /**
+   * Over any connection: `open` is called for the first one and, where it may be, again after a loss.
+   *
+   * @example
+   * const client = await ExecServerClient.connect(() => myConnection(), { reconnect: true });
+   */
+  static connect(
+    open: (signal: AbortSignal) => Connection | Promise<Connection>,
+    options: ExecServerClientOptions = {},
+  ): Promise<ExecServerClient> {
+    const connect: Connect = async (events, signal) => new RpcCaller(await open(signal), events);
+    return ExecServerClient.over({ connect, canReconnect: true }, options);
+  }
+
+  /**
+   * To a server in this program: typed calls, no JSON.
+   *
+   * @example
+   * const client = await ExecServerClient.connectInProcess(server);
+   */
+  static connectInProcess(
+    server: InProcessServer,
+    options: ExecServerClientOptions = {},
+  ): Promise<ExecServerClient> {
+    const connect: Connect = async (events) => new InProcessCaller(server, events);
+    return ExecServerClient.over({ connect, canReconnect: false }, options);
+  }
+
+  protected static async over(
+    transport: Transport,
+    options: ExecServerClientOptions,
+  ): Promise<ExecServerClient> {
+    const client = new ExecServerClient(options);
+    client.#link = await Link.open(
+      {
+        connect: transport.connect,
+        clientName: options.clientName ?? "procwire",
+        initializeTimeoutMs: options.initializeTimeoutMs ?? DEFAULT_INITIALIZE_TIMEOUT_MS,
+        reconnect: transport.canReconnect ? reconnectPolicy(options.reconnect) : null,
+        clock: options.clock ?? systemClock,
+        resumeSessionId: options.resumeSessionId ?? null,
+        takeOver: options.takeOver ?? false,
+      },
+      client.#listener(),
+      options.signal,
+    );
+    client.#onState({ type: "connected" });
+    return client;
+  }
+
+  /** Null with a server of the first generation. Give it to a later client as `resumeSessionId`. */
+  get sessionId(): string | null {
+    return this.#open.server.sessionId;
+  }
+
+  /** Which of the optional parts of the protocol the server granted. */
+  get extensions(): ReadonlySet<Extension> {
+    return this.#open.server.granted;
+  }
+
+  /** False with a server that lacks what procwire adds to the protocol. */
+  get isExtended(): boolean {
+    return this.#open.server.extended;
+  }
+
+  /** Starts a process; `start` of the backend. */
+  start(params: StartParams): Promise<RemoteProcess> {
+    return this.backend.start(params);
+  }
+
+  list(): Promise<ProcessListing[]> {
+    return this.backend.list();
+  }
+
+  /** What kind of host the server runs on. */
+  async info(): Promise<EnvironmentInfo> {
+    return this.#open.server.environmentInfo ?? this.call("environment/info", {});
+  }
+
+  /** Any method of the protocol. A call that a lost connection left without an answer is sent again. */
+  async call<M extends MethodName>(
+    method: M,
+    params: ParamsOf<M>,
+    options: { signal?: AbortSignal; timeoutMs?: number } = {},
+  ): Promise<ResultOf<M>> {
+    try {
+      return await this.#open.call(method, params, options);
+    } catch (error) {
+      throw explainUnknownMethod(method, error);
+    }
+  }
+
+  // ---- the first generation, as the seeds have it
+
+  /** Starts a process that lives as long as this connection; the server chooses its id. */
+  exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
+    return this.#commands.exec(params);
+  }
+
+  /** Writes to a terminal process started by `exec`. */
+  write(sessionId: string, bytes: Uint8Array): Promise<{ accepted: boolean }> {
+    return this.#commands.write(sessionId, bytes);
+  }
+
+  /** Ends a process started by `exec`. */
+  terminate(sessionId: string): Promise<{ running: boolean }> {
+    return this.#commands.terminate(sessionId);
+  }
+
+  /**
+   * What processes started by `exec` tell from now on.
+   *
+   * @example
+   * const events = client.eventReceiver();
+   * const { sessionId } = await client.exec({ argv: ["date"], cwd: "/", env: {}, tty: false });
+   * for await (const event of events) if (event.type === "exited") break;
+   */
+  eventReceiver(): AsyncIterableIterator<ExecServerEvent> {
+    return this.#commands.receiver();
+  }
+
+  /**
+   * Ends the connection. The session and its processes live on at the server for as long as it keeps detached
+   * sessions (30 s by default); end processes that should not.
+   */
+  async close(): Promise<void> {
+    this.#link?.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  get #open(): Link {
+    if (!this.#link) throw new Error("the client is not connected yet");
+    return this.#link;
+  }
+
+  #listener(): LinkListener {
+    return {
+      notified: (notification) => {
+        this.backend.notified(notification);
+        if (notification.method.startsWith("process/")) return;
+        this.#commands.notified(notification);
+        this.files.notified(notification);
+        this.http.notified(notification);
+      },
+      lost: (reason) => {
+        this.#commands.lost();
+        this.http.lost(reason);
+        this.#onState({ type: "reconnecting", reason });
+      },
+      resumed: () => {
+        this.backend.resumed();
+        this.files.resumed();
+        this.#onState({ type: "connected" });
+      },
+      failed: (error) => {
+        this.backend.failed(error);
+        this.#commands.failed();
+        this.files.failed();
+        this.http.lost(error.message);
+        this.#onState({ type: "disconnected", error });
+      },
+    };
+  }
+}
+
+function reconnectPolicy(option: ExecServerClientOptions["reconnect"]): ReconnectPolicy | null {
+  if (option === false) return null;
+  return { ...DEFAULT_RECONNECT_POLICY, ...(typeof option === "object" && option) };
+}

@@ -1,0 +1,47 @@
+import type { Clock } from "../async/clock.ts";
+import { withDeadline } from "../async/deadline.ts";
+import type { EnvironmentInfo, Extension } from "../protocol/methods.ts";
+import { EXTENSIONS } from "../protocol/methods.ts";
+import type { Caller } from "./caller.ts";
+
+/** What a server is like, as its answer to `initialize` tells. Negotiated anew on every connection. */
+export interface ServerTraits {
+  /** Null for a server of the first generation, which has no sessions to come back to. */
+  sessionId: string | null;
+  environmentInfo: EnvironmentInfo | null;
+  /** It has what procwire adds to the protocol: closing stdin, resizing, waiting, taking over, … */
+  extended: boolean;
+  granted: ReadonlySet<Extension>;
+}
+
+export interface HandshakeOptions {
+  clientName: string;
+  timeoutMs: number;
+  clock: Clock;
+  resumeSessionId: string | null;
+  /** Takes the session even when a connection is still attached to it. Only servers with the extensions know it. */
+  takeOver: boolean;
+}
+
+/** Opens a session, or comes back to one. */
+export async function shakeHands(caller: Caller, options: HandshakeOptions): Promise<ServerTraits> {
+  const answer = await withDeadline(
+    caller.call("initialize", {
+      clientName: options.clientName,
+      extensions: [...EXTENSIONS],
+      ...(options.resumeSessionId !== null && { resumeSessionId: options.resumeSessionId }),
+      ...(options.takeOver && { takeOver: true }),
+    }),
+    options.timeoutMs,
+    "initialize",
+    options.clock,
+  );
+  caller.initialized();
+  const named = answer.extensions ?? [];
+  return {
+    sessionId: answer.sessionId ?? null,
+    environmentInfo: answer.environmentInfo ?? null,
+    extended: answer.extensions !== undefined,
+    granted: new Set(EXTENSIONS.filter((extension) => named.includes(extension))),
+  };
+}

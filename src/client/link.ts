@@ -1,0 +1,347 @@
+import type { Clock, Timer } from "../async/clock.ts";
+import { TimeoutError } from "../async/deadline.ts";
+import { DISCONNECTED_PREFIX, DisconnectedError } from "../protocol/errors.ts";
+import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
+import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
+import { type ServerTraits, shakeHands } from "./handshake.ts";
+import { type ReconnectPolicy, retryUntilResumed } from "./resume.ts";
+
+/** A server that is silent this long is asked whether it is still there; a dead wire shows no other sign. */
+const SILENCE_BEFORE_ASKING_MS = 15_000;
+/** And has this long to answer. Together well below the 30 s a detached session is kept. */
+const ALIVE_ANSWER_MS = 10_000;
+
+export interface LinkOptions {
+  connect: Connect;
+  clientName: string;
+  initializeTimeoutMs: number;
+  /** Null: a lost connection is the end. */
+  reconnect: ReconnectPolicy | null;
+  clock: Clock;
+  resumeSessionId: string | null;
+  takeOver: boolean;
+}
+
+export interface LinkListener {
+  notified(notification: ServerNotification): void;
+  /** The connection is lost and being come back from. */
+  lost(reason: string | null): void;
+  /** The same session, on a new connection. Told before calls that waited are sent again. */
+  resumed(): void;
+  /** The end: every call fails from now on. */
+  failed(error: DisconnectedError): void;
+}
+
+export interface LinkCallOptions<M extends MethodName> {
+  signal?: AbortSignal | undefined;
+  timeoutMs?: number | undefined;
+  /**
+   * `always`: asking twice is as good as once, so it is sent again after a loss. `unsent`: only what was never handed
+   * to a connection is; what was may have happened or not, so it rejects and the caller decides.
+   */
+  resend?: "always" | "unsent";
+  /** Gives the params when the call is sent again. */
+  renew?: () => ParamsOf<M>;
+}
+
+type State =
+  | { type: "up"; caller: Caller }
+  | { type: "recovering" }
+  | { type: "down"; error: DisconnectedError };
+
+interface PendingCall {
+  /** On which connection it is under way; null while it waits for one. */
+  caller: Caller | null;
+  readonly resend: "always" | "unsent";
+  send(caller: Caller): void;
+  reject(error: Error): void;
+}
+
+/** One session with a server across connections: calls wait while there is none, and go on when there is. */
+export class Link {
+  readonly #options: LinkOptions;
+  readonly #listener: LinkListener;
+  /** In the order they were made, which is the order they are sent again in. */
+  readonly #pending = new Set<PendingCall>();
+  readonly #holders = new Set<unknown>();
+  readonly #ended = new AbortController();
+  #state: State = { type: "recovering" };
+  #server: ServerTraits = { sessionId: null, environmentInfo: null, extended: false, granted: new Set() };
+  #isInputPaused = false;
+  #heardAtMs = 0;
+  #aliveTimer: Timer | null = null;
+
+  private constructor(options: LinkOptions, listener: LinkListener) {
+    this.#options = options;
+    this.#listener = listener;
+  }
+
+  /** Connects and shakes hands. */
+  static async open(options: LinkOptions, listener: LinkListener, signal?: AbortSignal): Promise<Link> {
+    const link = new Link(options, listener);
+    const { resumeSessionId, takeOver, initializeTimeoutMs } = options;
+    const attached = await link.#attach(
+      resumeSessionId,
+      takeOver,
+      initializeTimeoutMs,
+      signal ?? link.#ended.signal,
+    );
+    link.#adopt(attached);
+    return link;
+  }
+
+  get server(): ServerTraits {
+    return this.#server;
+  }
+
+  get isDown(): boolean {
+    return this.#state.type === "down";
+  }
+
+  call<M extends MethodName>(
+    method: M,
+    params: ParamsOf<M>,
+    options: LinkCallOptions<M> = {},
+  ): Promise<ResultOf<M>> {
+    if (this.#state.type === "down") return Promise.reject(this.#state.error);
+    if (options.signal?.aborted) return Promise.reject(abortReason(options.signal));
+    const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
+    const { signal, timeoutMs } = options;
+    let isFirst = true;
+    const pending: PendingCall = {
+      caller: null,
+      resend: options.resend ?? "always",
+      send: (caller) => {
+        const current = isFirst ? params : (options.renew?.() ?? params);
+        isFirst = false;
+        caller.call(method, current).then(
+          (result) => {
+            this.#heardAtMs = this.#options.clock.now();
+            if (pending.caller === caller) settle(() => resolve(result));
+          },
+          (error: Error) => {
+            // Those of a lost connection are dealt with where the loss is told.
+            if (pending.caller === caller && !(error instanceof DisconnectedError)) pending.reject(error);
+          },
+        );
+      },
+      reject: (error) => settle(() => reject(error)),
+    };
+    const onAbort = () => pending.reject(abortReason(signal));
+    const timer =
+      timeoutMs === undefined
+        ? null
+        : this.#options.clock.after(timeoutMs, () => pending.reject(new TimeoutError(method, timeoutMs)));
+    const settle = (finish: () => void) => {
+      this.#pending.delete(pending);
+      timer?.cancel();
+      signal?.removeEventListener("abort", onAbort);
+      finish();
+      this.#updatePause();
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+    this.#pending.add(pending);
+    this.#updatePause();
+    if (this.#state.type === "up") this.#send(pending, this.#state.caller);
+    return promise;
+  }
+
+  /** Confirms output, where the server asked for that. Nothing is lost when there is no connection: confirmed later. */
+  ack(processId: string, seq: number): void {
+    if (this.#state.type === "up" && this.#server.granted.has("outputAck"))
+      this.#state.caller.ack(processId, seq);
+  }
+
+  /** Takes no more input while somebody holds: for servers that know no acknowledgements. */
+  hold(holder: unknown, isHeld: boolean): void {
+    if (isHeld) this.#holders.add(holder);
+    else this.#holders.delete(holder);
+    this.#updatePause();
+  }
+
+  close(reason = "the client was closed"): void {
+    const caller = this.#state.type === "up" ? this.#state.caller : null;
+    this.#fail(new DisconnectedError(reason));
+    caller?.close();
+  }
+
+  // ---- connections
+
+  async #attach(
+    resumeSessionId: string | null,
+    takeOver: boolean,
+    timeoutMs: number,
+    signal: AbortSignal,
+  ): Promise<{ caller: Caller; server: ServerTraits }> {
+    const opened: { caller: Caller | null } = { caller: null };
+    const events: CallerEvents = {
+      notified: (notification) => {
+        this.#heardAtMs = this.#options.clock.now();
+        this.#listener.notified(notification);
+      },
+      closed: (end) => {
+        if (opened.caller) this.#onClosed(opened.caller, end);
+      },
+    };
+    signal.throwIfAborted();
+    const caller = await this.#options.connect(events, signal);
+    opened.caller = caller;
+    const onAbort = () => caller.close();
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      const { clientName, clock } = this.#options;
+      const server = await shakeHands(caller, { clientName, timeoutMs, clock, resumeSessionId, takeOver });
+      if (caller.end) throw new DisconnectedError(caller.end.reason ?? undefined);
+      return { caller, server };
+    } catch (error) {
+      caller.close();
+      throw signal.aborted ? abortReason(signal) : error;
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  #adopt({ caller, server }: { caller: Caller; server: ServerTraits }): void {
+    this.#server = server;
+    this.#state = { type: "up", caller };
+    this.#isInputPaused = false;
+    this.#heardAtMs = this.#options.clock.now();
+    // It may have been lost while the handshake's answer was on its way up to here.
+    if (caller.end) this.#onClosed(caller, caller.end);
+    this.#watchSilence();
+  }
+
+  #onClosed(caller: Caller, end: CallerEnd): void {
+    if (this.#state.type !== "up" || this.#state.caller !== caller) return;
+    this.#aliveTimer?.cancel();
+    const error = new DisconnectedError(end.reason ?? undefined);
+    const { reconnect } = this.#options;
+    const { sessionId } = this.#server;
+    if (!reconnect || !end.recoverable || sessionId === null) {
+      this.#fail(error);
+      return;
+    }
+    this.#state = { type: "recovering" };
+    for (const pending of [...this.#pending]) {
+      if (pending.caller !== caller) continue;
+      pending.caller = null;
+      if (pending.resend === "unsent")
+        pending.reject(
+          new DisconnectedError(
+            `${end.reason ?? "connection lost"} before the answer came; it may have been done or not`,
+          ),
+        );
+    }
+    this.#listener.lost(end.reason);
+    // Ends by adopting a connection or by failing the link; there is nothing else it could reject with.
+    void this.#recover(sessionId, reconnect, error);
+  }
+
+  async #recover(sessionId: string, policy: ReconnectPolicy, loss: DisconnectedError): Promise<void> {
+    const { clock, initializeTimeoutMs } = this.#options;
+    const { signal } = this.#ended;
+    try {
+      const attached = await retryUntilResumed(
+        (remainingMs) =>
+          this.#attach(
+            sessionId,
+            this.#server.extended,
+            Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)),
+            signal,
+          ),
+        policy,
+        clock,
+        signal,
+      );
+      if (this.isDown) {
+        attached.caller.close();
+        return;
+      }
+      this.#adopt(attached);
+    } catch (cause) {
+      this.#fail(new DisconnectedError(resumeFailure(loss, cause), { cause }));
+      return;
+    }
+    if (this.#state.type !== "up") return;
+    this.#listener.resumed();
+    for (const pending of [...this.#pending]) {
+      if (this.#state.type !== "up") return;
+      if (pending.caller === null) this.#send(pending, this.#state.caller);
+    }
+  }
+
+  #send(pending: PendingCall, caller: Caller): void {
+    pending.caller = caller;
+    pending.send(caller);
+  }
+
+  #fail(error: DisconnectedError): void {
+    if (this.#state.type === "down") return;
+    this.#state = { type: "down", error };
+    this.#aliveTimer?.cancel();
+    this.#ended.abort(error);
+    for (const pending of [...this.#pending]) pending.reject(error);
+    this.#listener.failed(error);
+  }
+
+  /** A call in flight keeps the input open: its answer comes the same way as the output that is held back. */
+  #updatePause(): void {
+    if (this.#state.type !== "up") return;
+    const isPaused = this.#holders.size > 0 && this.#pending.size === 0;
+    if (isPaused === this.#isInputPaused) return;
+    this.#isInputPaused = isPaused;
+    if (isPaused) this.#state.caller.pause();
+    else this.#state.caller.resume();
+  }
+
+  /**
+   * Notices a connection that died without a word. Only with servers that answer one request while another waits: one
+   * that works strictly in turn may be silent for good reasons.
+   */
+  #watchSilence(): void {
+    if (this.#state.type !== "up" || !this.#options.reconnect || !this.#server.extended) return;
+    const { caller } = this.#state;
+    const { clock } = this.#options;
+    this.#aliveTimer?.cancel();
+    const silentMs = clock.now() - this.#heardAtMs;
+    this.#aliveTimer = clock.after(
+      Math.max(SILENCE_BEFORE_ASKING_MS - silentMs, 1),
+      () => {
+        if (clock.now() - this.#heardAtMs < SILENCE_BEFORE_ASKING_MS) this.#watchSilence();
+        else void this.#askWhetherAlive(caller);
+      },
+      { keepAlive: false },
+    );
+  }
+
+  async #askWhetherAlive(caller: Caller): Promise<void> {
+    const { clock } = this.#options;
+    const timer = clock.after(
+      ALIVE_ANSWER_MS,
+      () =>
+        caller.close(`no answer for ${ALIVE_ANSWER_MS} ms after ${SILENCE_BEFORE_ASKING_MS} ms of silence`),
+      { keepAlive: false },
+    );
+    try {
+      await caller.call("environment/status", {});
+      this.#heardAtMs = clock.now();
+    } catch {
+      // A refusal is an answer too; a lost connection is told by its own event.
+      this.#heardAtMs = clock.now();
+    } finally {
+      timer.cancel();
+    }
+    if (this.#state.type === "up" && this.#state.caller === caller) this.#watchSilence();
+  }
+}
+
+function abortReason(signal: AbortSignal | undefined): Error {
+  const reason: unknown = signal?.reason;
+  return reason instanceof Error ? reason : new Error(`aborted: ${String(reason)}`);
+}
+
+function resumeFailure(loss: DisconnectedError, cause: unknown): string {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  const first = loss.message.slice(DISCONNECTED_PREFIX.length).replace(/^: /, "");
+  return `${first === "" ? "connection lost" : first}; failed to resume exec-server session: ${why}`;
+}

@@ -1,0 +1,222 @@
+import type { Clock } from "../async/clock.ts";
+import { sleep } from "../async/clock.ts";
+import type { EventLogLimits } from "../exec/event-log.ts";
+import type { ExecBackend, ProcessListing, SandboxType, StartParams } from "../exec/exec-process.ts";
+import {
+  type DisconnectedError,
+  ErrorCode,
+  invalidParams,
+  invalidRequest,
+  RequestError,
+} from "../protocol/errors.ts";
+import type { ParamsOf, ServerNotification } from "../protocol/methods.ts";
+import { isObject } from "../protocol/schema.ts";
+import type { Link } from "./link.ts";
+import { RemoteProcess } from "./remote-process.ts";
+import { explainUnknownMethod } from "./unsupported.ts";
+import { toPathUri } from "./wire-path.ts";
+
+/** Between two looks at whether a start whose answer was lost has come to something. */
+const START_POLL_MS = 20;
+/** TERM comes this long before KILL when this client ends a process that outlived its time. */
+const TIMEOUT_GRACE_MS = 2000;
+
+export interface RemoteBackendDeps {
+  link: () => Link;
+  clock: Clock;
+  newId: () => string;
+  logLimits?: Partial<EventLogLimits>;
+}
+
+/** The processes of one session on a server. */
+export class RemoteBackend implements ExecBackend {
+  readonly #deps: RemoteBackendDeps;
+  /** Those that may still tell something. */
+  readonly #processes = new Map<string, RemoteProcess>();
+  #writes = 0;
+  readonly #writerId: string;
+
+  constructor(deps: RemoteBackendDeps) {
+    this.#deps = deps;
+    this.#writerId = deps.newId();
+  }
+
+  /** Where processes run that nobody gave a directory: the server's own, as a `file:` URI. */
+  get defaultCwd(): string {
+    return this.#link.server.environmentInfo?.cwd ?? "file:///";
+  }
+
+  async start(params: StartParams): Promise<RemoteProcess> {
+    const { processId } = params;
+    const wire = startParams(params);
+    if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    // Known before it is asked for: some servers tell of a process before they answer that it runs.
+    const process = this.#register(processId, params);
+    try {
+      process.started(await this.#startOnce(wire));
+    } catch (error) {
+      this.#processes.delete(processId);
+      process.log.dispose();
+      throw explainUnknownMethod("process/start", error);
+    }
+    if (!this.#link.server.extended && params.timeoutMs !== undefined)
+      this.#endLater(process, params.timeoutMs);
+    return process;
+  }
+
+  /**
+   * A handle on a process of this session that somebody else started, such as an earlier client whose session this
+   * one resumed. It begins with what the server still retains.
+   */
+  async attach(processId: string): Promise<RemoteProcess> {
+    const known = this.#processes.get(processId);
+    if (known) return known;
+    const process = this.#register(processId, null);
+    try {
+      await process.adopt();
+    } catch (error) {
+      this.#processes.delete(processId);
+      throw error;
+    }
+    return process;
+  }
+
+  async list(): Promise<ProcessListing[]> {
+    if (!this.#link.server.extended) return [...this.#processes.values()].map((process) => process.listing());
+    return (await this.#link.call("process/list", {})).processes;
+  }
+
+  // ---- what the client tells it
+
+  notified(notification: ServerNotification): void {
+    switch (notification.method) {
+      case "process/output":
+        this.#processes.get(notification.params.processId)?.offer({ type: "output", ...notification.params });
+        return;
+      case "process/exited": {
+        const { processId, seq, exitCode, signal, reason, sandboxDenied } = notification.params;
+        this.#processes.get(processId)?.offer({
+          type: "exited",
+          seq,
+          exitCode,
+          signal: signal ?? null,
+          reason: reason ?? (signal ? "signaled" : "exited"),
+          sandboxDenied: sandboxDenied ?? false,
+        });
+        return;
+      }
+      case "process/closed":
+        this.#processes
+          .get(notification.params.processId)
+          ?.offer({ type: "closed", seq: notification.params.seq });
+        return;
+      case "process/started":
+        this.#processes.get(notification.params.processId)?.learnPid(notification.params.pid);
+        return;
+      case "process/failed":
+        this.#processes.get(notification.params.processId)?.fail(notification.params.message);
+        return;
+    }
+  }
+
+  resumed(): void {
+    for (const process of this.#processes.values()) process.resumed();
+  }
+
+  failed(error: DisconnectedError): void {
+    for (const process of [...this.#processes.values()]) process.fail(error.message);
+  }
+
+  // ---- below
+
+  get #link(): Link {
+    return this.#deps.link();
+  }
+
+  #register(processId: string, params: StartParams | null): RemoteProcess {
+    const { clock, logLimits } = this.#deps;
+    const process = new RemoteProcess(processId, params, {
+      link: this.#link,
+      clock,
+      newWriteId: () => `${this.#writerId}-${++this.#writes}`,
+      ...(logLimits && { logLimits }),
+    });
+    this.#processes.set(processId, process);
+    const stop = process.log.listen(() => {
+      if (!process.log.isClosed && process.log.failure === null) return;
+      stop();
+      if (this.#processes.get(processId) === process) this.#processes.delete(processId);
+    });
+    return process;
+  }
+
+  /**
+   * Starts it exactly once, whatever becomes of the connection. A start that had to be sent again and is answered
+   * with "already exists" met its own first copy; if that one is then unknown, it had failed to start, and the next
+   * try tells why.
+   */
+  async #startOnce(wire: ParamsOf<"process/start">): Promise<SandboxType> {
+    const { processId } = wire;
+    let isRepeated = false;
+    for (;;) {
+      try {
+        const renew = () => {
+          isRepeated = true;
+          return wire;
+        };
+        const result = await this.#link.call("process/start", wire, { renew });
+        return result.sandboxType ?? "none";
+      } catch (error) {
+        if (!isRepeated || !isRefusal(error, `process ${processId} already exists`)) throw error;
+      }
+      if (await this.#isRunning(processId)) return wire.sandboxType ?? "none";
+    }
+  }
+
+  async #isRunning(processId: string): Promise<boolean> {
+    for (;;) {
+      try {
+        await this.#link.call("process/read", { processId, maxBytes: 0 });
+        return true;
+      } catch (error) {
+        if (isRefusal(error, `unknown process id ${processId}`)) return false;
+        if (!isRefusal(error, `process id ${processId} is starting`)) throw error;
+      }
+      await sleep(this.#deps.clock, START_POLL_MS);
+    }
+  }
+
+  /** For servers that know no time limit. */
+  #endLater(process: RemoteProcess, timeoutMs: number): void {
+    const timer = this.#deps.clock.after(
+      timeoutMs,
+      // A server that is gone by then has taken the process with it, or has told its failure.
+      () => void process.terminate({ type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch(() => undefined),
+      { keepAlive: false },
+    );
+    const stop = process.log.listen(() => {
+      if (process.log.exit === null && process.log.failure === null) return;
+      stop();
+      timer.cancel();
+    });
+  }
+}
+
+function isRefusal(error: unknown, message: string): boolean {
+  return (
+    error instanceof RequestError && error.code === ErrorCode.invalidRequest && error.message === message
+  );
+}
+
+function startParams(params: StartParams): ParamsOf<"process/start"> {
+  const { cwd, arg0, envPolicy, sandbox, ...rest } = params;
+  const isWalled = sandbox !== undefined && sandbox !== null;
+  if (isWalled && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
+  return {
+    ...rest,
+    cwd: toPathUri(cwd, "cwd"),
+    ...(arg0 !== undefined && arg0 !== null && { arg0 }),
+    ...(envPolicy && { envPolicy }),
+    ...(isWalled && { sandbox }),
+  };
+}

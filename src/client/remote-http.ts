@@ -1,0 +1,148 @@
+import { DisconnectedError } from "../protocol/errors.ts";
+import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../protocol/methods.ts";
+import type { Link } from "./link.ts";
+import { explainUnknownMethod } from "./unsupported.ts";
+
+/** A streamed body may be this far ahead of its reader before nothing more is taken from the connection. */
+const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
+
+export interface HttpRequest {
+  url: string;
+  /** Default GET. */
+  method?: string;
+  headers?: Record<string, string>;
+  body?: Uint8Array | string;
+  /** Covers the body too. Default: none. */
+  timeoutMs?: number;
+  redirect?: "follow" | "stop";
+  signal?: AbortSignal;
+}
+
+export interface HttpResponse<Body> {
+  status: number;
+  headers: { name: string; value: string }[];
+  body: Body;
+}
+
+/**
+ * HTTP requests made from the host that a client is connected to.
+ *
+ * @example
+ * const { status, body } = await client.http.request({ url: "http://127.0.0.1:8080/health" });
+ */
+export class RemoteHttp {
+  readonly #link: () => Link;
+  readonly #newId: () => string;
+  readonly #streams = new Map<string, BodyStream>();
+
+  constructor(link: () => Link, newId: () => string) {
+    this.#link = link;
+    this.#newId = newId;
+  }
+
+  async request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
+    const { bodyBase64, ...head } = await this.#send(request, { requestId: this.#newId() });
+    return { ...head, body: bodyBase64 };
+  }
+
+  /** The body as it comes. A reader that is slow holds the connection back; one that leaves lets the rest pass by. */
+  async stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
+    const requestId = this.#newId();
+    const stream = new BodyStream((isFull) => this.#link().hold(stream, isFull));
+    this.#streams.set(requestId, stream);
+    try {
+      const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
+      return { status, headers, body: stream.read(() => this.#streams.delete(requestId)) };
+    } catch (error) {
+      this.#streams.delete(requestId);
+      throw error;
+    }
+  }
+
+  notified(notification: ServerNotification): void {
+    if (notification.method !== "http/request/bodyDelta") return;
+    this.#streams.get(notification.params.requestId)?.push(notification.params);
+  }
+
+  /** Requests belong to their connection and end with it. */
+  lost(reason: string | null): void {
+    for (const stream of this.#streams.values()) stream.fail(new DisconnectedError(reason ?? undefined));
+    this.#streams.clear();
+  }
+
+  async #send(request: HttpRequest, own: { requestId: string; streamResponse?: boolean }) {
+    const { method = "GET", url, headers, body, timeoutMs, redirect, signal } = request;
+    const params: ParamsOf<"http/request"> = {
+      ...own,
+      method,
+      url,
+      ...(headers && { headers: Object.entries(headers).map(([name, value]) => ({ name, value })) }),
+      ...(body !== undefined && {
+        bodyBase64: typeof body === "string" ? new TextEncoder().encode(body) : body,
+      }),
+      ...(timeoutMs !== undefined && { timeoutMs }),
+      ...(redirect && { redirectPolicy: redirect }),
+    };
+    try {
+      // Twice is not the same as once for most of what people ask of a server.
+      return await this.#link().call("http/request", params, { resend: "unsent", signal });
+    } catch (error) {
+      throw explainUnknownMethod("http/request", error);
+    }
+  }
+}
+
+/** The pieces of one body, between the wire and its reader. */
+class BodyStream {
+  readonly #hold: (isFull: boolean) => void;
+  #pieces: Uint8Array[] = [];
+  #unreadBytes = 0;
+  #end: { error: Error | null } | null = null;
+  #waiting: PromiseWithResolvers<void> | null = null;
+
+  constructor(hold: (isFull: boolean) => void) {
+    this.#hold = hold;
+  }
+
+  push({ deltaBase64, done, error }: ServerNotificationParams<"http/request/bodyDelta">): void {
+    if (this.#end) return;
+    if (deltaBase64.length > 0) this.#pieces.push(deltaBase64);
+    this.#unreadBytes += deltaBase64.length;
+    if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#hold(true);
+    if (done) this.#end = { error: error === null ? null : new Error(`http/request failed: ${error}`) };
+    this.#wake();
+  }
+
+  fail(error: Error): void {
+    this.#end ??= { error };
+    this.#wake();
+  }
+
+  async *read(onEnd: () => void): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      for (;;) {
+        const piece = this.#pieces.shift();
+        if (piece) {
+          this.#unreadBytes -= piece.length;
+          if (this.#unreadBytes <= MAX_UNREAD_BYTES / 2) this.#hold(false);
+          yield piece;
+        } else if (this.#end) {
+          if (this.#end.error) throw this.#end.error;
+          return;
+        } else {
+          this.#waiting ??= Promise.withResolvers<void>();
+          await this.#waiting.promise;
+        }
+      }
+    } finally {
+      onEnd();
+      this.#hold(false);
+      this.#pieces = [];
+    }
+  }
+
+  #wake(): void {
+    this.#waiting?.resolve();
+    this.#waiting = null;
+  }
+}

@@ -1,0 +1,52 @@
+import type { Clock } from "../async/clock.ts";
+import { sleep } from "../async/clock.ts";
+import { ErrorCode, RequestError } from "../protocol/errors.ts";
+
+/** How a lost connection is come back from. */
+export interface ReconnectPolicy {
+  /** From the loss until everything fails. Below the 30 s a server keeps a detached session, so that coming back late never finds it half ended. */
+  deadlineMs: number;
+  /** The first try is made at once; this long after it the second, then doubling. */
+  firstDelayMs: number;
+  maxDelayMs: number;
+}
+
+export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
+  deadlineMs: 25_000,
+  firstDelayMs: 100,
+  maxDelayMs: 2000,
+};
+
+/**
+ * Tries until it works, until it is clear that it never will, or until the deadline. Rejects with the last error.
+ * A session that is still attached elsewhere counts as "not yet": a server may take a while to notice a dead peer.
+ */
+export async function retryUntilResumed<T>(
+  attempt: (remainingMs: number) => Promise<T>,
+  policy: ReconnectPolicy,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<T> {
+  const deadline = clock.now() + policy.deadlineMs;
+  let delayMs = policy.firstDelayMs;
+  for (;;) {
+    try {
+      return await attempt(deadline - clock.now());
+    } catch (error) {
+      if (signal.aborted || isHopeless(error) || clock.now() + delayMs >= deadline) throw error;
+    }
+    await sleep(clock, delayMs, signal);
+    delayMs = Math.min(delayMs * 2, policy.maxDelayMs);
+  }
+}
+
+/** Nobody listens there any more, or the server no longer knows the session: waiting would change nothing. */
+function isHopeless(error: unknown): boolean {
+  if (error instanceof RequestError) return error.code !== ErrorCode.sessionAttached;
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
+    if ("code" in cause && (cause.code === "ECONNREFUSED" || cause.code === "ENOENT")) return true;
+    if ("status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404))
+      return true;
+  }
+  return false;
+}

@@ -1,0 +1,18 @@
+import { ErrorCode, RequestError } from "../protocol/errors.ts";
+
+/** The code other servers of this family answer an unknown method with. */
+const METHOD_NOT_FOUND = -32601;
+
+/** What a server of another make or age lacks. */
+export function notSupported(what: string, cause?: unknown): RequestError {
+  return new RequestError(METHOD_NOT_FOUND, `${what} is not supported by this server`, { cause });
+}
+
+/** Says clearly what `method` met: a server that does not know it, or the error as it came. */
+export function explainUnknownMethod(method: string, error: unknown): unknown {
+  if (!(error instanceof RequestError)) return error;
+  const isUnknown =
+    error.code === METHOD_NOT_FOUND ||
+    (error.code === ErrorCode.invalidRequest && error.message.startsWith("unknown method:"));
+  return isUnknown ? notSupported(method, error) : error;
+}
