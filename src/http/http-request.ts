@@ -202,7 +202,6 @@ export class HttpRequests {
       method: hop.method,
       headers: { accept: "*/*", ...hop.headers },
       maxHeaderSize: MAX_HEADER_BYTES,
-      signal,
     };
     const failed = (cause: unknown) => {
       const shown = new URL(hop.url);
@@ -213,9 +212,12 @@ export class HttpRequests {
     for (let tries = 1; ; tries++) {
       try {
         const request = await this.#start(hop.url, options);
-        return await responseTo(request, hop.body);
+        return await responseTo(request, hop.body, signal);
       } catch (error) {
-        const again = error instanceof StaleConnection && REPEATABLE.includes(hop.method.toUpperCase());
+        const again =
+          !signal.aborted &&
+          error instanceof StaleConnection &&
+          REPEATABLE.includes(hop.method.toUpperCase());
         if (tries === 2 || !again) throw failed(error);
       }
     }
@@ -246,9 +248,18 @@ const BROKEN_BODY = "error decoding response body";
 
 class StaleConnection extends Error {}
 
-function responseTo(request: ClientRequest, body: Uint8Array): Promise<IncomingMessage> {
+function responseTo(request: ClientRequest, body: Uint8Array, signal: AbortSignal): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    request.on("response", resolve);
+    // Not Node's own `signal` option, and without an error of ours: both reach the socket, which after the last byte
+    // belongs to the agent and has nobody to listen to it.
+    const abort = () => void request.destroy();
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+    request.on("response", (response) => {
+      // Broken off while nobody reads it yet; whoever reads it later still finds it broken.
+      response.on("error", () => undefined);
+      resolve(response);
+    });
     // Tunnels are not offered; without a listener Node would drop the socket without a word.
     request.on("connect", (_response, socket) => {
       socket.destroy();

@@ -382,6 +382,20 @@ test("closing breaks off what is under way and sends no more deltas", async (t) 
   await assert.rejects(get(url), { code: -32603 });
 });
 
+test("a stream that breaks off before it is begun says so once it is", async (t) => {
+  const url = await serve(t, (_request, response) => {
+    response.writeHead(200, { "content-length": "100" });
+    response.write("part");
+  });
+  const clock = new ManualClock();
+  const { requests, stream } = client(t, { clock });
+  const asked = { method: "GET", url, streamResponse: true, requestId: "s", timeoutMs: 50 };
+  const response = await requests.request(asked);
+  await clock.advance(50);
+  response.stream?.();
+  assert.equal((await stream("s")).at(-1)?.error, "error decoding response body");
+});
+
 test("a sink that fails ends its stream and is reported", async (t) => {
   const closed = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
