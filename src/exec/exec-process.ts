@@ -224,6 +224,8 @@ export interface ProcessListing {
 
 /** Something that can start processes: this machine, or a server far away. */
 export interface ExecBackend {
+  /** Where processes run that nobody gave a directory; a path or a URI. Absent: where this program runs. */
+  readonly defaultCwd?: string;
   start(params: StartParams): Promise<ExecProcess>;
   list(): Promise<ProcessListing[]>;
 }

@@ -1,7 +1,8 @@
 import type { Clock } from "../async/clock.ts";
-import { DISCONNECTED_PREFIX, DisconnectedError, invalidParams } from "../protocol/errors.ts";
+import { invalidParams } from "../protocol/errors.ts";
 import type { EventLog } from "./event-log.ts";
 import type { OutputStream, WaitParams, WaitResult } from "./exec-process.ts";
+import { failureError } from "./failure.ts";
 import type { OutputMatcher } from "./output-matcher.ts";
 
 /** Between two looks whether a port is listened on. */
@@ -131,9 +132,4 @@ function result(log: EventLog, reason: WaitResult["reason"], match?: string): Wa
     ...(match !== undefined && { match }),
     seq: log.nextSeq - 1,
   };
-}
-
-function failureError(message: string): Error {
-  if (!message.startsWith(DISCONNECTED_PREFIX)) return new Error(message);
-  return new DisconnectedError(message.slice(DISCONNECTED_PREFIX.length).replace(/^: /, ""));
 }

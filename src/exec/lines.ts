@@ -1,0 +1,56 @@
+import type { ExecProcess, OutputStream } from "./exec-process.ts";
+import { failureError } from "./failure.ts";
+
+/** A longer line is given in pieces of this many characters: a stream without newlines must not grow without bound. */
+const MAX_LINE_CHARS = 1024 * 1024;
+
+export interface LinesOptions {
+  /** Default: stdout, or the terminal's output. */
+  stream?: OutputStream;
+  /** Only output after this seq. */
+  afterSeq?: number;
+  signal?: AbortSignal;
+}
+
+/**
+ * The lines a process writes, without their ends (`\n` or `\r\n`), as they come. A last line without an end is given
+ * when the process is closed. The process is held back rather than a line skipped.
+ *
+ * @example
+ * for await (const line of lines(process)) console.log(line);
+ */
+export async function* lines(
+  process: ExecProcess,
+  options: LinesOptions = {},
+): AsyncGenerator<string, void, undefined> {
+  const { stream, afterSeq, signal } = options;
+  const decoder = new TextDecoder();
+  let rest = "";
+  const events = process.events({
+    lossless: true,
+    ...(afterSeq !== undefined && { afterSeq }),
+    ...(signal && { signal }),
+  });
+  for await (const event of events) {
+    if (event.type === "failed") throw failureError(event.message);
+    if (event.type !== "output" || !isWanted(event.stream, stream)) continue;
+    const text = rest + decoder.decode(event.chunk, { stream: true });
+    const found = text.split("\n");
+    rest = found.pop() ?? "";
+    for (const line of found) yield withoutReturn(line);
+    while (rest.length > MAX_LINE_CHARS) {
+      yield rest.slice(0, MAX_LINE_CHARS);
+      rest = rest.slice(MAX_LINE_CHARS);
+    }
+  }
+  rest += decoder.decode();
+  if (rest !== "") yield withoutReturn(rest);
+}
+
+function isWanted(stream: OutputStream, wanted: OutputStream | undefined): boolean {
+  return wanted === undefined ? stream !== "stderr" : stream === wanted;
+}
+
+function withoutReturn(line: string): string {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
+}
