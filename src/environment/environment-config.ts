@@ -1,0 +1,148 @@
+import { lstat } from "node:fs/promises";
+import { hostname } from "node:os";
+import { dirname, join } from "node:path";
+import { internalError, invalidParams } from "../protocol/errors.ts";
+import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
+import { homeDirectory } from "./environment-info.ts";
+import { readTextFile } from "./text-file.ts";
+
+export interface EnvironmentConfigParams {
+  cwd: string;
+  /** Keys from the root of the file down; only what they lead to is told. */
+  configPaths: string[][];
+  requirementsPaths: string[][];
+}
+
+export interface ConfigLayers {
+  /** From the weakest to the strongest. */
+  layers: { source: string; baseDir: string; toml: string }[];
+  /** Where a layer that the client has from elsewhere belongs: after the system's. */
+  cloudInsertionIndex: number;
+}
+
+export interface EnvironmentConfig {
+  userHomeDir: string;
+  codexHomeDir: string;
+  hostname: string;
+  config: ConfigLayers;
+  requirements: ConfigLayers;
+}
+
+export interface ConfigPlaces {
+  env: NodeJS.ProcessEnv;
+  systemDirectory: string;
+}
+
+export const DEFAULT_PLACES: ConfigPlaces = { env: process.env, systemDirectory: "/etc/codex" };
+
+/**
+ * The asked-for parts of an agent's configuration on this host: the system's, the user's, and that of the project
+ * around `cwd` from its top down, the latter only where the user's own file trusts the project.
+ */
+export async function readEnvironmentConfig(
+  params: EnvironmentConfigParams,
+  places: ConfigPlaces = DEFAULT_PLACES,
+): Promise<EnvironmentConfig> {
+  const keys = [...params.configPaths, ...params.requirementsPaths];
+  if (keys.length === 0) throw invalidParams("at least one config or requirements path is required");
+  if (keys.some((path) => path.length === 0)) {
+    throw invalidParams("TOML paths must contain at least one key segment");
+  }
+  const cwd = pathFromUri(params.cwd);
+  const home = homeDirectory(places.env);
+  const codexHome = codexHomeDirectory(places.env);
+  const system = join(places.systemDirectory, "config.toml");
+  const config: ConfigLayers = { layers: [], cloudInsertionIndex: 0 };
+  const requirements: ConfigLayers = { layers: [], cloudInsertionIndex: 0 };
+
+  await addLayer(config, system, `system (${system})`, params.configPaths);
+  config.cloudInsertionIndex = config.layers.length;
+  const user = join(codexHome, "config.toml");
+  const userTable = await addLayer(config, user, `user (${user})`, params.configPaths);
+  for (const directory of await projectDirectories(cwd, userTable)) {
+    const path = join(directory, ".codex", "config.toml");
+    if (path !== user) await addLayer(config, path, `project (${path})`, params.configPaths);
+  }
+  const required = join(places.systemDirectory, "requirements.toml");
+  await addLayer(requirements, required, required, params.requirementsPaths);
+  requirements.cloudInsertionIndex = requirements.layers.length;
+
+  return {
+    userHomeDir: uriFromPath(home),
+    codexHomeDir: uriFromPath(codexHome),
+    hostname: hostname(),
+    config,
+    requirements,
+  };
+}
+
+export function codexHomeDirectory(env: NodeJS.ProcessEnv): string {
+  return env.CODEX_HOME || join(homeDirectory(env), ".codex");
+}
+
+type Table = Record<string, unknown>;
+
+/** Reads a file, adds what the keys lead to as a layer if that is anything, and gives the whole table. */
+async function addLayer(to: ConfigLayers, path: string, source: string, keys: string[][]): Promise<Table> {
+  const text = await readTextFile(path);
+  if (text === null) return {};
+  const { parse, stringify } = await import("smol-toml");
+  let table: Table;
+  try {
+    table = parse(text);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message.split("\n", 1)[0] : String(cause);
+    throw internalError(`failed to load executor-local config: ${path}: ${why}`, { cause });
+  }
+  const chosen = emptyTable();
+  for (const key of keys) copyPath(table, chosen, key);
+  if (Object.keys(chosen).length > 0) {
+    to.layers.push({ source, baseDir: uriFromPath(dirname(path)), toml: `${stringify(chosen).trimEnd()}\n` });
+  }
+  return table;
+}
+
+/** Copies what a path leads to; where it ends early, the tables on the way. */
+function copyPath(from: Table, to: Table, [key, ...rest]: string[]): void {
+  if (key === undefined || !Object.hasOwn(from, key)) return;
+  const value = from[key];
+  const below = Object.hasOwn(to, key) ? to[key] : undefined;
+  // Another path has taken the whole of it already.
+  if (below === value) return;
+  if (rest.length === 0) {
+    to[key] = value;
+  } else if (isTable(value)) {
+    const table = isTable(below) ? below : emptyTable();
+    to[key] = table;
+    copyPath(value, table, rest);
+  }
+}
+
+/** Without a prototype: a file's keys may have any name. */
+function emptyTable(): Table {
+  return Object.create(null);
+}
+
+function isTable(value: unknown): value is Table {
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !(value instanceof Date);
+}
+
+/** From the project's top (the nearest directory with `.git`, else `cwd` itself) down to `cwd`, where trusted. */
+async function projectDirectories(cwd: string, userTable: Table): Promise<string[]> {
+  const up: string[] = [];
+  for (let directory = cwd; ; directory = dirname(directory)) {
+    up.unshift(directory);
+    if ((await lstat(join(directory, ".git")).catch(() => null)) !== null) break;
+    if (directory === dirname(directory)) {
+      up.splice(0, up.length, cwd);
+      break;
+    }
+  }
+  const { projects } = userTable;
+  const trusts = (directory: string | undefined) => {
+    if (directory === undefined || !isTable(projects) || !Object.hasOwn(projects, directory)) return false;
+    const project = projects[directory];
+    return isTable(project) && project.trust_level === "trusted";
+  };
+  return trusts(up[0]) ? up : up.filter(trusts);
+}

@@ -1,0 +1,94 @@
+/**
+ * environment/: what kind of host this is, and what lies on it for an agent: its configuration, plugins and skills.
+ * It only reads, and only when asked; nothing here starts a program.
+ */
+import { createHash } from "node:crypto";
+import { accessSync, constants } from "node:fs";
+import { homedir } from "node:os";
+import { basename, resolve } from "node:path";
+import type { EnvironmentInfo } from "../protocol/methods.ts";
+import { uriFromPath } from "../protocol/path-uri.ts";
+
+export interface EnvironmentInfoOptions {
+  version: string;
+  env?: NodeJS.ProcessEnv;
+  cwd?: string;
+  /** Parts of the server that do not work here, in words for a person. */
+  degraded?: string[];
+  /** Names of the sandboxes that can be enforced here. */
+  sandboxes?: string[];
+}
+
+/** Part of every handshake, so it is cheap: a few looks at the environment and at most three at the disk. */
+export function environmentInfo(options: EnvironmentInfoOptions): EnvironmentInfo {
+  const env = options.env ?? process.env;
+  const cwd = options.cwd ?? process.cwd();
+  const temporary = env.TMPDIR ? resolve(cwd, env.TMPDIR) : null;
+  return {
+    shell: findShell(env),
+    executorVersion: options.version,
+    providerId: providerId(options.version),
+    cwd: uriFromPath(cwd),
+    userHomeDir: uriFromPath(homeDirectory(env)),
+    platformOs: process.platform === "darwin" ? "macos" : process.platform,
+    prependPathDirs: [],
+    temporaryDirectories: temporary === null ? [] : [uriFromPath(temporary)],
+    tempDir: uriFromPath(temporary ?? "/tmp"),
+    capabilities: { ...CAPABILITIES },
+    degraded: options.degraded ?? [],
+    sandboxes: options.sandboxes ?? [],
+  };
+}
+
+export function homeDirectory(env: NodeJS.ProcessEnv): string {
+  return env.HOME || homedir();
+}
+
+/**
+ * A client turns to a method only where the flag says so. `capabilityDiscoveryV2` stays off although the method
+ * answers: it leaves out plugins and what skills declare in YAML, and without the flag a client finds both by itself.
+ */
+const CAPABILITIES: Readonly<Record<string, boolean>> = {
+  networkProxyLaunch: false,
+  networkProxyReviewDomains: false,
+  credentialMasking: false,
+  credentialMaskingCustomProviders: false,
+  capabilityDiscoverySandbox: false,
+  fsWatchMissing: true,
+  capabilityDiscoveryV2: false,
+  environmentConfigRead: true,
+  httpHeaderEnvVars: true,
+  sandboxedFileStreaming: false,
+  fileWriteStreaming: true,
+  shellSnapshotV2: false,
+  windowsMxc: false,
+  linuxRootWritePreservesDevices: false,
+  linuxApprovedRootWritePreservesRestrictions: false,
+};
+
+/** The shells whose command line clients know. */
+const KNOWN_SHELLS = ["zsh", "bash", "sh"];
+
+/** The user's own shell where clients know it, else the best there is. */
+function findShell(env: NodeJS.ProcessEnv): { name: string; path: string } {
+  const own = env.SHELL ?? "";
+  const candidates = KNOWN_SHELLS.includes(basename(own)) ? [own] : [];
+  candidates.push("/bin/bash", "/usr/bin/bash");
+  const path = candidates.find(isExecutable) ?? "/bin/sh";
+  return { name: basename(path), path };
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The same for every server of this version and kind of machine. */
+function providerId(version: string): string {
+  const name = ["procwire", version, process.platform, process.arch].join("\0");
+  return `sha256:${createHash("sha256").update(name).digest("hex")}`;
+}

@@ -1,0 +1,39 @@
+import type { EnvironmentInfo, ParamsOf } from "../protocol/methods.ts";
+import { environmentInfo } from "./environment-info.ts";
+
+export interface LocalEnvironmentOptions {
+  version: string;
+  /** Asked for with the first handshake, not before. */
+  degraded?: () => string[];
+  sandboxes?: () => string[];
+}
+
+type Answer = Promise<Record<string, unknown>>;
+
+/** This host, for a server: told once and kept; what reads files is loaded by the first request for it. */
+export function localEnvironment(options: LocalEnvironmentOptions) {
+  let info: EnvironmentInfo | null = null;
+  return {
+    info(): EnvironmentInfo {
+      info ??= environmentInfo({
+        version: options.version,
+        degraded: options.degraded?.() ?? [],
+        sandboxes: options.sandboxes?.() ?? [],
+      });
+      return info;
+    },
+    async readConfig(params: ParamsOf<"environmentConfig/read">): Answer {
+      const { readEnvironmentConfig } = await import("./environment-config.ts");
+      return { ...(await readEnvironmentConfig(params)) };
+    },
+    async discoverRoots(params: ParamsOf<"capabilityRoots/discoverV1">): Answer {
+      const { discoverCapabilityRoots } = await import("./capability-roots.ts");
+      return await discoverCapabilityRoots(params);
+    },
+    /** The working directory is not looked at: a project's own skills are the client's to find. */
+    async discover(_params: ParamsOf<"capabilities/discoverV2">): Answer {
+      const { discoverCapabilities } = await import("./capabilities.ts");
+      return { ...(await discoverCapabilities()) };
+    },
+  };
+}
