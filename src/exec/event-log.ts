@@ -99,7 +99,7 @@ export class EventLog {
   }
 
   exited(status: ExitStatus): void {
-    if (this.#exit || this.#failure !== null) return;
+    if (this.#exit || this.#closedSeq !== null || this.#failure !== null) return;
     this.#exit = { ...status, seq: this.#nextSeq++ };
     this.#changed();
   }
@@ -302,8 +302,10 @@ export class EventLog {
     let allowance = 0;
     for (const cursor of this.#cursors) {
       if (!cursor.holding) continue;
-      heldBytes = Math.max(heldBytes, this.#chunks.totalBytes - cursor.offset);
-      heldChunks = Math.max(heldChunks, this.#nextSeq - 1 - cursor.seq);
+      // What is evicted already is held by nobody, wherever the cursor stands.
+      const { totalBytes, retainedBytes, count } = this.#chunks;
+      heldBytes = Math.max(heldBytes, Math.min(totalBytes - cursor.offset, retainedBytes));
+      heldChunks = Math.max(heldChunks, Math.min(this.#nextSeq - 1 - cursor.seq, count));
       allowance = Math.max(allowance, cursor.extraBytes);
     }
     const { retainedBytes, retainedChunks } = this.#limits;
@@ -429,7 +431,11 @@ export class EventCursor {
       return event;
     }
     const message = this.#log.failure;
-    if (message === null) return null;
+    if (message === null) {
+      // Who has seen everything of a closed process has nothing to wait for.
+      if (this.#log.isClosed) this.#ended = true;
+      return null;
+    }
     this.#ended = true;
     return { type: "failed", message };
   }
@@ -462,6 +468,7 @@ export class EventCursor {
       case "gap":
         this.#seq = event.toSeq;
         this.#offset = this.#log.offsetAt(event.toSeq);
+        if (this.#holding) this.#log.cursorMoved();
         return;
       case "exited":
         this.#seq = event.seq;
