@@ -2,7 +2,6 @@
  * environment/: what kind of host this is, and what lies on it for an agent: its configuration, plugins and skills.
  * It only reads, and only when asked; nothing here starts a program.
  */
-import { createHash } from "node:crypto";
 import { accessSync, constants } from "node:fs";
 import { homedir } from "node:os";
 import { basename, resolve } from "node:path";
@@ -87,8 +86,7 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** The same for every server of this version and kind of machine. */
+/** The same for every server of this version and kind of machine. No digest: node:crypto takes too long to load. */
 function providerId(version: string): string {
-  const name = ["procwire", version, process.platform, process.arch].join("\0");
-  return `sha256:${createHash("sha256").update(name).digest("hex")}`;
+  return `procwire:${version}:${process.platform}-${process.arch}`;
 }

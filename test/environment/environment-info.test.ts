@@ -15,7 +15,7 @@ test("tells version, directories and system as URIs and names", () => {
   assert.equal(told.cwd, "file:///work%20dir");
   assert.equal(told.userHomeDir, "file:///home/me");
   assert.deepEqual(told.prependPathDirs, []);
-  assert.match(told.providerId ?? "", /^sha256:[0-9a-f]{64}$/);
+  assert.match(told.providerId ?? "", /^procwire:1\.2\.3:[a-z0-9]+-[a-z0-9]+$/);
   assert.equal(told.platformOs, process.platform === "darwin" ? "macos" : process.platform);
   assert.equal(info({}).userHomeDir, uriFromPath(homedir()));
 });
