@@ -4,11 +4,13 @@
  */
 
 import type { ByteCodec } from "./connection/byte-codec.ts";
+import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
 import { loadNative } from "./local/native.ts";
 import type { HostServices, HttpRequests, HttpService, ServerLog } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
+import { VERSION } from "./version.ts";
 
 export interface LocalHostOptions {
   log?: ServerLog;
@@ -33,12 +35,11 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
     backend,
     files: async () => (await import("./files/local-file-system.ts")).localFileSystem,
     http: localHttp(log),
-    environment: {
-      info: () => ({ shell: { name: "bash", path: "/bin/bash" } }),
-      readConfig: async () => ({}),
-      discoverRoots: async () => ({}),
-      discover: async () => ({}),
-    },
+    environment: localEnvironment({
+      version: VERSION,
+      degraded: () => backend.degraded(),
+      sandboxes: async () => (await import("./sandbox/available.ts")).availableSandboxes(),
+    }),
     log,
   };
 }

@@ -14,8 +14,6 @@ export interface EnvironmentInfoOptions {
   cwd?: string;
   /** Parts of the server that do not work here, in words for a person. */
   degraded?: string[];
-  /** Names of the sandboxes that can be enforced here. */
-  sandboxes?: string[];
 }
 
 /** Part of every handshake, so it is cheap: a few looks at the environment and at most three at the disk. */
@@ -35,7 +33,6 @@ export function environmentInfo(options: EnvironmentInfoOptions): EnvironmentInf
     tempDir: uriFromPath(temporary ?? "/tmp"),
     capabilities: { ...CAPABILITIES },
     degraded: options.degraded ?? [],
-    sandboxes: options.sandboxes ?? [],
   };
 }
 

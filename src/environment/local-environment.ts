@@ -5,7 +5,8 @@ export interface LocalEnvironmentOptions {
   version: string;
   /** Asked for with the first handshake, not before. */
   degraded?: () => string[];
-  sandboxes?: () => string[];
+  /** Which sandboxes can be enforced here. Finding out runs a program, so it waits until somebody asks. */
+  sandboxes?: () => Promise<string[]>;
 }
 
 type Answer = Promise<Record<string, unknown>>;
@@ -13,13 +14,16 @@ type Answer = Promise<Record<string, unknown>>;
 /** This host, for a server: told once and kept; what reads files is loaded by the first request for it. */
 export function localEnvironment(options: LocalEnvironmentOptions) {
   let info: EnvironmentInfo | null = null;
+  const handshakeInfo = () => {
+    info ??= environmentInfo({ version: options.version, degraded: options.degraded?.() ?? [] });
+    return info;
+  };
   return {
-    info(): EnvironmentInfo {
-      info ??= environmentInfo({
-        version: options.version,
-        degraded: options.degraded?.() ?? [],
-        sandboxes: options.sandboxes?.() ?? [],
-      });
+    /** What a handshake tells: cheap, and of the sandboxes only what is known already. */
+    info: handshakeInfo,
+    /** Everything, also what takes a moment to find out. */
+    async describe(): Promise<EnvironmentInfo> {
+      info = { ...handshakeInfo(), sandboxes: (await options.sandboxes?.()) ?? [] };
       return info;
     },
     async readConfig(params: ParamsOf<"environmentConfig/read">): Answer {

@@ -44,7 +44,7 @@ export class ConnectionHandler {
     this.#v0 = new V0Processes(host.backend, peer, config);
     this.#methods = {
       initialize: (params) => this.#initialize(params),
-      "environment/info": async () => host.environment.info(),
+      "environment/info": () => host.environment.describe(),
       "environment/status": async () => ({ status: "ready" }),
       "environmentConfig/read": (params) => host.environment.readConfig(params),
       "capabilityRoots/discoverV1": (params) => host.environment.discoverRoots(params),

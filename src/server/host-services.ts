@@ -44,7 +44,10 @@ export interface HttpAnswer {
 }
 
 export interface EnvironmentService {
+  /** Part of every handshake, so it is cheap. */
   info(): EnvironmentInfo;
+  /** The same and what takes a moment to find out. */
+  describe(): Promise<EnvironmentInfo>;
   readConfig(params: ParamsOf<"environmentConfig/read">): Promise<ResultOf<"environmentConfig/read">>;
   discoverRoots(
     params: ParamsOf<"capabilityRoots/discoverV1">,
