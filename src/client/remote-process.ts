@@ -27,7 +27,7 @@ import { DisconnectedError, ErrorCode, RequestError } from "../protocol/errors.t
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { Acknowledger } from "./acknowledger.ts";
 import type { Link, LinkCallOptions } from "./link.ts";
-import { type SequencedEvent, Sequencer } from "./sequencer.ts";
+import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts";
 import { explainUnknownMethod, notSupported } from "./unsupported.ts";
 import { MAX_WRITE_BYTES, WriteWindow } from "./write-window.ts";
 
@@ -82,7 +82,7 @@ export class RemoteProcess implements ExecProcess {
     );
     this.log.onPressure = (isPaused) => this.#holdBack(isPaused);
     this.#sequencer = new Sequencer(this.log, {
-      read: (params) => this.#readRemote(params),
+      read: (params) => this.#readPage(params),
       exitStatus: (result) => this.#exitStatus(result),
       added: (bytes) => this.#acknowledger.added(bytes),
     });
@@ -298,8 +298,22 @@ export class RemoteProcess implements ExecProcess {
     }
   }
 
-  async #readRemote(params: { afterSeq: number; maxBytes?: number }): Promise<ReadResult> {
-    const result = await this.#link.call("process/read", { processId: this.processId, ...params });
+  /** Asks for less when the connection broke over a page. */
+  #readPage(params: { afterSeq: number; maxBytes?: number }): Promise<ReadResult> {
+    const { maxBytes } = params;
+    return this.#readRemote(
+      params,
+      maxBytes === undefined ? params : { ...params, maxBytes: Math.min(maxBytes, FIRST_PAGE_BYTES) },
+    );
+  }
+
+  async #readRemote(params: { afterSeq: number; maxBytes?: number }, again = params): Promise<ReadResult> {
+    const { processId } = this;
+    const result = await this.#link.call(
+      "process/read",
+      { processId, ...params },
+      { renew: () => ({ processId, ...again }) },
+    );
     const { sandboxDenied, gap, ...rest } = result;
     return { ...rest, sandboxDenied: sandboxDenied ?? false, ...(gap && { gap }) };
   }

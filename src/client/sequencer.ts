@@ -7,8 +7,12 @@ export type SequencedEvent = Extract<ExecEvent, { seq: number }>;
 /** What waits behind a missing event. More than a server retains, so that what is missing can be read meanwhile. */
 const MAX_EARLY_BYTES = 4 * 1024 * 1024;
 const MAX_EARLY_EVENTS = 50_000;
-/** One page of catching up: as much as a server usually retains in all. */
-const PAGE_BYTES = 1024 * 1024;
+/**
+ * Catching up is done in pages that begin small and double: on a connection that breaks again and again a small page
+ * still gets through, on a good one the last is as much as a server usually retains in all.
+ */
+export const FIRST_PAGE_BYTES = 64 * 1024;
+const MAX_PAGE_BYTES = 1024 * 1024;
 
 export interface SequencerSource {
   /** `process/read` without waiting; survives lost connections. */
@@ -76,23 +80,25 @@ export class Sequencer {
   }
 
   async #fillAll(): Promise<void> {
-    while (this.isBehind) {
-      const round = this.#round;
+    let pageBytes = FIRST_PAGE_BYTES;
+    for (let round = this.#round; this.isBehind; round = this.#round) {
       const afterSeq = this.#log.nextSeq - 1;
-      const page = await this.#source.read({ afterSeq, maxBytes: PAGE_BYTES });
+      const page = await this.#source.read({ afterSeq, maxBytes: pageBytes });
+      pageBytes = round === this.#round ? Math.min(pageBytes * 2, MAX_PAGE_BYTES) : FIRST_PAGE_BYTES;
       const isAmbiguous = this.#isAmbiguous(page);
       const result = isAmbiguous ? await this.#source.read({ afterSeq }) : page;
       const exit = result.exited && !this.#log.exit ? await this.#source.exitStatus(result) : null;
       if (this.#isOver) return;
-      this.#merge({ result, exit, isWhole: isAmbiguous || page.chunks.length === 0, round });
+      const isWhole = isAmbiguous || page.chunks.length === 0;
+      this.#merge({ result, exit, isWhole, round, gapBytes: this.#gapBytes(result) });
       this.#applyEarly();
     }
   }
 
-  /** More than one number is missing before the first chunk, and the exit may be one of them: a page cannot tell. */
+  /** Something is missing before the first chunk: evicted output, or the exit. A page cannot tell, all of it can. */
   #isAmbiguous(page: ReadResult): boolean {
     const first = page.chunks[0];
-    return page.exited && !this.#log.exit && first !== undefined && first.seq > this.#log.nextSeq + 1;
+    return page.exited && !this.#log.exit && first !== undefined && first.seq > this.#log.nextSeq;
   }
 
   #merge(answer: Answer): void {
@@ -127,22 +133,46 @@ export class Sequencer {
       }
       let lastMissing = log.nextSeq;
       while (lastMissing + 1 < untilSeq && !this.#early.has(lastMissing + 1)) lastMissing++;
-      const { exit, result } = answer;
+      const { exit } = answer;
       if (exit && !log.exit && !this.#hasEarlyExit && this.#includesExit(lastMissing, answer)) {
-        if (lastMissing > log.nextSeq) log.skip(lastMissing - 1, result.gap?.bytes ?? 0);
+        if (lastMissing > log.nextSeq) this.#skip(lastMissing - 1, answer);
         log.exited(exit);
       } else {
-        log.skip(lastMissing, result.gap?.bytes ?? 0);
+        this.#skip(lastMissing, answer);
       }
     }
   }
 
-  /** Is the exit among the missing numbers up to `lastMissing`? If so, it is taken to be the last of them. */
+  /** How many bytes an answer's gap has is told once, at the first of the holes it makes. */
+  #skip(toSeq: number, answer: Answer): void {
+    this.#log.skip(toSeq, answer.gapBytes);
+    answer.gapBytes = 0;
+  }
+
+  /** The bytes of an answer's gap, without those that came early. */
+  #gapBytes({ gap }: ReadResult): number {
+    if (!gap) return 0;
+    let bytes = gap.bytes;
+    for (const event of this.#early.values())
+      if (event.type === "output" && event.seq <= gap.toSeq) bytes -= event.chunk.length;
+    return bytes;
+  }
+
+  /**
+   * Is the exit among the missing numbers up to `lastMissing`? If so, it is taken to be the last of them. A page with
+   * numbers missing at its front was asked for again as a whole, so what is missing in a page is behind a chunk.
+   */
   #includesExit(lastMissing: number, { result, isWhole }: Answer): boolean {
-    if (lastMissing === this.#log.nextSeq) return true;
-    const evictedThrough = result.gap?.toSeq ?? 0;
-    if (evictedThrough > 0 && lastMissing > evictedThrough) return true;
-    return isWhole && !isExitBehind(result, lastMissing);
+    return !isWhole || !this.#isExitBehind(lastMissing, result);
+  }
+
+  /** In a whole answer: is there a number behind `seq` that nothing known accounts for? */
+  #isExitBehind(seq: number, result: ReadResult): boolean {
+    const known = new Set(this.#early.keys());
+    for (const chunk of result.chunks) known.add(chunk.seq);
+    if (isClosed(result)) known.add(result.nextSeq - 1);
+    for (let behind = seq + 1; behind < result.nextSeq; behind++) if (!known.has(behind)) return true;
+    return false;
   }
 
   get #hasEarlyExit(): boolean {
@@ -211,14 +241,10 @@ interface Answer {
   /** Nothing was left out behind the last chunk. */
   isWhole: boolean;
   round: number;
+  /** Of the answer's gap, not yet told. */
+  gapBytes: number;
 }
 
 function isClosed(result: ReadResult): boolean {
   return result.closed && result.failure === null;
-}
-
-/** In a whole answer: is there a number behind `seq` that no chunk and not the end accounts for? */
-function isExitBehind(result: ReadResult, seq: number): boolean {
-  const chunks = result.chunks.filter((chunk) => chunk.seq > seq).length;
-  return result.nextSeq - 1 - seq > chunks + (isClosed(result) ? 1 : 0);
 }

@@ -1,0 +1,187 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { type SequencedEvent, Sequencer } from "../../src/client/sequencer.ts";
+import { EventLog } from "../../src/exec/event-log.ts";
+import type { ExecEvent, ExitStatus } from "../../src/exec/exec-process.ts";
+
+const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
+
+/** A process as its server sees it: a log, from which reads are answered as the wire answers them. */
+class ServerSide {
+  readonly log: EventLog;
+  readonly told: SequencedEvent[] = [];
+  /** Whether evicted output is told as a gap, as our own server does. */
+  readonly #tellsGaps: boolean;
+
+  constructor(options: { retainedBytes?: number; tellsGaps?: boolean } = {}) {
+    this.log = new EventLog({ limits: { retainedBytes: options.retainedBytes ?? 1_000_000 } });
+    this.#tellsGaps = options.tellsGaps ?? true;
+  }
+
+  output(bytes: number): void {
+    const seq = this.log.nextSeq;
+    const chunk = new Uint8Array(bytes).fill(seq & 255);
+    this.log.append("stdout", chunk);
+    this.told.push({ type: "output", seq, stream: "stdout", chunk });
+  }
+
+  exited(): void {
+    this.told.push({ type: "exited", seq: this.log.nextSeq, ...EXIT });
+    this.log.exited(EXIT);
+  }
+
+  closed(): void {
+    this.told.push({ type: "closed", seq: this.log.nextSeq });
+    this.log.closed();
+  }
+
+  follow(log: EventLog): Sequencer {
+    return new Sequencer(log, {
+      read: async (params) => {
+        await Promise.resolve();
+        const { gap, ...rest } = this.log.read(params);
+        return { ...rest, ...(gap && this.#tellsGaps && { gap }) };
+      },
+      exitStatus: async () => EXIT,
+      added: () => undefined,
+    });
+  }
+}
+
+async function all(log: EventLog): Promise<ExecEvent[]> {
+  const events: ExecEvent[] = [];
+  for await (const event of log.events()) events.push(event);
+  return events;
+}
+
+describe("the sequencer", () => {
+  it("keeps early events back until the missing one has come", () => {
+    const server = new ServerSide();
+    server.output(1);
+    server.output(1);
+    const log = new EventLog();
+    const sequencer = server.follow(log);
+    const [first, second] = server.told;
+    assert.ok(first && second);
+    sequencer.offer(second);
+    assert.equal(log.nextSeq, 1);
+    assert.equal(sequencer.isBehind, true);
+    sequencer.offer(first);
+    assert.equal(log.nextSeq, 3);
+    assert.equal(sequencer.isBehind, false);
+  });
+
+  it("tells output that the server has let go as a gap, with the exit behind it at its place", async () => {
+    const server = new ServerSide({ retainedBytes: 10 });
+    for (let count = 0; count < 5; count++) server.output(10);
+    server.exited();
+    server.closed();
+    const log = new EventLog();
+    await server.follow(log).catchUp();
+    const events = await all(log);
+    assert.deepEqual(
+      events.map((event) => event.type),
+      ["gap", "output", "exited", "closed"],
+    );
+    assert.deepEqual(events[0], { type: "gap", fromSeq: 1, toSeq: 4, bytes: 40 });
+  });
+
+  it("finds the exit among evicted output when the server tells no gaps", async () => {
+    const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
+    server.output(10);
+    server.exited();
+    server.output(10);
+    server.output(10);
+    server.closed();
+    const log = new EventLog();
+    await server.follow(log).catchUp();
+    const events = await all(log);
+    assert.deepEqual(
+      events.map((event) => event.type),
+      ["gap", "exited", "output", "closed"],
+    );
+    assert.deepEqual(events.at(-1), { type: "closed", seq: 5 });
+  });
+
+  const steps = fc.array(
+    fc.record({
+      bytes: fc.integer({ min: 1, max: 40 }),
+      fate: fc.constantFrom("arrives", "arrives", "arrives", "lost", "twice", "late"),
+    }),
+    { maxLength: 60 },
+  );
+
+  it("gives every event once and in order, whatever is lost, doubled or late", async () => {
+    await fc.assert(
+      fc.asyncProperty(steps, fc.nat(60), fc.boolean(), async (script, exitAt, tellsGaps) => {
+        const server = new ServerSide({ tellsGaps });
+        const log = new EventLog();
+        const sequencer = server.follow(log);
+        const late: SequencedEvent[] = [];
+        let exited = false;
+        for (const [index, { bytes, fate }] of script.entries()) {
+          if (index === exitAt && !exited) {
+            exited = true;
+            server.exited();
+          } else {
+            server.output(bytes);
+          }
+          const event = server.told.at(-1);
+          assert.ok(event);
+          if (fate === "late") late.push(event);
+          else if (fate !== "lost") sequencer.offer(event);
+          if (fate === "twice") sequencer.offer(event);
+          if (index % 7 === 0) await sequencer.fill();
+        }
+        for (const event of late.reverse()) sequencer.offer(event);
+        if (!exited) server.exited();
+        server.closed();
+        await sequencer.catchUp();
+        assert.deepEqual(await all(log), server.told);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("accounts for every number and every byte when the server evicts meanwhile", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        steps,
+        fc.nat(60),
+        fc.integer({ min: 1, max: 200 }),
+        async (script, exitAt, retained) => {
+          const server = new ServerSide({ retainedBytes: retained });
+          const log = new EventLog();
+          const sequencer = server.follow(log);
+          for (const [index, { bytes, fate }] of script.entries()) {
+            if (index === exitAt) server.exited();
+            else server.output(bytes);
+            const event = server.told.at(-1);
+            if (event && fate !== "lost" && fate !== "late") sequencer.offer(event);
+          }
+          if (!server.log.exit) server.exited();
+          server.closed();
+          await sequencer.catchUp();
+          let expected = 1;
+          let exits = 0;
+          let bytes = 0;
+          for (const event of await all(log)) {
+            assert.notEqual(event.type, "failed");
+            if (event.type === "failed") continue;
+            assert.equal(event.type === "gap" ? event.fromSeq : event.seq, expected);
+            expected = (event.type === "gap" ? event.toSeq : event.seq) + 1;
+            if (event.type === "exited") exits++;
+            if (event.type === "gap") bytes += event.bytes;
+            if (event.type === "output") bytes += event.chunk.length;
+            if (event.type === "output") assert.deepEqual(event, server.told[event.seq - 1]);
+          }
+          assert.equal(expected, server.log.nextSeq);
+          assert.equal(exits, 1);
+          assert.equal(bytes, server.log.totalBytes);
+        },
+      ),
+      { numRuns: 300 },
+    );
+  });
+});

@@ -1,0 +1,176 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+
+export type Direction = "toServer" | "toClient";
+
+/** What happens to a connection through the proxy. Nothing, unless asked for. */
+export interface Fault {
+  /** Cuts when so many bytes have passed in this direction: the last of them is delivered, the next is not. */
+  cutAfter?: { bytes: number; direction: Direction };
+  /** `both`: either side sees the end. `client`: the server is left with a connection that looks alive. */
+  side?: "both" | "client";
+  /** Ends with a reset instead of an orderly end. */
+  reset?: boolean;
+  /** Every piece is held back this long. */
+  delayMs?: number;
+  /** Delivers in pieces of at most this many bytes. */
+  pieceBytes?: number;
+}
+
+/** A TCP relay on loopback that mistreats the connections through it. */
+export class FaultProxy implements AsyncDisposable {
+  /** Decides what happens to the next connection; numbered from 1. */
+  faultFor: (connectionNumber: number) => Fault = () => ({});
+  cuts = 0;
+  connections = 0;
+  readonly #server: Server;
+  readonly #target: { port: number };
+  readonly #live = new Set<Relay>();
+  readonly #sockets = new Set<Socket>();
+  #isStalled = false;
+
+  private constructor(server: Server, target: { port: number }) {
+    this.#server = server;
+    this.#target = target;
+    server.on("connection", (client) => this.#accept(client));
+  }
+
+  /** In front of a server given by its `ws://…` URL. */
+  static async before(url: string): Promise<FaultProxy> {
+    const server = createServer();
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return new FaultProxy(server, { port: Number(new URL(url).port) });
+  }
+
+  get url(): string {
+    // A listening TCP server has an address of this form.
+    return `ws://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** Cuts everything that is open now. */
+  cut(fault: Pick<Fault, "side" | "reset"> = {}): void {
+    for (const relay of [...this.#live]) relay.cut(fault);
+  }
+
+  /** Delivers nothing more, and tells nobody, until `resume`. */
+  stall(): void {
+    this.#isStalled = true;
+    for (const relay of this.#live) relay.stall(true);
+  }
+
+  resume(): void {
+    this.#isStalled = false;
+    for (const relay of this.#live) relay.stall(false);
+  }
+
+  /** From now on nobody can connect. */
+  async refuse(): Promise<void> {
+    const closed = once(this.#server, "close");
+    this.#server.close();
+    this.cut();
+    for (const socket of this.#sockets) socket.destroy();
+    await closed;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#server.listening) await this.refuse();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #accept(client: Socket): void {
+    const server = connect({ port: this.#target.port, host: "127.0.0.1" });
+    for (const socket of [client, server]) {
+      socket.setNoDelay(true);
+      this.#sockets.add(socket);
+      socket.on("close", () => this.#sockets.delete(socket));
+      socket.on("error", () => undefined);
+    }
+    const relay = new Relay(client, server, this.faultFor(++this.connections), () => {
+      this.cuts++;
+    });
+    this.#live.add(relay);
+    if (this.#isStalled) relay.stall(true);
+    client.on("close", () => {
+      this.#live.delete(relay);
+    });
+  }
+}
+
+class Relay {
+  readonly #client: Socket;
+  readonly #server: Socket;
+  readonly #fault: Fault;
+  readonly #onCut: () => void;
+  readonly #passed = { toServer: 0, toClient: 0 };
+  #isCut = false;
+
+  constructor(client: Socket, server: Socket, fault: Fault, onCut: () => void) {
+    this.#client = client;
+    this.#server = server;
+    this.#fault = fault;
+    this.#onCut = onCut;
+    this.#pump(client, server, "toServer");
+    this.#pump(server, client, "toClient");
+  }
+
+  cut(how: Pick<Fault, "side" | "reset"> = this.#fault): void {
+    if (this.#isCut) return;
+    this.#isCut = true;
+    this.#onCut();
+    const end = (socket: Socket) => (how.reset ? socket.resetAndDestroy() : socket.destroy());
+    end(this.#client);
+    if (how.side === "client") this.#server.resume();
+    else end(this.#server);
+  }
+
+  stall(isStalled: boolean): void {
+    for (const socket of [this.#client, this.#server]) {
+      if (isStalled) socket.pause();
+      else socket.resume();
+    }
+  }
+
+  #pump(from: Socket, to: Socket, direction: Direction): void {
+    const { delayMs, pieceBytes } = this.#fault;
+    from.on("data", (data: Buffer) => {
+      if (this.#isCut) return;
+      const size = pieceBytes ?? data.length;
+      for (let at = 0; at < data.length; at += size) {
+        const piece = data.subarray(at, at + size);
+        if (delayMs === undefined) this.#deliver(to, piece, direction);
+        else setTimeout(() => this.#deliver(to, piece, direction), delayMs);
+      }
+      if (!this.#isCut && to.writableNeedDrain) {
+        from.pause();
+        to.once("drain", () => from.resume());
+      }
+    });
+    from.on("end", () => to.end());
+    from.on("close", () => {
+      if (!this.#isCut) to.destroy();
+    });
+  }
+
+  #deliver(to: Socket, piece: Buffer, direction: Direction): void {
+    if (this.#isCut) return;
+    const { cutAfter } = this.#fault;
+    const room =
+      cutAfter?.direction === direction ? cutAfter.bytes - this.#passed[direction] : Number.POSITIVE_INFINITY;
+    const part = piece.subarray(0, Math.max(0, room));
+    this.#passed[direction] += part.length;
+    if (part.length < room) {
+      to.write(part);
+      return;
+    }
+    // What came before the cut does arrive, so it is given to the system first.
+    to.write(part, () => this.cut());
+    this.#stopAt();
+  }
+
+  /** Between the last byte and the cut nothing else passes. */
+  #stopAt(): void {
+    this.#client.pause();
+    this.#server.pause();
+  }
+}
