@@ -351,10 +351,9 @@ export class RemoteProcess implements ExecProcess {
 
   #catchUp(): void {
     this.#acknowledger.again();
-    this.#follow(async () => {
-      await this.#sequencer.catchUp();
-      if (this.#pid === null && this.#link.server.extended) await this.#askPid();
-    });
+    this.#follow(() => this.#sequencer.catchUp());
+    // Nice to know; the process goes on without it.
+    if (this.#pid === null && this.#link.server.extended) void this.#askPid().catch(() => undefined);
   }
 
   async #askPid(): Promise<void> {

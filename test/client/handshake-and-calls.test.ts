@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import { TimeoutError } from "../../src/async/deadline.ts";
+import { ExecServerClient } from "../../src/client/exec-server-client.ts";
+import type { StartParams } from "../../src/exec/exec-process.ts";
+import { encodeBase64 } from "../../src/protocol/base64.ts";
+import { RequestError } from "../../src/protocol/errors.ts";
+import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
+
+const START: StartParams = { processId: "p", argv: ["true"], cwd: "/tmp/a b", env: {}, tty: true };
+
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 200; turn++) await Promise.resolve();
+}
+
+describe("connecting", () => {
+  it("gives up on a server that does not answer initialize in time", async () => {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => NO_ANSWER;
+    const clock = new ManualClock();
+    const connecting = ExecServerClient.connect(server.open, { clock, initializeTimeoutMs: 5000 });
+    const refused = assert.rejects(connecting, (error: Error) => {
+      assert.ok(error instanceof TimeoutError);
+      assert.equal(error.message, "timed out waiting for initialize after 5000 ms");
+      return true;
+    });
+    await settle();
+    await clock.advance(5000);
+    await refused;
+  });
+
+  it("stops when its signal is aborted, with the signal's reason", async () => {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => NO_ANSWER;
+    const controller = new AbortController();
+    const connecting = ExecServerClient.connect(server.open, { signal: controller.signal });
+    await settle();
+    controller.abort(new Error("changed my mind"));
+    await assert.rejects(connecting, { message: "changed my mind" });
+  });
+
+  it("rejects with the server's own words when it refuses", async () => {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => {
+      throw new RequestError(-32600, "unknown session id gone");
+    };
+    await assert.rejects(ExecServerClient.connect(server.open, { resumeSessionId: "gone" }), {
+      code: -32600,
+      message: "unknown session id gone",
+    });
+  });
+});
+
+describe("a server without the extensions", () => {
+  async function plain(): Promise<{ server: ScriptedServer; client: ExecServerClient }> {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => ({ sessionId: "S" });
+    return { server, client: await ExecServerClient.connect(server.open) };
+  }
+
+  it("is never sent what it would close the connection for, nor what it does not know", async () => {
+    const { server, client } = await plain();
+    server.answers["process/signal"] = () => ({});
+    server.answers["process/terminate"] = () => ({ running: true });
+    const process = await client.start(START);
+    for (let seq = 1; seq <= 3; seq++)
+      server.current.notify("process/output", {
+        processId: "p",
+        seq,
+        stream: "pty",
+        chunk: encodeBase64(new Uint8Array(300_000)),
+      });
+    await settle();
+    await assert.rejects(process.closeStdin(), {
+      message: "process/closeStdin is not supported by this server",
+    });
+    await assert.rejects(process.resize({ rows: 1, cols: 1 }), {
+      message: "process/resize is not supported by this server",
+    });
+    await assert.rejects(process.signal("SIGUSR1"), {
+      message: "signal SIGUSR1 is not supported by this server",
+    });
+    await process.signal("SIGINT");
+    await process.terminate();
+    assert.deepEqual(
+      (await client.list()).map(({ processId }) => processId),
+      ["p"],
+    );
+    assert.equal((await process.snapshot()).terminal.length, 900_000);
+    assert.deepEqual(
+      [...new Set(server.received.map((message) => ("method" in message ? message.method : message.type)))],
+      ["initialize", "initialized", "process/start", "process/signal", "process/terminate"],
+    );
+    assert.deepEqual(server.calls("process/signal"), [{ processId: "p", signal: "interrupt" }]);
+    await client.close();
+  });
+
+  it("answers waits from what it has told", async () => {
+    const { server, client } = await plain();
+    const process = await client.start(START);
+    const matched = process.wait({ until: { type: "output", pattern: "rea[d]y" } });
+    const exited = process.wait();
+    server.current.notify("process/output", {
+      processId: "p",
+      seq: 1,
+      stream: "pty",
+      chunk: encodeBase64(new TextEncoder().encode("I am ready")),
+    });
+    assert.deepEqual(await matched, {
+      reason: "matched",
+      match: "ready",
+      exitCode: null,
+      signal: null,
+      seq: 1,
+    });
+    server.current.notify("process/exited", { processId: "p", seq: 2, exitCode: 4, sandboxDenied: false });
+    assert.deepEqual(await exited, { reason: "exited", exitCode: 4, signal: null, seq: 2 });
+    await assert.rejects(process.wait({ until: { type: "port", port: 1 } }), {
+      message: "waiting for a port is not supported by this server",
+    });
+    await client.close();
+  });
+
+  it("says that a method is missing also when only the answer tells", async () => {
+    const { client } = await plain();
+    await assert.rejects(client.files.readFile("/etc/passwd"), {
+      message: "fs/readFile is not supported by this server",
+    });
+    await client.close();
+  });
+
+  it("is told of processes before it has answered their start", async () => {
+    const { server, client } = await plain();
+    server.answers["process/start"] = ({ processId }, peer) => {
+      peer.notify("process/exited", { processId, seq: 1, exitCode: 0, sandboxDenied: false });
+      peer.notify("process/closed", { processId, seq: 2 });
+      return { processId };
+    };
+    const process = await client.start(START);
+    const types: string[] = [];
+    for await (const event of process.events()) types.push(event.type);
+    assert.deepEqual(types, ["exited", "closed"]);
+    await client.close();
+  });
+});
+
+describe("calls", () => {
+  it("carry a native directory as a URI and leave out what was not given", async () => {
+    const server = new ScriptedServer();
+    const client = await ExecServerClient.connect(server.open);
+    await client.start(START);
+    assert.deepEqual(server.calls("process/start"), [
+      { processId: "p", argv: ["true"], cwd: "file:///tmp/a%20b", env: {}, tty: true },
+    ]);
+    await assert.rejects(client.start({ ...START, processId: "q", cwd: "relative" }), {
+      message: "cwd `relative` must be an absolute path or a file: URI",
+    });
+    await assert.rejects(client.start(START), { message: "process p already exists" });
+    await client.close();
+  });
+
+  it("split a large write into parts that any server takes, in order and once each", async () => {
+    const server = new ScriptedServer();
+    const client = await ExecServerClient.connect(server.open);
+    server.answers["process/write"] = () => ({ status: "accepted" });
+    const process = await client.start(START);
+    const data = new Uint8Array(3_000_000).map((_, at) => at & 255);
+    assert.deepEqual(await process.write(data), { status: "accepted" });
+    const sent = server.calls("process/write");
+    const joined = Buffer.concat(sent.map(({ chunk }) => Buffer.from(String(chunk), "base64")));
+    assert.ok(joined.equals(data));
+    assert.equal(new Set(sent.map(({ writeId }) => writeId)).size, sent.length);
+    await client.close();
+  });
+
+  it("keep writes from outrunning what a server remembers to tell repeats by", async () => {
+    const server = new ScriptedServer();
+    const client = await ExecServerClient.connect(server.open);
+    server.answers["process/write"] = () => NO_ANSWER;
+    const process = await client.start(START);
+    for (let count = 0; count < 5000; count++) process.write(new Uint8Array(1)).catch(() => undefined);
+    await settle();
+    assert.equal(server.calls("process/write").length, 1024);
+    await client.close();
+  });
+
+  it("end by their own deadline or signal, and drop the late answer", async () => {
+    const server = new ScriptedServer();
+    const clock = new ManualClock();
+    const client = await ExecServerClient.connect(server.open, { clock });
+    server.answers["environment/status"] = () => NO_ANSWER;
+    const late = client.call("environment/status", {}, { timeoutMs: 100 });
+    const refused = assert.rejects(late, {
+      message: "timed out waiting for environment/status after 100 ms",
+    });
+    await clock.advance(100);
+    await refused;
+    const controller = new AbortController();
+    const aborted = client.call("environment/status", {}, { signal: controller.signal });
+    await settle();
+    controller.abort(new Error("enough"));
+    await assert.rejects(aborted, { message: "enough" });
+    server.current.respond(2, { status: "ready" });
+    server.current.respond(99, {});
+    server.answers["environment/status"] = () => ({ status: "ready" });
+    await settle();
+    assert.deepEqual(await client.call("environment/status", {}), { status: "ready" });
+    await client.close();
+  });
+});
+
+describe("acknowledgements", () => {
+  async function talking(): Promise<{
+    server: ScriptedServer;
+    client: ExecServerClient;
+    clock: ManualClock;
+  }> {
+    const server = new ScriptedServer();
+    const clock = new ManualClock();
+    const client = await ExecServerClient.connect(server.open, { clock });
+    return { server, client, clock };
+  }
+  const output = (seq: number, size: number) => ({
+    processId: "p",
+    seq,
+    stream: "stdout",
+    chunk: encodeBase64(new Uint8Array(size)),
+  });
+
+  it("are sent in batches, once the log holds the output", async () => {
+    const { server, client, clock } = await talking();
+    await client.start(START);
+    server.current.notify("process/output", output(1, 10));
+    await settle();
+    assert.deepEqual(server.notifications("process/ack"), []);
+    await clock.advance(25);
+    assert.deepEqual(server.notifications("process/ack"), [{ processId: "p", seq: 1 }]);
+    server.current.notify("process/output", output(2, 300_000));
+    await settle();
+    assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 2 });
+    server.current.notify("process/output", output(3, 10));
+    server.current.notify("process/exited", { processId: "p", seq: 4, exitCode: 0 });
+    await settle();
+    assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 4 });
+    await client.close();
+  });
+
+  it("are withheld while a lossless subscriber is slow, and given when it has caught up", async () => {
+    const { server, client } = await talking();
+    const process = await client.start(START);
+    const events = process.events({ lossless: true });
+    const first = events.next();
+    for (let seq = 1; seq <= 5; seq++) {
+      server.current.notify("process/output", output(seq, 500_000));
+      await settle();
+    }
+    await first;
+    const held = server.notifications("process/ack").at(-1);
+    assert.ok(held === undefined || Number(Object(held).seq) < 5, JSON.stringify(held));
+    for (let seq = 2; seq <= 5; seq++) await events.next();
+    await settle();
+    assert.deepEqual(server.notifications("process/ack").at(-1), { processId: "p", seq: 5 });
+    await events.return?.();
+    await client.close();
+  });
+});

@@ -1,0 +1,368 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import type { ExecServerClientOptions } from "../../src/client/exec-server-client.ts";
+import { type ConnectionState, ExecServerClient } from "../../src/client/exec-server-client.ts";
+import type { ExecEvent, StartParams } from "../../src/exec/exec-process.ts";
+import { encodeBase64 } from "../../src/protocol/base64.ts";
+import { DisconnectedError, ErrorCode, RequestError } from "../../src/protocol/errors.ts";
+import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
+
+const START: StartParams = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false, pipeStdin: true };
+const bytes = (text: string) => new TextEncoder().encode(text);
+const chunk = (seq: number, text: string) => ({ seq, stream: "stdout", chunk: encodeBase64(bytes(text)) });
+const NOTHING_NEW = { exited: false, exitCode: null, closed: false, failure: null };
+
+interface Rig {
+  server: ScriptedServer;
+  client: ExecServerClient;
+  clock: ManualClock;
+  states: ConnectionState[];
+}
+
+async function rig(options: ExecServerClientOptions = {}, server = new ScriptedServer()): Promise<Rig> {
+  const clock = new ManualClock();
+  const states: ConnectionState[] = [];
+  const client = await ExecServerClient.connect(server.open, {
+    clock,
+    onConnectionState: (state) => states.push(state),
+    ...options,
+  });
+  return { server, client, clock, states };
+}
+
+/** Lets messages in memory and promise reactions run. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 200; turn++) await Promise.resolve();
+}
+
+describe("a lost connection", () => {
+  it("is come back from at once, with the session, a take-over and the extensions", async () => {
+    const { server, client, states } = await rig();
+    server.current.cut();
+    await settle();
+    assert.deepEqual(server.calls("initialize").at(-1), {
+      clientName: "procwire",
+      resumeSessionId: "S",
+      extensions: ["started", "failed", "outputAck"],
+      takeOver: true,
+    });
+    assert.equal(server.notifications("initialized").length, 2);
+    assert.deepEqual(
+      states.map((state) => state.type),
+      ["connected", "reconnecting", "connected"],
+    );
+    await client.close();
+  });
+
+  it("asks a server without the extensions for no take-over", async () => {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => ({ sessionId: "S" });
+    const { client } = await rig({}, server);
+    server.current.cut();
+    await settle();
+    const resumed = server.calls("initialize").at(-1);
+    assert.equal(resumed?.resumeSessionId, "S");
+    assert.equal(resumed?.takeOver, undefined);
+    await client.close();
+  });
+
+  it("reads what was told meanwhile and goes on with the same handle", async () => {
+    const { server, client } = await rig();
+    const process = await client.start(START);
+    server.current.notify("process/output", { processId: "p", ...chunk(1, "one ") });
+    await settle();
+    server.answers["process/read"] = ({ afterSeq }) =>
+      afterSeq === 1
+        ? { chunks: [chunk(2, "two ")], nextSeq: 3, ...NOTHING_NEW }
+        : { chunks: [], nextSeq: 3, ...NOTHING_NEW };
+    server.current.cut();
+    await settle();
+    // Told again, told early, and told anew: each counts once.
+    server.current.notify("process/output", { processId: "p", ...chunk(2, "two ") });
+    server.current.notify("process/output", { processId: "p", ...chunk(3, "three") });
+    server.current.notify("process/exited", { processId: "p", seq: 4, exitCode: 0 });
+    server.current.notify("process/closed", { processId: "p", seq: 5 });
+    let text = "";
+    const types: ExecEvent["type"][] = [];
+    for await (const event of process.events()) {
+      types.push(event.type);
+      if (event.type === "output") text += new TextDecoder().decode(event.chunk);
+    }
+    assert.equal(text, "one two three");
+    assert.deepEqual(types, ["output", "output", "output", "exited", "closed"]);
+    await client.close();
+  });
+
+  it("learns of an end that was told to nobody", async () => {
+    const { server, client } = await rig();
+    const process = await client.start(START);
+    server.answers["process/read"] = () => ({
+      chunks: [],
+      nextSeq: 3,
+      exited: true,
+      exitCode: 137,
+      closed: true,
+      failure: null,
+    });
+    server.answers["process/wait"] = () => ({ reason: "exited", exitCode: 137, signal: "SIGKILL", seq: 2 });
+    server.current.cut();
+    const seen: ExecEvent[] = [];
+    for await (const event of process.events()) seen.push(event);
+    assert.deepEqual(seen, [
+      { type: "exited", seq: 1, exitCode: 137, signal: "SIGKILL", reason: "signaled", sandboxDenied: false },
+      { type: "closed", seq: 2 },
+    ]);
+    await client.close();
+  });
+
+  it("sends a write again under its own id, and every write in its order", async () => {
+    const { server, client } = await rig();
+    const process = await client.start(START);
+    server.answers["process/write"] = () => NO_ANSWER;
+    const writes = [process.write(bytes("a")), process.write(bytes("b"))];
+    await settle();
+    server.answers["process/write"] = () => ({ status: "accepted" });
+    server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
+    server.current.cut();
+    assert.deepEqual(await Promise.all(writes), [{ status: "accepted" }, { status: "accepted" }]);
+    const sent = server.calls("process/write");
+    assert.equal(sent.length, 4);
+    assert.deepEqual(sent.slice(2), sent.slice(0, 2));
+    assert.notEqual(sent[0]?.writeId, sent[1]?.writeId);
+    await client.close();
+  });
+
+  it("does not send a signal twice: its outcome is unknown, and the caller is told so", async () => {
+    const { server, client } = await rig();
+    const process = await client.start(START);
+    server.answers["process/signal"] = () => NO_ANSWER;
+    server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
+    const signalled = process.signal("SIGUSR1");
+    await settle();
+    server.current.cut();
+    await assert.rejects(signalled, (error: Error) => {
+      assert.ok(error instanceof DisconnectedError);
+      assert.match(error.message, /^exec-server transport disconnected: .*may have been done or not/);
+      return true;
+    });
+    await settle();
+    assert.equal(server.calls("process/signal").length, 1);
+    await client.close();
+  });
+
+  it("sends a signal that waited for a connection", async () => {
+    const { server, client, clock } = await rig();
+    const process = await client.start(START);
+    server.answers["process/signal"] = () => ({});
+    server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
+    server.refuse = () => new Error("network is down");
+    server.current.cut();
+    await settle();
+    const signalled = process.signal("SIGUSR1");
+    server.refuse = null;
+    await clock.advance(100);
+    await signalled;
+    assert.equal(server.calls("process/signal").length, 1);
+    await client.close();
+  });
+
+  it("takes `already exists` for its own start when the answer to that was lost", async () => {
+    const { server, client } = await rig();
+    server.answers["process/start"] = () => NO_ANSWER;
+    const starting = client.start(START);
+    await settle();
+    server.answers["process/start"] = () => {
+      throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
+    };
+    server.answers["process/read"] = () => ({ chunks: [chunk(1, "hi")], nextSeq: 2, ...NOTHING_NEW });
+    server.answers["process/list"] = () => ({ processes: [] });
+    server.current.cut();
+    const process = await starting;
+    const first = await process.events().next();
+    assert.equal(first.value?.type, "output");
+    await client.close();
+  });
+
+  it("tells why a start failed whose first answer was lost", async () => {
+    const { server, client } = await rig();
+    server.answers["process/start"] = () => NO_ANSWER;
+    const starting = client.start(START);
+    await settle();
+    let tries = 0;
+    server.answers["process/start"] = () => {
+      if (tries++ === 0) throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
+      throw new RequestError(ErrorCode.internal, "No such file or directory (os error 2)");
+    };
+    server.answers["process/read"] = () => {
+      throw new RequestError(ErrorCode.invalidRequest, "unknown process id p");
+    };
+    server.current.cut();
+    await assert.rejects(starting, { message: "No such file or directory (os error 2)" });
+    await client.close();
+  });
+
+  it("takes `already exists` for a refusal when the start was sent only once", async () => {
+    const { server, client } = await rig();
+    server.answers["process/start"] = () => {
+      throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
+    };
+    await assert.rejects(client.start(START), { message: "process p already exists" });
+    await client.close();
+  });
+
+  it("shortens the time of a wait that is sent again", async () => {
+    const { server, client, clock } = await rig();
+    const process = await client.start(START);
+    server.answers["process/wait"] = () => NO_ANSWER;
+    const waiting = process.wait({ timeoutMs: 1000 });
+    await settle();
+    await clock.advance(400);
+    server.answers["process/wait"] = () => ({ reason: "timeout", exitCode: null, signal: null, seq: 0 });
+    server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
+    server.current.cut();
+    assert.equal((await waiting).reason, "timeout");
+    assert.deepEqual(
+      server.calls("process/wait").map(({ timeoutMs }) => timeoutMs),
+      [1000, 600],
+    );
+    await client.close();
+  });
+
+  it("is tried again after 100 ms, doubling to 2 s, until 25 s have gone", async () => {
+    const server = new ScriptedServer();
+    const { clock, client, states } = await rig({}, server);
+    const startedAt = clock.now();
+    const tries: number[] = [];
+    server.refuse = () => {
+      tries.push(clock.now() - startedAt);
+      return new Error("network is down");
+    };
+    server.current.cut();
+    await settle();
+    await clock.advance(30_000);
+    assert.deepEqual(tries.slice(0, 7), [0, 100, 300, 700, 1500, 3100, 5100]);
+    assert.ok((tries.at(-1) ?? 0) < 25_000);
+    const last = states.at(-1);
+    assert.ok(last?.type === "disconnected");
+    assert.match(
+      last.error.message,
+      /^exec-server transport disconnected: connection lost; failed to resume exec-server session: network is down$/,
+    );
+    await assert.rejects(client.list(), DisconnectedError);
+  });
+
+  it("goes on trying while the session is attached elsewhere", async () => {
+    const { server, client, clock, states } = await rig();
+    let refusals = 0;
+    server.answers.initialize = () => {
+      if (refusals++ < 3)
+        throw new RequestError(
+          ErrorCode.sessionAttached,
+          "session S is already attached to another connection",
+        );
+      return { sessionId: "S", extensions: [] };
+    };
+    server.current.cut();
+    await settle();
+    await clock.advance(1000);
+    assert.equal(refusals, 4);
+    assert.equal(states.at(-1)?.type, "connected");
+    await client.close();
+  });
+
+  it("fails at once when the server no longer knows the session", async () => {
+    const { server, states } = await rig();
+    server.answers.initialize = () => {
+      throw new RequestError(ErrorCode.invalidRequest, "unknown session id S");
+    };
+    server.current.cut();
+    await settle();
+    const last = states.at(-1);
+    assert.ok(last?.type === "disconnected");
+    assert.match(last.error.message, /unknown session id S/);
+  });
+
+  it("fails at once when nobody listens any more", async () => {
+    const { server, states } = await rig();
+    server.refuse = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+    server.current.cut();
+    await settle();
+    assert.equal(states.at(-1)?.type, "disconnected");
+    assert.equal(server.connections.length, 1);
+  });
+
+  it("is noticed without a word from anybody, by an answer that does not come", async () => {
+    const { server, client, clock, states } = await rig();
+    await clock.advance(14_999);
+    assert.equal(server.calls("environment/status").length, 0);
+    await clock.advance(1);
+    assert.equal(server.calls("environment/status").length, 1);
+    server.answers["environment/status"] = () => NO_ANSWER;
+    await clock.advance(15_000);
+    assert.equal(server.calls("environment/status").length, 2);
+    await clock.advance(10_000);
+    await settle();
+    assert.deepEqual(
+      states.map((state) => state.type),
+      ["connected", "reconnecting", "connected"],
+    );
+    await client.close();
+  });
+
+  it("is the end when nobody wants it recovered", async () => {
+    const { server, client, states } = await rig({ reconnect: false });
+    const process = await client.start(START);
+    server.answers["process/write"] = () => NO_ANSWER;
+    const writing = process.write(bytes("x"));
+    const reading = process.read({ waitMs: 60_000 });
+    await settle();
+    server.current.cut();
+    await assert.rejects(writing, { message: "exec-server transport disconnected" });
+    const result = await reading;
+    assert.equal(result.failure, "exec-server transport disconnected");
+    assert.equal(result.closed, true);
+    const events: ExecEvent[] = [];
+    for await (const event of process.events()) events.push(event);
+    assert.deepEqual(events, [{ type: "failed", message: "exec-server transport disconnected" }]);
+    await assert.rejects(process.write(bytes("y")), DisconnectedError);
+    await assert.rejects(process.wait(), DisconnectedError);
+    assert.equal(server.connections.length, 1);
+    assert.equal(states.at(-1)?.type, "disconnected");
+  });
+
+  it("ends what the first generation started", async () => {
+    const { server, client } = await rig();
+    server.answers["command/exec"] = () => ({ sessionId: "session-1" });
+    const events = client.eventReceiver();
+    await client.exec({ argv: ["cat"], cwd: "/", env: {}, tty: true });
+    server.current.notify("command/exec/outputDelta", {
+      sessionId: "session-1",
+      stream: "stdout",
+      chunk: encodeBase64(bytes("hi")),
+    });
+    await settle();
+    server.current.cut();
+    assert.deepEqual((await events.next()).value?.type, "output");
+    assert.deepEqual((await events.next()).value, {
+      type: "exited",
+      sessionId: "session-1",
+      exitCode: -1,
+    });
+    await client.close();
+    assert.equal((await events.next()).done, true);
+  });
+
+  it("never recovers from a peer that speaks something else", async () => {
+    const { server, states } = await rig();
+    server.current.notify("process/output", {
+      processId: "p",
+      seq: 1,
+      stream: "stdout",
+      chunk: "not base64!",
+    });
+    await settle();
+    assert.equal(states.at(-1)?.type, "disconnected");
+    assert.equal(server.connections.length, 1);
+  });
+});

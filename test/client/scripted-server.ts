@@ -1,0 +1,124 @@
+import type { Connection } from "../../src/connection/connection.ts";
+import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
+import {
+  encodeError,
+  encodeNotification,
+  encodeResponse,
+  type Message,
+} from "../../src/protocol/envelope.ts";
+import { RequestError } from "../../src/protocol/errors.ts";
+
+type Answer = (params: Record<string, unknown>, peer: ScriptedConnection) => unknown;
+
+/** Say nothing: the test answers later, or never. */
+export const NO_ANSWER = Symbol("no answer");
+
+/** One connection of a scripted server, as the server sees it. */
+export class ScriptedConnection {
+  readonly #connection: Connection;
+  readonly messages: Message[] = [];
+
+  constructor(connection: Connection, server: ScriptedServer) {
+    this.#connection = connection;
+    connection.open((event) => {
+      if (event.type !== "message") return;
+      this.messages.push(event.message);
+      server.received.push(event.message);
+      server.onMessage();
+      if (event.message.type === "request") this.#answer(event.message, server);
+    });
+  }
+
+  notify(method: string, params: unknown): void {
+    this.#connection.send(encodeNotification(method, params));
+  }
+
+  respond(id: string | number | bigint, result: unknown): void {
+    this.#connection.send(encodeResponse(id, result));
+  }
+
+  /** The connection is lost. */
+  cut(reason?: string): void {
+    this.#connection.close(reason);
+  }
+
+  #answer(request: Extract<Message, { type: "request" }>, server: ScriptedServer): void {
+    const { id, method } = request;
+    // A test's params are what its own client sent.
+    const params = (request.params ?? {}) as Record<string, unknown>;
+    const answer = server.answers[method];
+    try {
+      const result = answer ? answer(params, this) : unknownMethod(method);
+      if (result !== NO_ANSWER) this.#connection.send(encodeResponse(id, result));
+    } catch (error) {
+      if (!(error instanceof RequestError)) throw error;
+      this.#connection.send(encodeError(id, { code: error.code, message: error.message }));
+    }
+  }
+}
+
+/** A server that says exactly what a test tells it to, in JSON text over memory. */
+export class ScriptedServer {
+  /** Everything any connection received, in order. */
+  readonly received: Message[] = [];
+  readonly connections: ScriptedConnection[] = [];
+  answers: Record<string, Answer> = {
+    initialize: () => ({
+      sessionId: "S",
+      environmentInfo: null,
+      extensions: ["started", "failed", "outputAck"],
+    }),
+    "process/start": ({ processId }) => ({ processId, sandboxType: "none" }),
+    "environment/status": () => ({ status: "ready" }),
+  };
+  onMessage: () => void = () => undefined;
+  /** Throws, as a connection that is refused does. */
+  refuse: (() => Error) | null = null;
+
+  /** What a client's connect function calls. */
+  readonly open = (): Connection => {
+    if (this.refuse) throw this.refuse();
+    const [client, server] = memoryConnectionPair();
+    this.connections.push(new ScriptedConnection(server, this));
+    return client;
+  };
+
+  get current(): ScriptedConnection {
+    const last = this.connections.at(-1);
+    if (!last) throw new Error("nobody has connected yet");
+    return last;
+  }
+
+  /** The requests of one method so far, by their params. */
+  calls(method: string): Record<string, unknown>[] {
+    return this.received.flatMap((message) =>
+      message.type === "request" && message.method === method
+        ? [message.params as Record<string, unknown>]
+        : [],
+    );
+  }
+
+  notifications(method: string): unknown[] {
+    return this.received.flatMap((message) =>
+      message.type === "notification" && message.method === method ? [message.params] : [],
+    );
+  }
+
+  /** Resolves when the condition holds, looked at after every message. */
+  async until(condition: () => boolean): Promise<void> {
+    while (!condition()) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const before = this.onMessage;
+      this.onMessage = () => {
+        before();
+        resolve();
+      };
+      await promise;
+      this.onMessage = before;
+    }
+  }
+}
+
+function unknownMethod(method: string): never {
+  throw new RequestError(-32601, `exec-server stub does not implement \`${method}\` yet`);
+}
