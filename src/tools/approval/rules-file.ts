@@ -1,0 +1,124 @@
+import { readFile } from "node:fs/promises";
+import type { ApprovalPolicy, ApprovalRequest } from "../approval.ts";
+import { hasPrefix } from "../shell-words.ts";
+
+export type Decision = "allow" | "ask" | "refuse";
+
+export interface Rule {
+  /** The words a command begins with. */
+  prefix: readonly string[];
+  decision: Decision;
+  /** The rule also holds outside of the sandbox. */
+  unsandboxed: boolean;
+}
+
+export interface Rules {
+  rules: readonly Rule[];
+  /** For commands no rule speaks of. */
+  fallback: Decision;
+  /** For leaving the sandbox, where no rule allows it. */
+  unsandboxed: Decision;
+}
+
+/**
+ * Decides by a file:
+ *
+ *     default = "ask"          # for commands no rule speaks of
+ *     unsandboxed = "ask"      # for leaving the sandbox
+ *
+ *     [[rule]]
+ *     prefix = ["git", "status"]
+ *     decision = "allow"       # or "ask", or "refuse"
+ *     unsandboxed = true       # also without the sandbox
+ *
+ * A line of several commands is as strict as its strictest. A line whose commands cannot be told from its text is never
+ * simply allowed. Who is asked is up to `asker`; without one an `ask` is a no.
+ */
+export async function loadRulesFile(
+  path: string,
+  asker?: Pick<ApprovalPolicy, "ask">,
+): Promise<ApprovalPolicy> {
+  const text = await readFile(path, "utf8");
+  const { parse } = await import("smol-toml");
+  try {
+    return rulesPolicy(parseRules(parse(text)), asker);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(`rules file ${path}: ${why}`, { cause: error });
+  }
+}
+
+export function rulesPolicy(rules: Rules, asker?: Pick<ApprovalPolicy, "ask">): ApprovalPolicy {
+  return {
+    review(request) {
+      const decision = decide(rules, request);
+      return decision === "refuse"
+        ? { type: "refuse", reason: "the rules do not allow this command" }
+        : { type: decision };
+    },
+    ask: async (request, signal) =>
+      asker
+        ? asker.ask(request, signal)
+        : { type: "refuse", reason: "the rules want a person to be asked, and nobody can be" },
+  };
+}
+
+export function parseRules(file: Record<string, unknown>): Rules {
+  const { rule: rules = [], default: fallback = "ask", unsandboxed = "ask", ...unknown } = file;
+  const stray = Object.keys(unknown)[0];
+  if (stray !== undefined) throw new Error(`unknown key \`${stray}\``);
+  if (!Array.isArray(rules)) throw new Error("`rule` must be a list of tables: [[rule]]");
+  return {
+    rules: rules.map(parseRule),
+    fallback: decisionOf(fallback, "default"),
+    unsandboxed: decisionOf(unsandboxed, "unsandboxed"),
+  };
+}
+
+function parseRule(value: unknown, index: number): Rule {
+  const where = `rule ${index + 1}`;
+  if (typeof value !== "object" || value === null) throw new Error(`${where} is no table`);
+  const {
+    prefix,
+    decision,
+    unsandboxed = false,
+    ...unknown
+  } = { prefix: null, decision: null, ...value } as Record<string, unknown>;
+  const stray = Object.keys(unknown)[0];
+  if (stray !== undefined) throw new Error(`${where}: unknown key \`${stray}\``);
+  if (!isWords(prefix)) throw new Error(`${where}: \`prefix\` must be a list of words`);
+  if (typeof unsandboxed !== "boolean") throw new Error(`${where}: \`unsandboxed\` must be true or false`);
+  return { prefix, decision: decisionOf(decision, `${where}: decision`), unsandboxed };
+}
+
+function isWords(value: unknown): value is string[] {
+  return Array.isArray(value) && value.length > 0 && value.every((word) => typeof word === "string");
+}
+
+function decisionOf(value: unknown, where: string): Decision {
+  if (value === "allow" || value === "ask" || value === "refuse") return value;
+  throw new Error(`\`${where}\` must be "allow", "ask" or "refuse"`);
+}
+
+function decide(rules: Rules, { commands, kind }: ApprovalRequest): Decision {
+  const leaves = kind !== "command";
+  const fallback = leaves ? strictest(rules.fallback, rules.unsandboxed) : rules.fallback;
+  if (!commands) return strictest(fallback, "ask");
+  return commands.map((command) => decideOne(rules, command, leaves, fallback)).reduce(strictest);
+}
+
+function decideOne(rules: Rules, command: readonly string[], leaves: boolean, fallback: Decision): Decision {
+  const matching = rules.rules.filter((rule) => hasPrefix(command, rule.prefix));
+  if (matching.length === 0) return fallback;
+  return matching
+    .map((rule) =>
+      leaves && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision,
+    )
+    .reduce(strictest);
+}
+
+const STRICTNESS: Record<Decision, number> = { allow: 0, ask: 1, refuse: 2 };
+
+function strictest(a: Decision, b: Decision): Decision {
+  return STRICTNESS[a] >= STRICTNESS[b] ? a : b;
+}

@@ -1,0 +1,69 @@
+import { randomUUID } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ArchiveLimits } from "./output-archive.ts";
+import { OutputArchive } from "./output-archive.ts";
+
+/** How many sessions that have ended keep their output, and how much of it together. */
+const MAX_ENDED = 64;
+const MAX_ENDED_BYTES = 256 * 1024 * 1024;
+
+/** The archives of all sessions, those that have ended included, and the directory their files are in. */
+export class ArchiveShelf {
+  readonly #parent: string;
+  readonly #limits: ArchiveLimits;
+  readonly #archives = new Map<number, OutputArchive>();
+  /** Oldest first. */
+  readonly #ended = new Set<number>();
+  #directory: Promise<string> | null = null;
+  #closed = false;
+
+  constructor(parent: string | undefined, limits: ArchiveLimits) {
+    this.#parent = parent ?? tmpdir();
+    this.#limits = limits;
+  }
+
+  /** A new archive under this number; one that stood there is forgotten. */
+  async open(sessionId: number): Promise<OutputArchive> {
+    await this.#forget(sessionId);
+    const archive = new OutputArchive(() => this.#newFile(), this.#limits);
+    this.#archives.set(sessionId, archive);
+    return archive;
+  }
+
+  get(sessionId: number): OutputArchive | null {
+    return this.#archives.get(sessionId) ?? null;
+  }
+
+  /** From now on it may have to give way to newer ones. */
+  async ended(sessionId: number): Promise<void> {
+    if (!this.#archives.has(sessionId)) return;
+    this.#ended.add(sessionId);
+    for (const oldest of this.#ended) {
+      const bytes = [...this.#ended].reduce((sum, id) => sum + (this.get(id)?.totalBytes ?? 0), 0);
+      if (this.#ended.size <= MAX_ENDED && bytes <= MAX_ENDED_BYTES) break;
+      await this.#forget(oldest);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const sessionId of [...this.#archives.keys()]) await this.#forget(sessionId);
+    if (this.#directory) await rm(await this.#directory, { recursive: true, force: true });
+  }
+
+  async #forget(sessionId: number): Promise<void> {
+    const archive = this.#archives.get(sessionId);
+    this.#archives.delete(sessionId);
+    this.#ended.delete(sessionId);
+    await archive?.dispose();
+  }
+
+  /** The directory is made when the first file is, readable by nobody else, and goes at close. */
+  async #newFile(): Promise<string> {
+    if (this.#closed) throw new Error("closed");
+    this.#directory ??= mkdtemp(join(this.#parent, "procwire-output-"));
+    return join(await this.#directory, randomUUID());
+  }
+}

@@ -1,0 +1,124 @@
+import { posix } from "node:path";
+import type { ExecProcess, StartParams } from "../exec/exec-process.ts";
+import type { ApprovalRequest } from "./approval.ts";
+import { describeCommand } from "./approval.ts";
+import type { ExecCommandArguments } from "./definitions.ts";
+import { definitions, execCommandSchema } from "./definitions.ts";
+import type { ExecContext } from "./exec-context.ts";
+import type { ExecSession } from "./exec-session.ts";
+import type { SandboxChoice } from "./sandbox-attempt.ts";
+import { prepareCommand } from "./sandbox-attempt.ts";
+import type { Tool, ToolCallContext, ToolOutput } from "./tool.ts";
+import { parseArguments } from "./tool-schema.ts";
+import { answer, refusal, waitWindow } from "./window-call.ts";
+import { execWindowMs } from "./yield-window.ts";
+
+/** Quiet, colourless and without a pager: made for reading, not for looking at. As in Codex. */
+const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
+  NO_COLOR: "1",
+  TERM: "dumb",
+  LANG: "C.UTF-8",
+  LC_CTYPE: "C.UTF-8",
+  LC_ALL: "C.UTF-8",
+  COLORTERM: "",
+  PAGER: "cat",
+  GIT_PAGER: "cat",
+  GH_PAGER: "cat",
+};
+
+/** Runs a command: approval, walls, start, wait; once more without the walls when they were in the way and may go. */
+export function execCommandTool(context: ExecContext): Tool {
+  return {
+    definition: definitions.execCommand,
+    async call(args, call = {}) {
+      const parsed = parseArguments(execCommandSchema, args);
+      if (parsed.type === "invalid") return refusal(`exec_command: ${parsed.message}`);
+      return run(context, parsed.value, call);
+    },
+  };
+}
+
+/** One call, from its arguments to its answer. */
+interface Invocation {
+  sessionId: number;
+  args: ExecCommandArguments;
+  workdir: string;
+  call: ToolCallContext;
+}
+
+async function run(
+  context: ExecContext,
+  args: ExecCommandArguments,
+  call: ToolCallContext,
+): Promise<ToolOutput> {
+  const workdir = posix.resolve(context.cwd, args.workdir ?? "");
+  const invocation: Invocation = { sessionId: context.sessions.allocate(), args, workdir, call };
+  const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
+  const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
+  const request: ApprovalRequest = {
+    kind: escalates ? "unsandboxed" : "command",
+    cmd: args.cmd,
+    workdir,
+    sandbox: choice.type,
+    ...describeCommand(args.cmd, args.prefix_rule),
+    ...(args.justification !== undefined && { justification: args.justification }),
+  };
+  const permission = await context.gate.permit(request, call.signal);
+  if (permission.type === "refused") return refusal(`exec_command refused: ${permission.reason}`);
+  let attempted = await attempt(context, invocation, choice, 1);
+  if (attempted.type === "started" && wasDenied(attempted.session)) {
+    const retry = { ...request, kind: "retry", sandbox: "none" } as const;
+    const again = await context.gate.permit(retry, call.signal);
+    if (again.type === "allowed") attempted = await attempt(context, invocation, { type: "none" }, 2);
+  }
+  if (attempted.type === "notStarted") return refusal(`exec_command failed: ${attempted.message}`);
+  const { session } = attempted;
+  return answer(context, session, {
+    sinceMs: session.startedAtMs,
+    maxOutputTokens: args.max_output_tokens,
+  });
+}
+
+/** The walls that were put up here were in the way. */
+function wasDenied({ end, command }: ExecSession): boolean {
+  return command.sandbox !== "none" && end?.type === "exited" && end.sandboxDenied;
+}
+
+type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted"; message: string };
+
+/** Starts the command behind the chosen walls and waits out its window. */
+async function attempt(
+  context: ExecContext,
+  { sessionId, args, workdir, call }: Invocation,
+  choice: SandboxChoice,
+  number: 1 | 2,
+): Promise<Attempt> {
+  const tty = args.tty ?? false;
+  const argv = [args.shell ?? context.shell, args.login === false ? "-c" : "-lc", args.cmd];
+  const prepared = prepareCommand(argv, workdir, choice);
+  const started = await start(context, {
+    processId: context.newProcessId(),
+    argv: prepared.argv,
+    cwd: workdir,
+    env: { ...ADDED_ENVIRONMENT, ...context.env },
+    envPolicy: context.envPolicy,
+    tty,
+    ...(tty ? { size: context.terminalSize } : { pipeStdin: context.pipeStdin }),
+    mode: "prepared",
+    sandboxType: prepared.sandboxType,
+  });
+  if (typeof started === "string") return { type: "notStarted", message: started };
+  const command = { cmd: args.cmd, argv, cwd: workdir, tty, sandbox: prepared.sandbox, attempt: number };
+  const session = await context.openSession(sessionId, started, command);
+  await waitWindow(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
+  return { type: "started", session };
+}
+
+/** The process, or why there is none, in the words of whoever could not start it. */
+async function start(context: ExecContext, params: StartParams): Promise<ExecProcess | string> {
+  try {
+    return await context.backend.start(params);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}

@@ -1,0 +1,141 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import type { Clock } from "../async/clock.ts";
+import { systemClock } from "../async/clock.ts";
+import { Lanes } from "../async/lanes.ts";
+import { TaskSet } from "../async/task-set.ts";
+import type { EnvPolicy, ExecBackend, TerminalSize } from "../exec/exec-process.ts";
+import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import { neverAsk } from "./approval/never-ask.ts";
+import type { ApprovalPolicy } from "./approval.ts";
+import { ApprovalGate } from "./approval.ts";
+import { ArchiveShelf } from "./archive-shelf.ts";
+import { execCommandTool } from "./exec-command.ts";
+import type { ExecContext } from "./exec-context.ts";
+import type { UnifiedExecEvent } from "./exec-events.ts";
+import { EventFeed } from "./exec-events.ts";
+import { listSessionsTool } from "./list-sessions.ts";
+import type { ArchiveLimits } from "./output-archive.ts";
+import { DEFAULT_ARCHIVE_LIMITS } from "./output-archive.ts";
+import { readOutputTool } from "./read-output.ts";
+import { readScreenTool } from "./read-screen.ts";
+import type { SandboxChoice } from "./sandbox-attempt.ts";
+import { checkSandbox } from "./sandbox-attempt.ts";
+import { SessionKeeper } from "./session-keeper.ts";
+import type { SessionLimits } from "./session-table.ts";
+import { DEFAULT_SESSION_LIMITS, SessionTable } from "./session-table.ts";
+import type { Tool } from "./tool.ts";
+import { waitForTool } from "./wait-for.ts";
+import { refusal } from "./window-call.ts";
+import { writeStdinTool } from "./write-stdin.ts";
+import type { YieldLimits } from "./yield-window.ts";
+import { DEFAULT_YIELD_LIMITS } from "./yield-window.ts";
+
+export interface UnifiedExecOptions {
+  /** Where processes run: here, or far away. */
+  backend: ExecBackend;
+  /** The directory commands run in unless they name another: absolute, on the host of the processes. */
+  cwd: string;
+  /** Default: /bin/bash. */
+  shell?: string;
+  /** Added to every command's environment. */
+  env?: Record<string, string>;
+  /**
+   * What commands get of the host's own environment. Default: everything but what looks like a key, a secret or a
+   * token. Null: nothing, so `env` has to bring a PATH.
+   */
+  envPolicy?: EnvPolicy | null;
+  /** Default: nobody is asked, and commands stay inside the sandbox, if there is one. */
+  approval?: ApprovalPolicy;
+  /** Default: none. */
+  sandbox?: SandboxChoice;
+  /** The sandboxes the host of the processes says it has. A choice it does not have is an error. */
+  hostSandboxes?: readonly string[];
+  /** Keeps stdin of commands without a terminal open. Off by default: many programs then wait for input. */
+  pipeStdin?: boolean;
+  terminalSize?: TerminalSize;
+  /** Where output that is too long for memory goes. Default: the system's temporary directory. */
+  spillDirectory?: string;
+  limits?: Partial<YieldLimits & SessionLimits & ArchiveLimits> & {
+    /** No call gets more output than this, whatever it asks for. Default: as much as it asks for. */
+    maxOutputTokens?: number;
+  };
+  clock?: Clock;
+  /** Told what nobody could be told otherwise: a failure in the background. */
+  onError?: (error: unknown) => void;
+}
+
+export interface UnifiedExec extends AsyncDisposable {
+  /** exec_command and write_stdin first, then procwire's own. */
+  readonly tools: readonly Tool[];
+  /** Everything that happens from now on. */
+  events(): AsyncIterableIterator<UnifiedExecEvent>;
+  /** Ends every session and removes every file. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** The tools a model works with, on top of anything that can start processes. */
+export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
+  const { sandbox = { type: "none" }, limits = {} } = options;
+  checkSandbox(sandbox, options.hostSandboxes);
+  const clock = options.clock ?? systemClock;
+  const sessions = new SessionTable({ ...DEFAULT_SESSION_LIMITS, ...limits });
+  const shelf = new ArchiveShelf(options.spillDirectory, { ...DEFAULT_ARCHIVE_LIMITS, ...limits });
+  const feed = new EventFeed();
+  const tasks = new TaskSet(options.onError ?? (() => undefined));
+  const keeper = new SessionKeeper({ clock, feed, shelf, sessions, tasks });
+  const context: ExecContext = {
+    backend: options.backend,
+    clock,
+    cwd: options.cwd,
+    shell: options.shell ?? "/bin/bash",
+    env: options.env ?? {},
+    envPolicy: options.envPolicy === undefined ? INHERIT_WITHOUT_SECRETS : options.envPolicy,
+    pipeStdin: options.pipeStdin ?? false,
+    terminalSize: options.terminalSize ?? DEFAULT_TERMINAL_SIZE,
+    sandbox,
+    yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
+    maxOutputTokens: limits.maxOutputTokens ?? Number.POSITIVE_INFINITY,
+    gate: new ApprovalGate(options.approval ?? neverAsk()),
+    sessions,
+    shelf,
+    tasks,
+    writes: new Lanes(),
+    openSession: (sessionId, process, command) => keeper.open(sessionId, process, command),
+    newProcessId: () => `exec-${randomUUID()}`,
+    newChunkId: () => randomBytes(3).toString("hex"),
+  };
+  let closing: Promise<void> | null = null;
+  const close = () => {
+    closing ??= keeper.close().then(() => {
+      feed.close();
+      return shelf.close();
+    });
+    return closing;
+  };
+  const untilClosed = (tool: Tool): Tool => ({
+    definition: tool.definition,
+    call: async (args, call) =>
+      keeper.closed ? refusal(`${tool.definition.name}: unified exec is closed`) : tool.call(args, call),
+  });
+  return {
+    tools: [
+      execCommandTool(context),
+      writeStdinTool(context),
+      waitForTool(context),
+      listSessionsTool(context),
+      readOutputTool(context),
+      readScreenTool(context),
+    ].map(untilClosed),
+    events: () => feed.subscribe(),
+    close,
+    [Symbol.asyncDispose]: close,
+  };
+}
+
+const INHERIT_WITHOUT_SECRETS: EnvPolicy = {
+  inherit: "all",
+  ignoreDefaultExcludes: false,
+  exclude: [],
+  set: {},
+  includeOnly: [],
+};

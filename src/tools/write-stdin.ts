@@ -1,0 +1,87 @@
+import { definitions, writeStdinSchema } from "./definitions.ts";
+import type { ExecContext } from "./exec-context.ts";
+import type { ExecSession } from "./exec-session.ts";
+import type { Tool, ToolOutput } from "./tool.ts";
+import { parseArguments } from "./tool-schema.ts";
+import { answer, refusal, ttyState, waitWindow } from "./window-call.ts";
+import { pollWindowMs, writeWindowMs } from "./yield-window.ts";
+
+/** What Ctrl-C types. Without a terminal nobody would turn it into a signal. */
+const INTERRUPT = "\u0003";
+
+/** Writes to a session, or only looks, and answers what came since the last call. */
+export function writeStdinTool(context: ExecContext): Tool {
+  return {
+    definition: definitions.writeStdin,
+    async call(args, call = {}) {
+      const parsed = parseArguments(writeStdinSchema, args);
+      if (parsed.type === "invalid") return refusal(`write_stdin: ${parsed.message}`);
+      const { session_id: sessionId, chars = "", yield_time_ms: yieldMs } = parsed.value;
+      const session = context.sessions.get(sessionId);
+      if (!session) return unknownSession(sessionId);
+      const sinceMs = context.clock.now();
+      const limits = context.yieldLimits;
+      const windowMs = chars === "" ? pollWindowMs(yieldMs, limits) : writeWindowMs(yieldMs, limits);
+      const refused = new AbortController();
+      const signal = call.signal ? AbortSignal.any([call.signal, refused.signal]) : refused.signal;
+      const window = waitWindow(context, session, windowMs, { ...call, signal });
+      if (chars !== "") {
+        const writing = inTurn(context, session, chars);
+        context.tasks.run(() => writing);
+        // A process that does not read makes the writer wait; the model's window ends all the same.
+        const problem = await Promise.race([writing, window.then(() => null)]);
+        if (problem !== null && !session.end) {
+          refused.abort();
+          await window;
+          return refusal(problem);
+        }
+      }
+      await window;
+      return answer(context, session, { sinceMs, maxOutputTokens: parsed.value.max_output_tokens });
+    },
+  };
+}
+
+export function unknownSession(sessionId: number): ToolOutput {
+  return refusal(`Unknown process id ${sessionId}`);
+}
+
+/** Writes keep their order; an interrupt does not queue behind one that nobody reads. */
+function inTurn(context: ExecContext, session: ExecSession, chars: string): Promise<string | null> {
+  const { writes } = context;
+  if (chars === INTERRUPT && (!session.command.tty || writes.busy(session)))
+    return write(context, session, chars, "signal");
+  return writes.run(session, () => write(context, session, chars, session.command.tty ? "byte" : "signal"));
+}
+
+/** Resolves with what went wrong, in words for the model, or null. */
+async function write(
+  context: ExecContext,
+  session: ExecSession,
+  chars: string,
+  interruptAs: "byte" | "signal",
+): Promise<string | null> {
+  const tty = await ttyState(context, session);
+  if (session.end) return null;
+  const isSecret = tty?.canonical === true && !tty.echo;
+  session.interacted(isSecret ? null : chars);
+  try {
+    for (const part of interruptAs === "byte" ? [chars] : chars.split(/(\u0003)/)) {
+      if (part === "") continue;
+      if (part === INTERRUPT && interruptAs === "signal") await session.process.signal("interrupt");
+      else {
+        const { status } = await session.process.write(new TextEncoder().encode(part));
+        if (status === "stdinClosed") return closedStdin(session);
+        if (status === "unknownProcess") return `Unknown process id ${session.sessionId}`;
+      }
+    }
+    return null;
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return `write_stdin failed: ${why}`;
+  }
+}
+
+function closedStdin({ sessionId }: ExecSession): string {
+  return `stdin is closed for session ${sessionId}; rerun exec_command with tty=true to keep it open, or ask for an open pipe`;
+}

@@ -1,0 +1,244 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { askOnTerminal } from "../../src/tools/approval/ask-on-terminal.ts";
+import { neverAsk } from "../../src/tools/approval/never-ask.ts";
+import { loadRulesFile } from "../../src/tools/approval/rules-file.ts";
+import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
+import { ApprovalGate, describeCommand } from "../../src/tools/approval.ts";
+
+function request(cmd: string, more: Partial<ApprovalRequest> = {}): ApprovalRequest {
+  const { prefixRule, ...rest } = more;
+  return {
+    kind: "command",
+    cmd,
+    workdir: "/w",
+    sandbox: "none",
+    ...describeCommand(cmd, prefixRule),
+    ...rest,
+  };
+}
+
+/** Always asks, and is answered from a list. */
+function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[] } {
+  const asked: string[] = [];
+  return {
+    asked,
+    review: () => ({ type: "ask" }),
+    ask: async ({ cmd }) => {
+      asked.push(cmd);
+      return answers.shift() ?? { type: "refuse", reason: "no more answers" };
+    },
+  };
+}
+
+test("an answer holds once unless it says more", async () => {
+  const policy = asking({ type: "allow" });
+  const gate = new ApprovalGate(policy);
+  assert.equal((await gate.permit(request("ls"))).type, "allowed");
+  assert.equal((await gate.permit(request("ls"))).type, "refused");
+  assert.deepEqual(policy.asked, ["ls", "ls"]);
+});
+
+test("an answer for the session holds for the same command in the same place", async () => {
+  const policy = asking({ type: "allow", remember: { type: "session" } });
+  const gate = new ApprovalGate(policy);
+  await gate.permit(request("ls"));
+  assert.equal((await gate.permit(request("ls"))).type, "allowed");
+  assert.equal((await gate.permit(request("ls", { workdir: "/other" }))).type, "refused");
+  assert.equal((await gate.permit(request("ls -l"))).type, "refused");
+});
+
+test("an answer for a prefix holds for every line made of such commands only", async () => {
+  const policy = asking({ type: "allow", remember: { type: "prefix", prefix: ["git", "pull"] } });
+  const gate = new ApprovalGate(policy);
+  await gate.permit(request("git pull"));
+  const allowed = async (cmd: string) => (await gate.permit(request(cmd))).type === "allowed";
+  assert.ok(await allowed("git pull origin main"));
+  assert.ok(await allowed("git pull && git pull --rebase"));
+  assert.ok(!(await allowed("git pull; rm -rf /")));
+  assert.ok(!(await allowed("git pull $(rm -rf /)")));
+  assert.ok(!(await allowed("git push")));
+});
+
+test("an answer for a command behind walls does not let it out of them", async () => {
+  const session: ApprovalAnswer = { type: "allow", remember: { type: "session" } };
+  const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["make"] } };
+  for (const answer of [session, prefix]) {
+    const gate = new ApprovalGate(asking(answer));
+    await gate.permit(request("make", { sandbox: "bubblewrap" }));
+    assert.equal((await gate.permit(request("make", { sandbox: "bubblewrap" }))).type, "allowed");
+    assert.equal((await gate.permit(request("make", { kind: "retry" }))).type, "refused");
+  }
+});
+
+test("two questions are put one after the other, and the second may be answered by the first", async () => {
+  const { promise, resolve } = Promise.withResolvers<ApprovalAnswer>();
+  let asked = 0;
+  const gate = new ApprovalGate({
+    review: () => ({ type: "ask" }),
+    ask: () => {
+      asked++;
+      return promise;
+    },
+  });
+  const both = [gate.permit(request("ls")), gate.permit(request("ls"))];
+  resolve({ type: "allow", remember: { type: "session" } });
+  assert.deepEqual(await Promise.all(both), [{ type: "allowed" }, { type: "allowed" }]);
+  assert.equal(asked, 1);
+});
+
+test("the model's prefix is passed on only when every command begins with it", () => {
+  assert.deepEqual(request("git pull", { prefixRule: ["git", "pull"] }).prefixRule, ["git", "pull"]);
+  assert.equal(request("git push", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+  assert.equal(request("git pull; rm x", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+  assert.equal(request("git pull $x", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+});
+
+test("never ask: commands run as configured, and none leaves the sandbox", async () => {
+  const gate = new ApprovalGate(neverAsk());
+  assert.equal((await gate.permit(request("rm x"))).type, "allowed");
+  assert.equal((await gate.permit(request("rm x", { kind: "unsandboxed" }))).type, "refused");
+  assert.equal((await gate.permit(request("rm x", { kind: "retry" }))).type, "refused");
+});
+
+function terminal(askAbout?: "everything" | "unsandboxed") {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const policy = askOnTerminal({ input, output, ...(askAbout && { askAbout }) });
+  return { input, gate: new ApprovalGate(policy), shown: () => String(output.read() ?? "") };
+}
+
+test("on the terminal the question names the command, the place and the walls", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("y\n");
+  const asked = request("npm test", { justification: "May I run the tests?" });
+  assert.equal((await gate.permit(asked)).type, "allowed");
+  const text = shown();
+  for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
+    assert.ok(text.includes(part), text);
+});
+
+test("on the terminal an answer that is not understood is asked for again", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("what\np\nno\n");
+  assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "the user said no" });
+  assert.equal(shown().match(/y = yes/g)?.length, 3);
+});
+
+test("on the terminal lines typed ahead answer the next questions", async () => {
+  const { input, gate } = terminal();
+  input.write("y\nn\na\n");
+  const types = [];
+  for (const cmd of ["one", "two", "three", "three"]) types.push((await gate.permit(request(cmd))).type);
+  assert.deepEqual(types, ["allowed", "refused", "allowed", "allowed"]);
+});
+
+test("on the terminal a prefix can be allowed from now on", async () => {
+  const { input, gate } = terminal();
+  input.write("p\n");
+  const prefixRule = ["npm", "run"];
+  assert.equal((await gate.permit(request("npm run a", { prefixRule }))).type, "allowed");
+  assert.equal((await gate.permit(request("npm run b"))).type, "allowed");
+});
+
+test("on the terminal an input that ends is a no", async () => {
+  const { input, gate } = terminal();
+  input.end();
+  assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "nobody answered" });
+});
+
+test("on the terminal a call that is given up asks no longer", async () => {
+  const { gate } = terminal();
+  const giveUp = new AbortController();
+  const permission = gate.permit(request("ls"), giveUp.signal);
+  giveUp.abort();
+  assert.equal((await permission).type, "refused");
+});
+
+test("on the terminal commands behind walls are not asked about unless everything is", async () => {
+  assert.equal((await terminal().gate.permit(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
+  const { input, gate } = terminal("everything");
+  input.end("n\n");
+  assert.equal((await gate.permit(request("ls", { sandbox: "bubblewrap" }))).type, "refused");
+});
+
+async function withRules<T>(text: string, use: (path: string) => Promise<T>): Promise<T> {
+  const directory = mkdtempSync(join(tmpdir(), "procwire-rules-"));
+  try {
+    writeFileSync(join(directory, "rules.toml"), text);
+    return await use(join(directory, "rules.toml"));
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+const RULES = `
+default = "ask"
+unsandboxed = "ask"
+
+[[rule]]
+prefix = ["git"]
+decision = "allow"
+
+[[rule]]
+prefix = ["git", "push"]
+decision = "refuse"
+
+[[rule]]
+prefix = ["npm", "test"]
+decision = "allow"
+unsandboxed = true
+`;
+
+test("rules: the strictest rule that speaks of a command decides, and a line is as strict as its strictest", async () => {
+  await withRules(RULES, async (path) => {
+    const policy = await loadRulesFile(path);
+    const verdict = (cmd: string, kind: ApprovalRequest["kind"] = "command") =>
+      policy.review(request(cmd, { kind })).type;
+    assert.equal(verdict("git status"), "allow");
+    assert.equal(verdict("git push origin"), "refuse");
+    assert.equal(verdict("git status && npm test"), "allow");
+    assert.equal(verdict("git status && make"), "ask");
+    assert.equal(verdict("git status; git push"), "refuse");
+    assert.equal(verdict("git status > file"), "ask", "not told from its text");
+    assert.equal(verdict("git status", "unsandboxed"), "ask");
+    assert.equal(verdict("npm test", "unsandboxed"), "allow");
+    assert.equal(verdict("npm test", "retry"), "allow");
+    assert.equal(verdict("git push", "retry"), "refuse");
+  });
+});
+
+test("rules: whoever is given is asked, and without anyone it is a no", async () => {
+  await withRules(RULES, async (path) => {
+    const alone = new ApprovalGate(await loadRulesFile(path));
+    assert.equal((await alone.permit(request("make"))).type, "refused");
+    const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
+    assert.equal((await together.permit(request("make"))).type, "allowed");
+  });
+});
+
+test("rules: a line that cannot be read is refused where the default is", async () => {
+  await withRules('default = "refuse"', async (path) => {
+    const policy = await loadRulesFile(path);
+    assert.equal(policy.review(request("a $x")).type, "refuse");
+  });
+});
+
+test("rules: a mistake in the file is named, and nothing is allowed by it", async () => {
+  const mistakes: [string, RegExp][] = [
+    ['defualt = "ask"', /rules\.toml: unknown key `defualt`/],
+    ['default = "maybe"', /`default` must be "allow", "ask" or "refuse"/],
+    ['[[rule]]\nprefix = []\ndecision = "allow"', /rule 1: `prefix` must be a list of words/],
+    ['[[rule]]\nprefix = ["a"]', /rule 1: decision/],
+    ['[[rule]]\nprefix = ["a"]\ndecision = "allow"\nsandbox = true', /rule 1: unknown key `sandbox`/],
+    ["rule = 5", /`rule` must be a list of tables/],
+    ["not toml", /rules\.toml: /],
+  ];
+  for (const [text, message] of mistakes) {
+    await withRules(text, (path) => assert.rejects(loadRulesFile(path), { message }));
+  }
+});

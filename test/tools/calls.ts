@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import type { UnifiedExecEvent } from "../../src/tools/exec-events.ts";
+import type { ToolCallContext, ToolOutput } from "../../src/tools/tool.ts";
+import type { UnifiedExec } from "../../src/tools/unified-exec.ts";
+
+/** Calls a tool by its name. */
+export function call(
+  unified: UnifiedExec,
+  name: string,
+  args: Record<string, unknown> = {},
+  context?: ToolCallContext,
+): Promise<ToolOutput> {
+  const tool = unified.tools.find(({ definition }) => definition.name === name);
+  assert.ok(tool, `no tool ${name}`);
+  return tool.call(args, context);
+}
+
+/** A fact of a result that programs read. */
+export function fact(output: ToolOutput, name: string): unknown {
+  return output.structured?.[name];
+}
+
+export function textOf(output: ToolOutput): string {
+  const text = fact(output, "output");
+  assert.equal(typeof text, "string", output.text);
+  return String(text);
+}
+
+export function sessionOf(output: ToolOutput): number {
+  const sessionId = fact(output, "session_id");
+  assert.equal(typeof sessionId, "number", output.text);
+  return Number(sessionId);
+}
+
+/** Collects events until `close`, in the order they came. */
+export function collectEvents(unified: UnifiedExec): UnifiedExecEvent[] {
+  const seen: UnifiedExecEvent[] = [];
+  void (async () => {
+    for await (const event of unified.events()) seen.push(event);
+  })();
+  return seen;
+}
+
+export function typesOf(events: readonly UnifiedExecEvent[]): string[] {
+  return events.map((event) => event.type);
+}
+
+/** Whether a promise has been settled by now, after everything that was ready to run has run. */
+export async function isSettled(promise: Promise<unknown>): Promise<boolean> {
+  let settled = false;
+  const note = () => {
+    settled = true;
+  };
+  promise.then(note, note);
+  await new Promise((resolve) => setImmediate(resolve));
+  return settled;
+}
+
+/** Looks again and again until it is true. */
+export async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
+  const deadline = Date.now() + 20_000;
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`never came true: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}

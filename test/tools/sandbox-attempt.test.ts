@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src/tools/approval.ts";
+import type { SandboxChoice } from "../../src/tools/sandbox-attempt.ts";
+import { checkSandbox, prepareCommand } from "../../src/tools/sandbox-attempt.ts";
+import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
+import { call, collectEvents, fact, textOf, typesOf } from "./calls.ts";
+import { ScriptedBackend } from "./scripted-backend.ts";
+
+const WALLS: SandboxChoice = { type: "bubblewrap", writableRoots: ["/w"], network: false };
+
+test("a sandbox the host does not have is an error, never fewer walls", () => {
+  const backend = new ScriptedBackend();
+  const create = (hostSandboxes?: string[]) =>
+    createUnifiedExec({ backend, cwd: "/w", sandbox: WALLS, ...(hostSandboxes && { hostSandboxes }) });
+  assert.throws(() => create([]), { message: "sandbox `bubblewrap` is not available: the host has none" });
+  assert.throws(() => create(["seatbelt"]), /the host has seatbelt/);
+  assert.throws(() => create(), /the host does not say which it has/);
+  checkSandbox({ type: "none" }, []);
+});
+
+test("the command is made ready with the walls that were chosen", () => {
+  const prepared = prepareCommand(["/bin/bash", "-c", "ls"], "/w/sub", {
+    ...WALLS,
+    deniedRoots: ["/root/.ssh"],
+  });
+  assert.equal(prepared.sandboxType, "linuxSeccomp");
+  const line = prepared.argv.join(" ");
+  for (const part of [
+    "--ro-bind / /",
+    "--bind-try /w /w",
+    "--ro-bind-try /w/.git /w/.git",
+    "--tmpfs /tmp",
+    "--tmpfs /root/.ssh",
+    "--unshare-net",
+    "--die-with-parent",
+    "--chdir /w/sub",
+  ])
+    assert.ok(line.includes(part), `${part} in ${line}`);
+  assert.deepEqual(prepared.argv.slice(-3), ["/bin/bash", "-c", "ls"]);
+});
+
+/** Allows what is walled, answers the rest from a list, and remembers what it was asked. */
+function policy(...verdicts: ApprovalVerdict["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
+  const seen: ApprovalRequest[] = [];
+  return {
+    seen,
+    review(request) {
+      if (request.kind === "command") return { type: "allow" };
+      seen.push(request);
+      const type = verdicts.shift() ?? "refuse";
+      return type === "refuse" ? { type, reason: "no" } : { type };
+    },
+    ask: async () => ({ type: "allow" }),
+  };
+}
+
+function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
+  const backend = new ScriptedBackend();
+  const { clock } = backend;
+  const unified = createUnifiedExec({
+    ...{ backend, clock, cwd: "/w", approval, sandbox, hostSandboxes: ["bubblewrap"] },
+  });
+  return { backend, clock, unified, events: collectEvents(unified) };
+}
+
+test("a denial asks again, and runs once more without the walls", async () => {
+  const approval = policy("ask");
+  const { backend, clock, unified, events } = setUp(approval);
+  const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
+  await clock.advance(0);
+  backend.last.print("touch: Read-only file system\n", "stderr");
+  backend.last.end(1);
+  await clock.advance(0);
+  assert.equal(backend.started.length, 2);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "touch /etc/x"]);
+  backend.last.print("done\n");
+  backend.last.end(0);
+  await clock.advance(0);
+  const output = await result;
+  assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
+  assert.deepEqual(
+    [approval.seen.length, approval.seen[0]?.kind, approval.seen[0]?.sandbox],
+    [1, "retry", "none"],
+  );
+  await unified.close();
+  assert.deepEqual(
+    typesOf(events).filter((type) => type !== "ExecCommandOutputDelta"),
+    ["ExecCommandBegin", "ExecCommandEnd", "ExecCommandBegin", "ExecCommandEnd"],
+  );
+  const begins = events.filter((event) => event.type === "ExecCommandBegin");
+  assert.deepEqual(
+    begins.map((event) => [event.sandbox, event.attempt]),
+    [
+      ["bubblewrap", 1],
+      ["none", 2],
+    ],
+  );
+});
+
+test("a denial that may not be retried is told as it is", async () => {
+  const { backend, clock, unified } = setUp(policy("refuse"));
+  const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
+  await clock.advance(0);
+  backend.last.print("Permission denied\n");
+  backend.last.end(1);
+  await clock.advance(0);
+  const output = await result;
+  assert.deepEqual([fact(output, "exit_code"), fact(output, "sandbox_denied")], [1, true]);
+  assert.equal(backend.started.length, 1);
+  await unified.close();
+});
+
+test("it is retried once only, and only for a denial", async () => {
+  const approval = policy("allow", "allow", "allow");
+  const { backend, clock, unified } = setUp(approval);
+  const denied = call(unified, "exec_command", { cmd: "a" });
+  await clock.advance(0);
+  for (let attempt = 0; attempt < 2; attempt++) {
+    backend.last.print("Permission denied\n");
+    backend.last.end(1);
+    await clock.advance(0);
+  }
+  assert.equal(fact(await denied, "exit_code"), 1);
+  const failed = call(unified, "exec_command", { cmd: "b" });
+  await clock.advance(0);
+  backend.last.print("2 tests failed\n");
+  backend.last.end(1);
+  await clock.advance(0);
+  assert.equal(fact(await failed, "exit_code"), 1);
+  assert.deepEqual([backend.started.length, approval.seen.length], [3, 1]);
+  await unified.close();
+});
+
+test("without walls a refusal by the system is nobody's denial", async () => {
+  const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
+  const result = call(unified, "exec_command", { cmd: "a" });
+  await clock.advance(0);
+  backend.last.print("Permission denied\n");
+  backend.last.end(1);
+  await clock.advance(0);
+  assert.equal(fact(await result, "sandbox_denied"), undefined);
+  assert.equal(backend.started.length, 1);
+  await unified.close();
+});
+
+test("a model may ask to leave the walls, with its reason and a prefix", async () => {
+  const approval = policy("ask", "refuse");
+  const { backend, clock, unified } = setUp(approval);
+  const args = {
+    cmd: "git pull",
+    sandbox_permissions: "require_escalated",
+    justification: "May I pull?",
+    prefix_rule: ["git", "pull"],
+  };
+  const result = call(unified, "exec_command", args);
+  await clock.advance(0);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "git pull"]);
+  backend.last.end(0);
+  await clock.advance(0);
+  await result;
+  const [seen] = approval.seen;
+  assert.deepEqual(
+    [seen?.kind, seen?.sandbox, seen?.justification, seen?.prefixRule],
+    ["unsandboxed", "none", "May I pull?", ["git", "pull"]],
+  );
+  assert.deepEqual(await call(unified, "exec_command", args), {
+    ok: false,
+    text: "exec_command refused: no",
+  });
+  assert.equal(backend.started.length, 1);
+  await unified.close();
+});

@@ -1,0 +1,147 @@
+import { ManualClock } from "../../src/async/clock.ts";
+import { EventLog } from "../../src/exec/event-log.ts";
+import type {
+  ExecBackend,
+  ExecProcess,
+  ExitStatus,
+  StartParams,
+  TtyState,
+} from "../../src/exec/exec-process.ts";
+import { waitOn } from "../../src/exec/wait-condition.ts";
+import { notFound } from "../../src/protocol/errors.ts";
+
+/**
+ * A backend whose processes do what a test says, on a clock that stands still: for what is about time alone. The log
+ * behind each process is the real one.
+ */
+export class ScriptedBackend implements ExecBackend {
+  readonly clock = new ManualClock();
+  readonly started: ScriptedProcess[] = [];
+  /** Why the next starts fail; null when they do not. */
+  startError: string | null = null;
+
+  async start(params: StartParams): Promise<ScriptedProcess> {
+    if (this.startError !== null) throw notFound(this.startError);
+    const process = new ScriptedProcess(params, this.clock);
+    this.started.push(process);
+    return process;
+  }
+
+  async list(): Promise<never[]> {
+    return [];
+  }
+
+  get last(): ScriptedProcess {
+    const process = this.started.at(-1);
+    if (!process) throw new Error("nothing has been started");
+    return process;
+  }
+}
+
+export class ScriptedProcess implements ExecProcess {
+  readonly processId: string;
+  readonly pid = null;
+  readonly sandboxType: ExecProcess["sandboxType"];
+  readonly params: StartParams;
+  readonly log: EventLog;
+  /** What was written, and what was signalled as `<name>`. */
+  readonly input: string[] = [];
+  terminated = false;
+  /** Whether being terminated ends it. */
+  diesWhenTerminated = true;
+  writeStatus: "accepted" | "stdinClosed" = "accepted";
+  /** Writes do not come back until then. */
+  blocked: Promise<void> | null = null;
+  tty: TtyState | null = null;
+  readonly #clock: ManualClock;
+
+  constructor(params: StartParams, clock: ManualClock) {
+    this.processId = params.processId;
+    this.sandboxType = params.sandboxType ?? "none";
+    this.params = params;
+    this.#clock = clock;
+    this.log = new EventLog({ clock });
+  }
+
+  print(text: string, stream: "stdout" | "stderr" | "pty" = this.params.tty ? "pty" : "stdout"): void {
+    this.log.append(stream, new TextEncoder().encode(text));
+  }
+
+  printBytes(bytes: number[], stream: "stdout" | "stderr" = "stdout"): void {
+    this.log.append(stream, Uint8Array.from(bytes));
+  }
+
+  exit(exitCode: number, more: Partial<ExitStatus> = {}): void {
+    this.log.exited({ exitCode, signal: null, reason: "exited", sandboxDenied: false, ...more });
+  }
+
+  close(): void {
+    this.log.closed();
+  }
+
+  end(exitCode: number): void {
+    this.exit(exitCode);
+    this.close();
+  }
+
+  events(options?: Parameters<ExecProcess["events"]>[0]) {
+    return this.log.events(options);
+  }
+
+  subscribeWake() {
+    return this.log.subscribeWake();
+  }
+
+  read(params = {}) {
+    return this.log.readWaiting(params);
+  }
+
+  async write(bytes: Uint8Array) {
+    if (this.writeStatus === "accepted") this.input.push(new TextDecoder().decode(bytes));
+    await this.blocked;
+    return { status: this.writeStatus };
+  }
+
+  async closeStdin() {
+    return { status: "accepted" } as const;
+  }
+
+  async resize(): Promise<void> {}
+
+  async signal(name: string): Promise<void> {
+    this.input.push(`<${name}>`);
+  }
+
+  async terminate() {
+    this.terminated = true;
+    const running = this.log.exit === null;
+    if (this.diesWhenTerminated && running) {
+      this.exit(143, { signal: "SIGTERM", reason: "terminated" });
+      this.close();
+    }
+    return { running };
+  }
+
+  wait(params = {}) {
+    return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+  }
+
+  async snapshot() {
+    return {
+      stdout: new Uint8Array(0),
+      stderr: new Uint8Array(0),
+      terminal: new Uint8Array(0),
+      truncated: false,
+      omittedBytes: 0,
+      totalBytes: this.log.totalBytes,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: null,
+      running: this.log.exit === null,
+      ...(this.tty && { tty: this.tty }),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.log.dispose();
+  }
+}

@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
+import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
+import { call, collectEvents, fact, sessionOf, typesOf } from "./calls.ts";
+import { ScriptedBackend } from "./scripted-backend.ts";
+
+function setUp(options: Partial<UnifiedExecOptions> = {}) {
+  const backend = new ScriptedBackend();
+  const { clock } = backend;
+  const unified = createUnifiedExec({ backend, clock, cwd: "/w", ...options });
+  const run = async (name: string, args: Record<string, unknown>, ms = 5_000) => {
+    const result = call(unified, name, args);
+    await clock.advance(ms);
+    return result;
+  };
+  const open = async () => sessionOf(await run("exec_command", { cmd: "server", yield_time_ms: 250 }, 250));
+  const known = async () => {
+    const sessions = fact(await call(unified, "list_sessions"), "sessions");
+    assert.ok(Array.isArray(sessions));
+    return sessions.map((session) => Number(session.session_id));
+  };
+  return { backend, clock, unified, run, open, known };
+}
+
+test("numbers are small, rise, and are never used again", async () => {
+  const { backend, unified, run, open } = setUp();
+  const first = await open();
+  backend.last.end(0);
+  await run("write_stdin", { session_id: first });
+  assert.deepEqual([first, await open(), await open()], [1, 2, 3]);
+  await unified.close();
+});
+
+test("the 65th session makes the least recently used go", async () => {
+  const { backend, unified, run, open, known } = setUp();
+  const ids: number[] = [];
+  for (let count = 0; count < 64; count++) ids.push(await open());
+  await run("write_stdin", { session_id: ids[0] });
+  assert.equal((await known()).length, 64);
+  await open();
+  const left = await known();
+  assert.equal(left.length, 64);
+  assert.ok(left.includes(1) && !left.includes(2), "the first was used since");
+  assert.ok(backend.started[1]?.terminated);
+  assert.deepEqual(await run("write_stdin", { session_id: 2 }), { ok: false, text: "Unknown process id 2" });
+  await unified.close();
+});
+
+test("a session that has exited goes before one that runs", async () => {
+  const { backend, unified, open, known } = setUp({ limits: { maxSessions: 12 } });
+  for (let count = 0; count < 12; count++) await open();
+  backend.started[3]?.end(0);
+  await open();
+  const left = await known();
+  assert.ok(left.includes(1) && !left.includes(4));
+  await unified.close();
+});
+
+test("the 8 most recently used never go, not even when they have exited", async () => {
+  const { backend, unified, open, known } = setUp({ limits: { maxSessions: 12 } });
+  for (let count = 0; count < 12; count++) await open();
+  // The new one is among the 8: so are 6 to 12.
+  for (const process of backend.started.slice(5)) process.end(0);
+  await open();
+  const left = await known();
+  assert.ok(!left.includes(1) && left.includes(6));
+  await unified.close();
+});
+
+test("a session somebody waits for goes last", async () => {
+  const { clock, unified, open, known } = setUp({ limits: { maxSessions: 3, protectedSessions: 1 } });
+  await open();
+  const waiting = call(unified, "write_stdin", { session_id: 1, yield_time_ms: 300_000 });
+  await clock.advance(0);
+  await open();
+  await open();
+  await open();
+  assert.deepEqual((await known()).sort(), [1, 3, 4]);
+  await clock.advance(300_000);
+  await waiting;
+  await unified.close();
+});
+
+test("whatever is opened, used and ended, the limit holds and the protected stay", async () => {
+  const action = fc.oneof(
+    fc.constant({ type: "open" } as const),
+    fc.record({ type: fc.constant("use" as const), pick: fc.nat() }),
+    fc.record({ type: fc.constant("end" as const), pick: fc.nat() }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(action, { maxLength: 40 }), async (actions) => {
+      const { backend, unified, run, open, known } = setUp({
+        limits: { maxSessions: 6, protectedSessions: 3 },
+      });
+      for (const { type, ...rest } of actions) {
+        const before = await known();
+        const picked = "pick" in rest ? before[rest.pick % Math.max(1, before.length)] : undefined;
+        if (type === "open") {
+          const opened = await open();
+          const after = await known();
+          assert.ok(after.length <= 6);
+          for (const id of [opened, ...before.slice(0, 2)]) assert.ok(after.includes(id));
+        } else if (picked !== undefined && type === "use") await run("write_stdin", { session_id: picked });
+        else if (picked !== undefined) backend.started[picked - 1]?.end(0);
+      }
+      await unified.close();
+    }),
+    { numRuns: 30 },
+  );
+});
+
+test("the list shows what each session is and does", async () => {
+  const { backend, clock, unified, open } = setUp();
+  await open();
+  backend.last.print("12345");
+  await clock.advance(2_000);
+  const output = await call(unified, "list_sessions");
+  assert.deepEqual(fact(output, "sessions"), [
+    {
+      session_id: 1,
+      state: "running",
+      cmd: "server",
+      workdir: "/w",
+      tty: false,
+      sandbox: "none",
+      age_seconds: 2,
+      quiet_seconds: 2,
+      output_bytes: 5,
+    },
+  ]);
+  assert.equal(output.text, "1: running, 2 s old, 5 bytes of output, in /w: server");
+  backend.last.end(4);
+  await clock.advance(0);
+  assert.match((await call(unified, "list_sessions")).text, /^1: exited with code 4,/);
+  await unified.close();
+  assert.equal((await call(setUp().unified, "list_sessions")).text, "No sessions");
+});
+
+test("events come in order: begin, output, input, end, and the end has the transcript", async () => {
+  const { backend, clock, unified, run, open } = setUp();
+  const events = collectEvents(unified);
+  await open();
+  backend.last.print("out\n");
+  backend.last.print("err\n", "stderr");
+  await clock.advance(0);
+  await run("write_stdin", { session_id: 1, chars: "in" }, 250);
+  backend.last.print("more\n");
+  backend.last.end(5);
+  await clock.advance(0);
+  assert.deepEqual(typesOf(events), [
+    "ExecCommandBegin",
+    "ExecCommandOutputDelta",
+    "ExecCommandOutputDelta",
+    "TerminalInteraction",
+    "ExecCommandOutputDelta",
+    "ExecCommandEnd",
+  ]);
+  const [begin] = events;
+  const end = events.at(-1);
+  assert.ok(begin?.type === "ExecCommandBegin" && end?.type === "ExecCommandEnd");
+  assert.deepEqual(
+    [begin.cmd, begin.argv, begin.cwd, begin.attempt],
+    ["server", ["/bin/bash", "-lc", "server"], "/w", 1],
+  );
+  assert.ok(end.end.type === "exited" && end.end.exitCode === 5);
+  assert.equal(new TextDecoder().decode(end.head), "out\nerr\nmore\n");
+  assert.deepEqual([end.omittedBytes, end.totalBytes, end.durationMs], [0, 13, 500]);
+  await unified.close();
+});
+
+const endings: Record<string, (setup: ReturnType<typeof setUp>) => unknown> = {
+  "exit between calls": ({ backend }) => backend.last.end(0),
+  "exit with streams held open": async ({ backend, clock }) => {
+    backend.last.exit(0);
+    await clock.advance(50);
+    backend.last.print("late");
+    backend.last.close();
+  },
+  "end from outside": ({ backend }) => backend.last.exit(137, { signal: "SIGKILL", reason: "terminated" }),
+  "lost server": ({ backend }) => backend.last.log.fail("exec-server transport disconnected"),
+  eviction: ({ open }) => open(),
+  close: ({ unified }) => void unified.close(),
+  "close of one that does not die": ({ backend, unified }) => {
+    backend.last.diesWhenTerminated = false;
+    void unified.close();
+  },
+};
+for (const [name, end] of Object.entries(endings)) {
+  test(`the end is told exactly once, and last: ${name}`, async () => {
+    const setup = setUp({ limits: { maxSessions: 1 } });
+    const { clock, unified, open } = setup;
+    const events = collectEvents(unified);
+    await open();
+    await end(setup);
+    await clock.advance(10_000);
+    const closed = unified.close();
+    await clock.advance(10_000);
+    await closed;
+    const first = events.find((event) => event.type === "ExecCommandBegin");
+    const types = typesOf(events.filter((event) => event.processId === first?.processId));
+    assert.equal(types.filter((type) => type === "ExecCommandEnd").length, 1);
+    assert.deepEqual([types[0], types.at(-1)], ["ExecCommandBegin", "ExecCommandEnd"]);
+    assert.equal(clock.pendingTimers, 0);
+  });
+}
+
+test("a slow subscriber loses the oldest output, and is told how much of which process", async () => {
+  const { backend, clock, unified, open } = setUp();
+  const events = unified.events();
+  await open();
+  const chunk = "x".repeat(1024 * 1024);
+  for (let count = 0; count < 10; count++) {
+    backend.last.print(chunk);
+    await clock.advance(0);
+  }
+  backend.last.end(0);
+  // Long output goes to a file on the way, which takes real time.
+  await new Promise<void>((resolve) => {
+    const other = unified.events();
+    void (async () => {
+      for await (const event of other) if (event.type === "ExecCommandEnd") resolve();
+    })();
+    void clock.advance(0);
+  });
+  await unified.close();
+  let told = 0;
+  let lost = 0;
+  const types: string[] = [];
+  for await (const event of events) {
+    types.push(event.type);
+    if (event.type !== "ExecCommandOutputDelta") continue;
+    told += event.chunk.length;
+    lost += event.omittedBytes;
+  }
+  assert.equal(told + lost, 10 * chunk.length);
+  assert.ok(told <= 4 * chunk.length && told > 0 && lost > 0);
+  assert.deepEqual([types[0], types.at(-1)], ["ExecCommandBegin", "ExecCommandEnd"]);
+});

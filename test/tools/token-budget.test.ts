@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { HeadTailBuffer } from "../../src/exec/head-tail-buffer.ts";
+import { fitToBudget, tokensOf } from "../../src/tools/token-budget.ts";
+import { incompleteHead, incompleteTail, WholeCharacters } from "../../src/tools/utf8-boundary.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+const NOTHING = new Uint8Array(0);
+const whole = (text: string) => ({ head: encode(text), tail: NOTHING, totalBytes: encode(text).length });
+
+test("a token is four bytes, a begun one counts", () => {
+  assert.deepEqual([0, 1, 4, 5, 43].map(tokensOf), [0, 1, 1, 2, 11]);
+});
+
+test("output within the budget is shown as it is", () => {
+  assert.deepEqual(fitToBudget(whole("hello\n"), 2), {
+    text: "hello\n",
+    original: 6,
+    retained: 6,
+    omitted: 0,
+  });
+});
+
+test("beyond the budget half of it comes from each end, and the middle is counted", () => {
+  const shown = fitToBudget(whole("0123456789abcdefghij"), 2);
+  assert.deepEqual(shown, {
+    text: "0123\n... 12 bytes omitted ...\nghij",
+    original: 20,
+    retained: 8,
+    omitted: 12,
+  });
+});
+
+test("what was dropped before it came here is counted as well", () => {
+  const shown = fitToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
+  assert.equal(shown.text, "begin\n... 1000 bytes omitted ...\nend\n");
+  assert.equal(shown.omitted, 1000);
+});
+
+test("no budget leaves the count alone", () => {
+  assert.equal(fitToBudget(whole("hello"), 0).text, "... 5 bytes omitted ...\n");
+});
+
+test("no character is ever cut, and no byte is unaccounted for", () => {
+  const text = fc.string({ unit: "binary", maxLength: 400 });
+  fc.assert(
+    fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, kept) => {
+      const buffer = new HeadTailBuffer({ headBytes: kept, tailBytes: kept });
+      buffer.push(encode(output));
+      const shown = fitToBudget(
+        { head: buffer.head(), tail: buffer.tail(), totalBytes: buffer.totalBytes },
+        tokens,
+      );
+      assert.equal(shown.retained + shown.omitted, shown.original);
+      assert.ok(shown.retained <= tokens * 4);
+      if (!output.includes("\ufffd")) assert.ok(!shown.text.includes("\ufffd"), shown.text);
+      if (shown.omitted === 0) assert.equal(shown.text, output);
+    }),
+  );
+});
+
+test("characters that come in pieces are handed on whole", () => {
+  const text = fc.string({ unit: "binary", maxLength: 100 });
+  fc.assert(
+    fc.property(text, fc.array(fc.nat(100)), (output, cuts) => {
+      const bytes = encode(output);
+      const characters = new WholeCharacters();
+      const places = [
+        0,
+        ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
+        bytes.length,
+      ];
+      let seen = "";
+      for (const [index, place] of places.slice(1).entries()) {
+        const part = characters.push(bytes.subarray(places[index], place));
+        assert.equal(incompleteTail(part), 0);
+        assert.equal(incompleteHead(part), 0);
+        seen += new TextDecoder("utf-8", { ignoreBOM: true }).decode(part);
+      }
+      assert.equal(characters.rest().length, 0);
+      assert.equal(seen, output);
+    }),
+  );
+});
+
+test("bytes that are no text are handed on too", () => {
+  fc.assert(
+    fc.property(fc.array(fc.uint8Array({ maxLength: 20 })), (chunks) => {
+      const characters = new WholeCharacters();
+      const out = [...chunks.map((chunk) => characters.push(chunk)), characters.rest()];
+      assert.deepEqual(Buffer.concat(out), Buffer.concat(chunks));
+    }),
+  );
+});
