@@ -17,6 +17,7 @@ class MemoryConnection implements Connection {
   #peer: MemoryConnection | null = null;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #inbox: (string | { disconnected: string | null })[] = [];
+  #waitingBytes = 0;
   #paused = false;
   #scheduled = false;
   #over = false;
@@ -47,9 +48,7 @@ class MemoryConnection implements Connection {
   }
 
   get waitingBytes(): number {
-    let bytes = 0;
-    for (const entry of this.#inbox) if (typeof entry === "string") bytes += entry.length;
-    return bytes;
+    return this.#waitingBytes;
   }
 
   pause(): void {
@@ -64,11 +63,17 @@ class MemoryConnection implements Connection {
   close(reason?: string): void {
     if (this.#over) return;
     this.#peer?.receive({ disconnected: reason ?? null });
+    // What was still to come no longer matters to the side that closes, paused or not.
+    this.#inbox = [];
+    this.#waitingBytes = 0;
+    this.#paused = false;
     this.receive({ disconnected: null });
   }
 
   receive(entry: string | { disconnected: string | null }): void {
+    if (this.#over) return;
     this.#inbox.push(entry);
+    if (typeof entry === "string") this.#waitingBytes += entry.length;
     this.#schedule();
   }
 
@@ -86,6 +91,7 @@ class MemoryConnection implements Connection {
       const entry = this.#inbox.shift();
       if (entry === undefined) break;
       if (typeof entry === "string") {
+        this.#waitingBytes -= entry.length;
         this.#onEvent?.(messageEvent(entry, this.label));
       } else {
         this.#over = true;

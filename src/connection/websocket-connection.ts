@@ -6,7 +6,7 @@ import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
-import { CloseCode, FrameReader, FrameWriter, type Role } from "./websocket-frames.ts";
+import { CloseCode, FrameReader, FrameWriter, type MessageKind, type Role } from "./websocket-frames.ts";
 
 /** How often an idle peer is asked whether it is there; the reference server's number. */
 const PING_EVERY_MS = 30_000;
@@ -56,8 +56,10 @@ export class WebSocketConnection implements Connection {
       this.#options.codec ?? plainByteCodec,
       this.#options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES,
       {
-        message: (payload) => this.#message(payload),
-        ping: (payload) => this.#write(this.#writer.pong(payload)),
+        message: (payload, kind) => this.#message(payload, kind),
+        ping: (payload) => {
+          if (!this.#over) this.#write(this.#writer.pong(payload));
+        },
         pong: () => undefined,
         close: () => this.#shut(CloseCode.normal, "", null),
         violated: (code, reason) => this.#shut(code, reason, `websocket protocol error: ${reason}`),
@@ -116,11 +118,17 @@ export class WebSocketConnection implements Connection {
     this.#socket.write(frame);
   }
 
-  #message(payload: Buffer): void {
+  #message(payload: Buffer, kind: MessageKind): void {
     if (this.#over) return;
     const text = payload.toString("utf8");
     // Only a text that holds the replacement character can have been broken: check that one alone.
     if (text.includes("\ufffd") && !isUtf8(payload)) {
+      if (kind === "binary") {
+        // Bytes are allowed in a binary message; they are only no JSON.
+        const reason = `failed to parse websocket JSON-RPC message from ${this.label}: it is not UTF-8`;
+        this.#onEvent?.({ type: "malformed", reason });
+        return;
+      }
       this.#shut(CloseCode.invalidText, "text is not UTF-8", "websocket protocol error: text is not UTF-8");
       return;
     }

@@ -8,6 +8,7 @@ import { type ByteCodec, base64Length } from "./byte-codec.ts";
  */
 
 export type Role = "server" | "client";
+export type MessageKind = "text" | "binary";
 
 const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
 
@@ -23,8 +24,8 @@ export const CloseCode = {
 const MAX_CONTROL_BYTES = 125;
 
 export interface FrameHandler {
-  /** A whole text or binary message; the buffer is the handler's to keep. */
-  message(payload: Buffer): void;
+  /** A whole message; the buffer is the handler's to keep. */
+  message(payload: Buffer, kind: MessageKind): void;
   ping(payload: Buffer): void;
   pong(): void;
   close(code: number | null, reason: string): void;
@@ -51,9 +52,11 @@ export class FrameReader {
   #pending: Buffer = EMPTY;
   /** The frame whose payload is coming in, and how much of it is here. */
   #frame: { head: FrameHead; payload: Buffer; filled: number } | null = null;
-  #fragments: Buffer[] = [];
-  #fragmentBytes = 0;
+  /** A message that comes in fragments: what is here of it, in a buffer that doubles, so that tiny ones cost no object each. */
+  #partial: Buffer = EMPTY;
+  #partialBytes = 0;
   #inMessage = false;
+  #kind: MessageKind = "text";
   #over = false;
 
   constructor(role: Role, codec: ByteCodec, maxMessageBytes: number, handler: FrameHandler) {
@@ -127,7 +130,7 @@ export class FrameReader {
     if (this.#inMessage !== (head.opcode === Opcode.continuation)) {
       return wrong(this.#inMessage ? "expected a continuation frame" : "unexpected continuation frame");
     }
-    if (this.#fragmentBytes + head.payloadBytes > this.#maxMessageBytes) {
+    if (this.#partialBytes + head.payloadBytes > this.#maxMessageBytes) {
       return { code: CloseCode.tooBig, reason: `message is larger than ${this.#maxMessageBytes} bytes` };
     }
     return null;
@@ -149,25 +152,34 @@ export class FrameReader {
         );
         return;
       default:
-        this.#dataFrame(head.fin, payload);
+        this.#dataFrame(head, payload);
     }
   }
 
-  #dataFrame(fin: boolean, payload: Buffer): void {
-    if (fin && this.#fragments.length === 0) {
-      this.#inMessage = false;
-      this.#handler.message(payload);
+  #dataFrame(head: FrameHead, payload: Buffer): void {
+    if (head.opcode !== Opcode.continuation) this.#kind = head.opcode === Opcode.text ? "text" : "binary";
+    this.#inMessage = !head.fin;
+    if (head.fin && this.#partialBytes === 0) {
+      this.#handler.message(payload, this.#kind);
       return;
     }
-    // A fragment may be a view of the socket's own buffer: it is kept longer than that, so it is copied.
-    this.#fragments.push(Buffer.from(payload));
-    this.#fragmentBytes += payload.length;
-    this.#inMessage = !fin;
-    if (!fin) return;
-    const whole = Buffer.concat(this.#fragments);
-    this.#fragments = [];
-    this.#fragmentBytes = 0;
-    this.#handler.message(whole);
+    this.#append(payload);
+    if (!head.fin) return;
+    const whole = this.#partial.subarray(0, this.#partialBytes);
+    this.#partial = EMPTY;
+    this.#partialBytes = 0;
+    this.#handler.message(whole, this.#kind);
+  }
+
+  #append(fragment: Buffer): void {
+    const bytes = this.#partialBytes + fragment.length;
+    if (bytes > this.#partial.length) {
+      const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
+      larger.set(this.#partial.subarray(0, this.#partialBytes));
+      this.#partial = larger;
+    }
+    this.#partial.set(fragment, this.#partialBytes);
+    this.#partialBytes = bytes;
   }
 
   #violated(code: number, reason: string): void {
@@ -237,7 +249,7 @@ export class FrameWriter {
   }
 
   close(code: number, reason: string): Buffer {
-    const text = Buffer.from(reason).subarray(0, MAX_CONTROL_BYTES - 2);
+    const text = cutToWholeCharacters(Buffer.from(reason), MAX_CONTROL_BYTES - 2);
     const payload = Buffer.alloc(2 + text.length);
     payload.writeUInt16BE(code, 0);
     payload.set(text, 2);
@@ -276,4 +288,11 @@ export class FrameWriter {
     }
     return frame;
   }
+}
+
+/** At most `bytes` of a text, without half a character at its end. */
+function cutToWholeCharacters(text: Buffer, bytes: number): Buffer {
+  let end = Math.min(text.length, bytes);
+  while (end > 0 && ((text[end] ?? 0) & 0xc0) === 0x80) end--;
+  return text.subarray(0, end);
 }

@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
+
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+describe("a pair in memory", () => {
+  test("carries text both ways in order, and tells both ends that it is over", async () => {
+    const [a, b] = memoryConnectionPair();
+    const seen: Record<"a" | "b", ConnectionEvent[]> = { a: [], b: [] };
+    a.open((event) => seen.a.push(event));
+    b.open((event) => seen.b.push(event));
+    a.send('{"method":"1"}');
+    a.sendChunk('{"method":"', Uint8Array.of(1, 2, 3), '"}');
+    b.send("broken");
+    a.close("enough");
+    a.close();
+    await settle();
+    assert.deepEqual(seen.b, [
+      { type: "message", message: { type: "notification", method: "1", params: undefined } },
+      { type: "message", message: { type: "notification", method: "AQID", params: undefined } },
+      { type: "disconnected", reason: "enough" },
+    ]);
+    assert.equal(seen.a.at(-1)?.type, "disconnected");
+    b.send("late");
+    await settle();
+    assert.equal(seen.a.filter(({ type }) => type === "disconnected").length, 1);
+  });
+
+  test("delivers nothing inside the call that sends", async () => {
+    const [a, b] = memoryConnectionPair();
+    const events: ConnectionEvent[] = [];
+    b.open((event) => events.push(event));
+    a.send('{"method":"x"}');
+    assert.deepEqual(events, []);
+    await settle();
+    assert.equal(events.length, 1);
+  });
+
+  test("queues for a paused end, counts it, and tells when it has drained", async () => {
+    const [a, b] = memoryConnectionPair();
+    const events: ConnectionEvent[] = [];
+    let drained = 0;
+    a.open(() => undefined);
+    a.onDrain = () => {
+      drained++;
+    };
+    b.open((event) => events.push(event));
+    b.pause();
+    a.send('{"method":"x"}');
+    await settle();
+    assert.equal(a.queuedBytes, 14);
+    assert.equal(events.length, 0);
+    assert.equal(drained, 0);
+    b.resume();
+    await settle();
+    assert.equal(a.queuedBytes, 0);
+    assert.equal(events.length, 1);
+    assert.equal(drained, 1);
+  });
+
+  test("can be closed by a paused end, which is told at once", async () => {
+    const [a, b] = memoryConnectionPair();
+    const events: ConnectionEvent[] = [];
+    a.open(() => undefined);
+    b.open((event) => events.push(event));
+    b.pause();
+    a.send('{"method":"x"}');
+    b.close();
+    await settle();
+    assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
+  });
+});

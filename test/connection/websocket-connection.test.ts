@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { duplexPair } from "node:stream";
+import { describe, test } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
+
+/** A server's connection over a pair of streams, and a client that speaks frames by hand. */
+function connect(options: { answersPings?: boolean; stalled?: boolean; maxMessageBytes?: number } = {}) {
+  const clock = new ManualClock();
+  const [near, far] = duplexPair();
+  const events: ConnectionEvent[] = [];
+  const told: string[] = [];
+  const connection = new WebSocketConnection(near, {
+    label: "exec-server websocket test",
+    role: "server",
+    clock,
+    keepAlive: true,
+    maxMessageBytes: options.maxMessageBytes ?? 10_000,
+  });
+  const writer = new FrameWriter("client", plainByteCodec, () => 0x01020304);
+  const reader = new FrameReader("client", plainByteCodec, 1 << 24, {
+    message: (payload) => told.push(`message ${payload.toString()}`),
+    ping: (payload) => {
+      told.push("ping");
+      if (options.answersPings) far.write(writer.pong(payload));
+    },
+    pong: () => told.push("pong"),
+    close: (code, reason) => told.push(`close ${code} ${reason}`),
+    violated: (code, reason) => told.push(`violated ${code} ${reason}`),
+  });
+  if (!options.stalled) far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
+  far.on("end", () => told.push("end"));
+  connection.open((event) => events.push(event));
+  return { clock, connection, near, far, writer, events, told };
+}
+
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe("keep-alive", () => {
+  test("asks every 30 s and stays with a peer that answers", async () => {
+    const { clock, events, told } = connect({ answersPings: true });
+    for (let n = 0; n < 10; n++) {
+      await clock.advance(30_000);
+      await settle();
+    }
+    assert.equal(told.filter((word) => word === "ping").length, 10);
+    assert.deepEqual(events, []);
+  });
+
+  test("notices a dead idle peer within 45 s", async () => {
+    const { clock, events } = connect();
+    await clock.advance(30_000);
+    await settle();
+    await clock.advance(14_999);
+    assert.deepEqual(events, []);
+    await clock.advance(1);
+    assert.deepEqual(events, [{ type: "disconnected", reason: "no answer to a ping within 15000 ms" }]);
+    assert.equal(clock.pendingTimers, 0);
+  });
+
+  test("takes anything the peer says for a sign of life", async () => {
+    const { clock, far, writer, events } = connect();
+    await clock.advance(30_000);
+    far.write(writer.text('{"method":"x"}'));
+    await settle();
+    await clock.advance(15_000);
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["message"],
+    );
+  });
+
+  test("does not count missed answers while something is queued for the peer", async () => {
+    const { clock, connection, events } = connect({ stalled: true });
+    connection.send("x".repeat(1_000_000));
+    await settle();
+    assert.ok(connection.queuedBytes > 0);
+    await clock.advance(300_000);
+    assert.deepEqual(events, []);
+  });
+});
+
+describe("closing", () => {
+  test("answers a close with a close and ends", async () => {
+    const { far, writer, events, told } = connect();
+    far.write(writer.close(1000, "bye"));
+    await settle();
+    assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
+    assert.deepEqual(told, ["close 1000 ", "end"]);
+  });
+
+  test("tells the reason as a policy close, once", async () => {
+    const { connection, events, told, far, writer } = connect();
+    connection.close("because");
+    connection.close("again");
+    connection.send("late");
+    far.write(writer.ping());
+    await settle();
+    assert.deepEqual(told, ["close 1008 because", "end"]);
+    assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
+  });
+
+  test("drops a peer that does not take its close within a second", async () => {
+    const { clock, connection, near } = connect({ stalled: true });
+    connection.send("x".repeat(1_000_000));
+    connection.close("enough");
+    await settle();
+    await clock.advance(999);
+    assert.equal(near.destroyed, false);
+    await clock.advance(1);
+    assert.equal(near.destroyed, true);
+    await settle();
+    assert.equal(clock.pendingTimers, 0);
+  });
+
+  test("tells a peer that vanished without a word", async () => {
+    const { far, events } = connect();
+    far.destroy();
+    await settle();
+    assert.equal(events.length, 1);
+    assert.equal(events[0]?.type, "disconnected");
+  });
+});
+
+describe("messages", () => {
+  test("come as text or as binary", async () => {
+    const { far, writer, events } = connect();
+    far.write(writer.text('{"method":"text"}'));
+    const binary = writer.text('{"method":"binary"}');
+    binary[0] = 0x82;
+    far.write(binary);
+    await settle();
+    assert.deepEqual(
+      events.map((event) =>
+        event.type === "message" && event.message.type === "notification" ? event.message.method : event.type,
+      ),
+      ["text", "binary"],
+    );
+  });
+
+  test("that are binary and no UTF-8 are malformed, and the connection lives", async () => {
+    const { connection, far, writer, events, told } = connect();
+    const broken = writer.text("ab{");
+    broken[0] = 0x82;
+    // Under the mask 01 02 03 04 these are the bytes ff fe 7b.
+    broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
+    far.write(broken);
+    far.write(writer.text('{"method":"x"}'));
+    await settle();
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["malformed", "message"],
+    );
+    assert.ok(
+      events[0]?.type === "malformed" &&
+        events[0].reason.startsWith(
+          "failed to parse websocket JSON-RPC message from exec-server websocket test: ",
+        ),
+    );
+    connection.send("still here");
+    await settle();
+    assert.deepEqual(told, ["message still here"]);
+  });
+
+  test("that are text and no UTF-8 end the connection with 1007", async () => {
+    const { far, writer, events, told } = connect();
+    const broken = writer.text("ab{");
+    broken.set([0xfe, 0xfc, 0x78], broken.length - 3);
+    far.write(broken);
+    await settle();
+    assert.deepEqual(events, [
+      { type: "disconnected", reason: "websocket protocol error: text is not UTF-8" },
+    ]);
+    assert.equal(told[0], "close 1007 text is not UTF-8");
+  });
+
+  test("with a replacement character of their own are fine", async () => {
+    const { far, writer, events } = connect();
+    far.write(writer.text('{"method":"\ufffd"}'));
+    await settle();
+    assert.deepEqual(
+      events.map(({ type }) => type),
+      ["message"],
+    );
+  });
+
+  test("over the limit end the connection with 1009", async () => {
+    const { far, writer, events, told } = connect({ maxMessageBytes: 100 });
+    far.write(writer.text("x".repeat(101)));
+    await settle();
+    assert.equal(told[0], "close 1009 message is larger than 100 bytes");
+    assert.equal(events[0]?.type, "disconnected");
+  });
+
+  test("that came together with the handshake are not lost", async () => {
+    const [near] = duplexPair();
+    const events: ConnectionEvent[] = [];
+    const writer = new FrameWriter("client", plainByteCodec, () => 7);
+    const connection = new WebSocketConnection(near, {
+      label: "test",
+      role: "server",
+      head: writer.text('{"method":"early"}'),
+    });
+    connection.open((event) => events.push(event));
+    assert.equal(events.length, 1);
+    connection.close();
+    await settle();
+  });
+
+  test("pings are answered with their own payload", async () => {
+    const { far, events, told } = connect();
+    far.write(Buffer.from([0x89, 0x82, 0, 0, 0, 0, 0x68, 0x69]));
+    await settle();
+    assert.deepEqual(told, ["pong"]);
+    assert.deepEqual(events, []);
+  });
+});

@@ -1,0 +1,259 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import { FrameReader, FrameWriter, type Role } from "../../src/connection/websocket-frames.ts";
+
+const MAX_MESSAGE_BYTES = 1000;
+
+/** What a reader told, as words. */
+function reader(role: Role, maxMessageBytes = MAX_MESSAGE_BYTES) {
+  const told: string[] = [];
+  const frames = new FrameReader(role, plainByteCodec, maxMessageBytes, {
+    message: (payload, kind) => told.push(`${kind} ${payload.toString("base64")}`),
+    ping: (payload) => told.push(`ping ${payload.toString("base64")}`),
+    pong: () => told.push("pong"),
+    close: (code, reason) => told.push(`close ${code} ${reason}`),
+    violated: (code) => told.push(`violated ${code}`),
+  });
+  return { frames, told };
+}
+
+/** A frame built by hand, independent of the writer. */
+function frame(options: {
+  fin?: boolean;
+  opcode: number;
+  payload?: Uint8Array;
+  mask?: number | null;
+  rsv?: number;
+  /** Encode the length in this many bytes, though fewer would do. */
+  lengthBytes?: 0 | 2 | 8;
+}): Buffer {
+  const { fin = true, opcode, payload = new Uint8Array(0), mask = 0x12345678, rsv = 0 } = options;
+  const lengthBytes = options.lengthBytes ?? (payload.length < 126 ? 0 : payload.length < 65_536 ? 2 : 8);
+  const head = Buffer.alloc(2 + lengthBytes);
+  head[0] = (fin ? 0x80 : 0) | (rsv << 4) | opcode;
+  head[1] = (mask === null ? 0 : 0x80) | (lengthBytes === 0 ? payload.length : lengthBytes === 2 ? 126 : 127);
+  if (lengthBytes === 2) head.writeUInt16BE(payload.length, 2);
+  if (lengthBytes === 8) head.writeBigUInt64BE(BigInt(payload.length), 2);
+  if (mask === null) return Buffer.concat([head, payload]);
+  const key = Buffer.alloc(4);
+  key.writeUInt32BE(mask);
+  return Buffer.concat([head, key, payload.map((byte, at) => byte ^ (key[at % 4] ?? 0))]);
+}
+
+/** Cuts bytes at the given places, taken modulo the length. */
+function cut(bytes: Buffer, places: number[]): Buffer[] {
+  const sorted = [...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b);
+  const parts: Buffer[] = [];
+  let from = 0;
+  for (const place of [...sorted, bytes.length]) {
+    // A copy each, as a socket gives them: unmasking happens in place.
+    parts.push(Buffer.from(bytes.subarray(from, place)));
+    from = place;
+  }
+  return parts;
+}
+
+const payload = fc.oneof(
+  fc.uint8Array({ maxLength: 20 }),
+  fc.integer({ min: 120, max: 130 }).map((length) => new Uint8Array(length).fill(length)),
+  fc.integer({ min: 900, max: 1000 }).map((length) => new Uint8Array(length).fill(7)),
+);
+const places = fc.array(fc.nat(), { maxLength: 12 });
+
+type Sent =
+  | { kind: "message"; opcode: 1 | 2; fragments: Uint8Array[]; pingsBetween: boolean }
+  | { kind: "ping"; payload: Uint8Array }
+  | { kind: "pong" };
+
+const sent: fc.Arbitrary<Sent> = fc.oneof(
+  fc.record({
+    kind: fc.constant("message" as const),
+    opcode: fc.constantFrom(1 as const, 2 as const),
+    fragments: fc.array(fc.uint8Array({ maxLength: 200 }), { minLength: 1, maxLength: 5 }),
+    pingsBetween: fc.boolean(),
+  }),
+  fc.record({ kind: fc.constant("ping" as const), payload: fc.uint8Array({ maxLength: 125 }) }),
+  fc.record({ kind: fc.constant("pong" as const) }),
+);
+
+describe("a frame reader", () => {
+  for (const role of ["server", "client"] as const) {
+    test(`as ${role} gives whole messages, fragmented or not, wherever the bytes are cut`, () => {
+      const mask = fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 0xffffffff }));
+      fc.assert(
+        fc.property(fc.array(sent, { maxLength: 6 }), places, mask, (all, at, key) => {
+          const maskKey = role === "server" ? key : null;
+          const bytes: Buffer[] = [];
+          const expected: string[] = [];
+          for (const one of all) {
+            if (one.kind === "ping") {
+              bytes.push(frame({ opcode: 9, payload: one.payload, mask: maskKey }));
+              expected.push(`ping ${Buffer.from(one.payload).toString("base64")}`);
+            } else if (one.kind === "pong") {
+              bytes.push(frame({ opcode: 10, mask: maskKey }));
+              expected.push("pong");
+            } else {
+              for (const [index, part] of one.fragments.entries()) {
+                const fin = index === one.fragments.length - 1;
+                bytes.push(
+                  frame({ fin, opcode: index === 0 ? one.opcode : 0, payload: part, mask: maskKey }),
+                );
+                if (one.pingsBetween && !fin) {
+                  bytes.push(frame({ opcode: 9, mask: maskKey }));
+                  expected.push("ping ");
+                }
+              }
+              const whole = Buffer.concat(one.fragments);
+              expected.push(`${one.opcode === 1 ? "text" : "binary"} ${whole.toString("base64")}`);
+            }
+          }
+          const { frames, told } = reader(role);
+          for (const part of cut(Buffer.concat(bytes), at)) frames.push(part);
+          assert.deepEqual(told, expected);
+        }),
+        { numRuns: 500 },
+      );
+    });
+  }
+
+  test("takes one byte at a time", () => {
+    const { frames, told } = reader("server");
+    const bytes = Buffer.concat([
+      frame({ opcode: 1, payload: Buffer.from("hello") }),
+      frame({ opcode: 2, payload: new Uint8Array(300).fill(1) }),
+      frame({ opcode: 1, payload: Buffer.from("x"), lengthBytes: 8 }),
+      frame({ opcode: 8, payload: Buffer.concat([Buffer.from([0x03, 0xe8]), Buffer.from("bye")]) }),
+    ]);
+    for (const byte of bytes) frames.push(Buffer.from([byte]));
+    assert.deepEqual(told.slice(0, 1), [`text ${Buffer.from("hello").toString("base64")}`]);
+    assert.equal(told.length, 4);
+    assert.equal(told.at(-1), "close 1000 bye");
+  });
+
+  test("ignores everything after a close", () => {
+    const { frames, told } = reader("server");
+    frames.push(Buffer.concat([frame({ opcode: 8 }), frame({ opcode: 1, payload: Buffer.from("late") })]));
+    frames.push(frame({ opcode: 1, payload: Buffer.from("later") }));
+    assert.deepEqual(told, ["close null "]);
+  });
+
+  const violations: [what: string, role: Role, bytes: Buffer, code: number][] = [
+    ["a client frame without a mask", "server", frame({ opcode: 1, mask: null }), 1002],
+    ["a server frame with a mask", "client", frame({ opcode: 1, mask: 5 }), 1002],
+    ["a reserved bit", "server", frame({ opcode: 1, rsv: 4 }), 1002],
+    ["an unknown data opcode", "server", frame({ opcode: 3 }), 1002],
+    ["an unknown control opcode", "server", frame({ opcode: 11 }), 1002],
+    ["a control frame in pieces", "server", frame({ opcode: 9, fin: false }), 1002],
+    ["a long control frame", "server", frame({ opcode: 9, payload: new Uint8Array(126) }), 1002],
+    ["a continuation of nothing", "server", frame({ opcode: 0 }), 1002],
+    [
+      "a new message inside another",
+      "server",
+      Buffer.concat([frame({ opcode: 1, fin: false }), frame({ opcode: 1 })]),
+      1002,
+    ],
+    ["a frame over the limit", "server", frame({ opcode: 1, payload: new Uint8Array(1001) }), 1009],
+    [
+      "fragments over the limit together",
+      "server",
+      Buffer.concat([
+        frame({ opcode: 1, fin: false, payload: new Uint8Array(600) }),
+        frame({ opcode: 0, payload: new Uint8Array(401) }),
+      ]),
+      1009,
+    ],
+  ];
+  for (const [what, role, bytes, code] of violations) {
+    test(`refuses ${what} with ${code}, once, and reads nothing more`, () => {
+      const { frames, told } = reader(role);
+      frames.push(Buffer.from(bytes));
+      frames.push(frame({ opcode: 1, payload: Buffer.from("after") }));
+      assert.deepEqual(told, [`violated ${code}`]);
+    });
+  }
+
+  test("refuses a message that is too large by its head alone, before its bytes come", () => {
+    const { frames, told } = reader("server");
+    const whole = frame({ opcode: 1, payload: new Uint8Array(70_000) });
+    frames.push(whole.subarray(0, 14));
+    assert.deepEqual(told, ["violated 1009"]);
+    const huge = Buffer.from([0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    const other = reader("server");
+    other.frames.push(huge);
+    assert.deepEqual(other.told, ["violated 1009"]);
+  });
+
+  test("takes a message of the limit exactly, in fragments of which some are empty", () => {
+    const { frames, told } = reader("server");
+    frames.push(frame({ opcode: 1, fin: false }));
+    frames.push(frame({ opcode: 0, fin: false, payload: new Uint8Array(MAX_MESSAGE_BYTES) }));
+    frames.push(frame({ opcode: 0, fin: false }));
+    frames.push(frame({ opcode: 0 }));
+    assert.deepEqual(told, [`text ${Buffer.alloc(MAX_MESSAGE_BYTES).toString("base64")}`]);
+  });
+
+  test("does not grow by the number of fragments", () => {
+    const { frames, told } = reader("server", 1 << 20);
+    const empty = Buffer.concat(Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false })));
+    const tiny = Buffer.concat(
+      Array.from({ length: 1000 }, () =>
+        frame({ opcode: 0, fin: false, payload: Uint8Array.of(120), mask: 0 }),
+      ),
+    );
+    frames.push(frame({ opcode: 1, fin: false }));
+    const before = process.memoryUsage();
+    for (let n = 0; n < 300; n++) {
+      frames.push(Buffer.from(empty));
+      frames.push(Buffer.from(tiny));
+    }
+    const after = process.memoryUsage();
+    const grown = after.arrayBuffers + after.heapUsed - before.arrayBuffers - before.heapUsed;
+    assert.ok(grown < 40 * 1024 * 1024, `grew by ${grown} bytes for 300 kB`);
+    frames.push(frame({ opcode: 0 }));
+    assert.equal(told.length, 1);
+    assert.equal(Buffer.from(told[0]?.slice("text ".length) ?? "", "base64").length, 300_000);
+  });
+});
+
+describe("a frame writer", () => {
+  const other = { server: "client", client: "server" } as const;
+  for (const role of ["server", "client"] as const) {
+    test(`as ${role} writes what a reader on the other side reads`, () => {
+      fc.assert(
+        fc.property(fc.string({ unit: "binary" }), payload, places, (text, chunk, at) => {
+          const writer = new FrameWriter(role, plainByteCodec, () => 0x0badcafe);
+          const { frames, told } = reader(other[role], 1 << 20);
+          const bytes = Buffer.concat([
+            writer.text(text),
+            writer.chunk(`{"é":"`, chunk, `"}`),
+            writer.ping(),
+            writer.pong(Buffer.from("p")),
+            writer.close(1008, text),
+          ]);
+          for (const part of cut(bytes, at)) frames.push(part);
+          const asText = (part: string) => `text ${Buffer.from(part).toString("base64")}`;
+          assert.deepEqual(told.slice(0, 4), [
+            asText(text),
+            asText(`{"é":"${Buffer.from(chunk).toString("base64")}"}`),
+            "ping ",
+            "pong",
+          ]);
+          assert.ok(told[4]?.startsWith("close 1008 "));
+        }),
+      );
+    });
+  }
+
+  test("keeps the reason of a close within a control frame, and cuts it between characters", () => {
+    const writer = new FrameWriter("server", plainByteCodec, () => 0);
+    for (let pad = 0; pad < 4; pad++) {
+      const { frames, told } = reader("client");
+      frames.push(writer.close(1008, `${"x".repeat(pad)}${"é€😀".repeat(40)}`));
+      const reason = told[0]?.slice("close 1008 ".length) ?? "";
+      assert.ok(Buffer.byteLength(reason) <= 123 && Buffer.byteLength(reason) >= 119);
+      assert.ok(!reason.includes("\ufffd"));
+    }
+  });
+});

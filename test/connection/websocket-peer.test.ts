@@ -1,0 +1,223 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer as createHttpServer } from "node:http";
+import { type AddressInfo, connect as connectTcp, createServer, type Socket } from "node:net";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { WebSocket, WebSocketServer } from "ws";
+import { acceptKey } from "../../src/connection/accept-key.ts";
+import type { Connection, ConnectionEvent } from "../../src/connection/connection.ts";
+import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
+import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+
+/** The `ws` package as an independent peer, in both roles, through a wire that cuts the bytes where it likes. */
+
+const closers: (() => void)[] = [];
+after(() => {
+  for (const close of closers.reverse()) close();
+});
+
+/** Forwards TCP, a few bytes at a time. */
+async function cuttingProxy(targetPort: number, sizes: () => number): Promise<number> {
+  const pipe = (from: Socket, to: Socket) => {
+    from.on("data", (chunk: Buffer) => {
+      for (let at = 0; at < chunk.length; ) {
+        const size = sizes();
+        to.write(chunk.subarray(at, at + size));
+        at += size;
+      }
+    });
+    from.on("close", () => to.destroy());
+    from.on("error", () => to.destroy());
+  };
+  const server = createServer((near) => {
+    const far = connectTcp(targetPort, "127.0.0.1");
+    near.setNoDelay(true);
+    far.setNoDelay(true);
+    pipe(near, far);
+    pipe(far, near);
+  });
+  closers.push(() => server.close());
+  return listenOn(server);
+}
+
+async function listenOn(
+  server: { listen(port: number, host: string): unknown; address(): unknown } & NodeJS.EventEmitter,
+) {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+function collector(connection: Connection, count: number): Promise<ConnectionEvent[]> {
+  const { promise, resolve } = Promise.withResolvers<ConnectionEvent[]>();
+  const events: ConnectionEvent[] = [];
+  connection.open((event) => {
+    events.push(event);
+    if (events.length === count) resolve(events);
+  });
+  return promise;
+}
+
+const methodsOf = (events: ConnectionEvent[]) =>
+  events.map((event) =>
+    event.type === "message" && event.message.type === "notification" ? event.message.method : event.type,
+  );
+
+/** Small, at each edge of the length forms, and large. */
+const MESSAGES = [
+  "",
+  "é😀",
+  "x".repeat(90),
+  "y".repeat(110),
+  "y".repeat(111),
+  "z".repeat(65_520),
+  "z".repeat(200_000),
+];
+const asJson = (method: string) => JSON.stringify({ method });
+
+describe("as a client of ws", () => {
+  test("exchanges messages of every length, cut anywhere", async () => {
+    const http = createHttpServer();
+    const server = new WebSocketServer({ server: http });
+    server.on("connection", (socket) => {
+      socket.on("message", (data, isBinary) => socket.send(data, { binary: isBinary }));
+    });
+    const port = await listenOn(http);
+    closers.push(() => http.close());
+    let seed = 1;
+    const proxyPort = await cuttingProxy(port, () => {
+      seed = (seed * 48_271) % 2_147_483_647;
+      return 1 + (seed % 5000);
+    });
+    const connection = await connectWebSocket({ url: `ws://127.0.0.1:${proxyPort}/` });
+    const events = collector(connection, MESSAGES.length + 1);
+    for (const message of MESSAGES) connection.send(asJson(message));
+    connection.sendChunk('{"method":"', Uint8Array.of(1, 2, 3), '"}');
+    assert.deepEqual(methodsOf(await events), [...MESSAGES, "AQID"]);
+    const closed = new Promise<number>((resolve) => {
+      for (const socket of server.clients) socket.on("close", (code) => resolve(code));
+    });
+    connection.close();
+    assert.equal(await closed, 1000);
+  });
+
+  test("takes messages that ws sends in fragments with pings between", async () => {
+    const http = createHttpServer();
+    const server = new WebSocketServer({ server: http });
+    server.on("connection", (socket) => {
+      const text = asJson("whole");
+      for (let at = 0; at < text.length; at++) {
+        socket.send(text.charAt(at), { fin: at === text.length - 1 });
+        socket.ping();
+      }
+    });
+    const port = await listenOn(http);
+    closers.push(() => http.close());
+    const connection = await connectWebSocket({ url: `ws://127.0.0.1:${port}/` });
+    assert.deepEqual(methodsOf(await collector(connection, 1)), ["whole"]);
+    connection.close();
+  });
+
+  test("tells what a server answered instead of an upgrade", async () => {
+    const http = createHttpServer((_, response) => response.writeHead(418).end("short and stout"));
+    const port = await listenOn(http);
+    closers.push(() => http.close());
+    await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/` }), (error: unknown) => {
+      assert.ok(error instanceof UpgradeRefusedError);
+      assert.equal(error.status, 418);
+      assert.match(error.message, /HTTP 418: short and stout$/);
+      return true;
+    });
+  });
+
+  test("refuses a server that does not prove it understood the handshake", async () => {
+    const http = createHttpServer();
+    http.on("upgrade", (_, socket) => {
+      socket.end(
+        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey("other")}\r\n\r\n`,
+      );
+    });
+    const port = await listenOn(http);
+    closers.push(() => http.close());
+    await assert.rejects(connectWebSocket({ url: `ws://127.0.0.1:${port}/` }), /wrong sec-websocket-accept/);
+  });
+
+  test("gives up on a server that never answers", async () => {
+    const silent = createServer((socket) => closers.push(() => socket.destroy()));
+    const port = await listenOn(silent);
+    closers.push(() => silent.close());
+    await assert.rejects(
+      connectWebSocket({ url: `ws://127.0.0.1:${port}/`, connectTimeoutMs: 50 }),
+      /timed out waiting for a connection to ws:/,
+    );
+  });
+});
+
+describe("as a server to ws", () => {
+  async function serve(onConnection: (connection: Connection) => void): Promise<number> {
+    const http = createHttpServer();
+    http.on("upgrade", (request, socket, head) => {
+      const key = request.headers["sec-websocket-key"] ?? "";
+      socket.write(
+        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+      );
+      onConnection(
+        new WebSocketConnection(socket, { label: "test", role: "server", head, maxMessageBytes: 300_000 }),
+      );
+    });
+    const port = await listenOn(http);
+    closers.push(() => http.close());
+    return port;
+  }
+
+  const echo = (connection: Connection) =>
+    connection.open((event) => {
+      if (event.type === "message" && event.message.type === "notification") {
+        connection.send(asJson(event.message.method));
+      }
+    });
+
+  test("exchanges messages of every length, cut anywhere", async () => {
+    const port = await serve(echo);
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1, maxLength: 10 }),
+        fc.shuffledSubarray(MESSAGES),
+        async (sizes, messages) => {
+          let next = 0;
+          const proxyPort = await cuttingProxy(port, () => sizes[next++ % sizes.length] ?? 1);
+          const socket = new WebSocket(`ws://127.0.0.1:${proxyPort}/`);
+          await once(socket, "open");
+          const received: string[] = [];
+          const all = new Promise<void>((resolve) => {
+            socket.on("message", (data) => {
+              received.push(JSON.parse(String(data)).method);
+              if (received.length === messages.length) resolve();
+            });
+          });
+          for (const [index, message] of messages.entries()) {
+            socket.send(Buffer.from(asJson(message)), { binary: index % 2 === 0 });
+          }
+          if (messages.length > 0) await all;
+          assert.deepEqual(received, messages);
+          const closed = once(socket, "close");
+          socket.close(1000);
+          assert.equal((await closed)[0], 1000);
+        },
+      ),
+      { numRuns: 15 },
+    );
+  });
+
+  test("answers a ping, and a message that is too large with 1009", async () => {
+    const port = await serve(echo);
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
+    await once(socket, "open");
+    socket.ping("hello");
+    assert.equal(String((await once(socket, "pong"))[0]), "hello");
+    const closed = once(socket, "close");
+    socket.send("x".repeat(300_001));
+    assert.equal((await closed)[0], 1009);
+  });
+});
