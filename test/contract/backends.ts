@@ -1,0 +1,105 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
+import type { ExecBackend } from "../../src/exec/exec-process.ts";
+import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+
+/** A backend under test, and how to be rid of it. */
+export interface ContractBackend {
+  backend: ExecBackend;
+  close(): Promise<void>;
+}
+
+const PROCWIRE = fileURLToPath(new URL("../../src/cli/procwire.ts", import.meta.url));
+/** How a server is started from the sources. */
+export const SERVE = { program: process.execPath, args: [PROCWIRE, "serve"] };
+
+/** This machine itself. */
+export async function local(): Promise<ContractBackend> {
+  const backend = createLocalBackend();
+  return { backend, close: () => backend.shutdown(0) };
+}
+
+/** A server in this program, without a wire. */
+export async function inProcess(): Promise<ContractBackend> {
+  const server = new ExecServer(createLocalHost());
+  const client = await ExecServerClient.connectInProcess(server);
+  return {
+    backend: client.backend,
+    close: async () => {
+      await client.close();
+      await server.close();
+    },
+  };
+}
+
+/** A server as a child process, on its stdin and stdout. */
+export async function stdio(): Promise<ContractBackend> {
+  const spawned = await spawnLocalExecServer(SERVE);
+  return { backend: spawned.client.backend, close: () => spawned.close() };
+}
+
+export async function webSocket(): Promise<ContractBackend> {
+  const server = await startServer("ws://127.0.0.1:0");
+  const client = await ExecServerClient.connectWebSocket({ url: server.url });
+  return {
+    backend: client.backend,
+    close: async () => {
+      await client.close();
+      await server.stop();
+    },
+  };
+}
+
+export async function unixSocket(): Promise<ContractBackend> {
+  const directory = await mkdtemp(join(tmpdir(), "procwire-contract-"));
+  const path = join(directory, "server.sock");
+  const server = await startServer(`unix://${path}`);
+  const client = await ExecServerClient.connectUnix({ path });
+  return {
+    backend: client.backend,
+    close: async () => {
+      await client.close();
+      await server.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+export interface RunningServer {
+  url: string;
+  pid: number;
+  /** Ends it as an operator would, and waits for it. */
+  stop(signal?: NodeJS.Signals): Promise<void>;
+}
+
+/** A server process that listens; resolves when it does. */
+export async function startServer(listen: string, flags: string[] = []): Promise<RunningServer> {
+  const child = spawn(SERVE.program, [...SERVE.args, "--listen", listen, ...flags], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let problems = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    problems = (problems + text).slice(-4000);
+  });
+  const exited = once(child, "exit");
+  const lines = createInterface({ input: child.stdout });
+  const first = await Promise.race([once(lines, "line"), exited.then(() => null)]);
+  if (!first) throw new Error(`the server ended before it listened: ${problems}`);
+  return {
+    url: String(first[0]),
+    pid: child.pid ?? 0,
+    stop: async (signal = "SIGTERM") => {
+      if (child.exitCode === null && child.signalCode === null) child.kill(signal);
+      await exited;
+    },
+  };
+}
