@@ -1,0 +1,178 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { access, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { describe, it } from "node:test";
+import { withDeadline } from "../../src/async/deadline.ts";
+import type { ExecServerEvent } from "../../src/client/command-sessions.ts";
+import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
+import { SERVE, startServer } from "../contract/backends.ts";
+
+const TIMEOUT = { timeout: 20_000 };
+const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
+const ECHO = [
+  "bash",
+  "-lc",
+  "printf 'ready\\n'; while IFS= read -r line; do printf 'echo:%s\\n' \"$line\"; done",
+];
+
+/** The first generation's client tests of the seed, by their names. */
+describe("the seed's client", TIMEOUT, () => {
+  it("exec_server_accepts_initialize_over_stdio", async () => {
+    const child = spawn(SERVE.program, SERVE.args, { stdio: ["pipe", "pipe", "inherit"] });
+    const lines = createInterface({ input: child.stdout });
+    child.stdin.write('{"id":1,"method":"initialize","params":{"clientName":"exec-server-test"}}\n');
+    const [line] = await once(lines, "line");
+    const response: unknown = JSON.parse(String(line));
+    assert.ok(typeof response === "object" && response !== null && "id" in response && "result" in response);
+    assert.equal(response.id, 1);
+    assert.equal(Object(response.result).protocolVersion, "exec-server.v0");
+    child.stdin.end('{"method":"initialized","params":{}}\n');
+    const [code] = await once(child, "exit");
+    assert.equal(code, 0);
+  });
+
+  it("exec_server_client_streams_output_and_accepts_writes", async () => {
+    await using server = await spawnLocalExecServer(SERVE, {
+      clientName: "exec-server-test",
+      initializeTimeoutMs: 5000,
+    });
+    await echoes(server.client);
+  });
+
+  it("exec_server_client_connects_over_websocket", async () => {
+    const server = await startServer("ws://127.0.0.1:0");
+    try {
+      await using client = await ExecServerClient.connectWebSocket({
+        url: server.url,
+        clientName: "exec-server-test",
+        connectTimeoutMs: 5000,
+        initializeTimeoutMs: 5000,
+      });
+      await echoes(client);
+    } finally {
+      await server.stop();
+    }
+  });
+
+  it("websocket_disconnect_terminates_processes_for_that_connection", async () => {
+    const server = await startServer("ws://127.0.0.1:0");
+    const directory = await mkdtemp(join(tmpdir(), "procwire-disconnect-"));
+    const marker = join(directory, "marker");
+    const pidFile = join(directory, "pid");
+    try {
+      const client = await ExecServerClient.connectWebSocket({ url: server.url });
+      const events = client.eventReceiver();
+      await client.exec({
+        argv: ["bash", "-c", `echo $$ > ${pidFile}; echo up; sleep 30; printf disconnected > ${marker}`],
+        cwd: "/",
+        env,
+        tty: false,
+      });
+      await receiveUntil(events, "up");
+      const pid = Number(await (await import("node:fs/promises")).readFile(pidFile, "utf8"));
+      await client.close();
+      await goneWithin(pid, 10_000);
+      await assert.rejects(access(marker));
+    } finally {
+      await server.stop();
+      await rm(directory, { recursive: true, force: true });
+    }
+  });
+
+  it("refuses to write to a process without a terminal, in the seed's words", async () => {
+    await using server = await spawnLocalExecServer(SERVE);
+    const { sessionId } = await server.client.exec({ argv: ["sleep", "10"], cwd: "/", env, tty: false });
+    assert.equal(sessionId, "session-1");
+    await assert.rejects(server.client.write(sessionId, new Uint8Array(1)), {
+      code: -32600,
+      message: "stdin is closed for session session-1",
+    });
+    assert.deepEqual(await server.client.terminate(sessionId), { running: true });
+  });
+
+  it("gives every receiver the events from when it was made", async () => {
+    await using server = await spawnLocalExecServer(SERVE);
+    const receivers = [server.client.eventReceiver(), server.client.eventReceiver()];
+    await server.client.exec({ argv: ["echo", "hi"], cwd: "/", env, tty: false });
+    for (const receiver of receivers) {
+      assert.match((await receiveUntil(receiver, "hi")).text, /hi/);
+      const exit = await receiver.next();
+      assert.deepEqual(exit.value, { type: "exited", sessionId: "session-1", exitCode: 0 });
+    }
+  });
+});
+
+describe("a server of one's own", TIMEOUT, () => {
+  it("ends when it is disposed of, with its processes", async () => {
+    const server = await spawnLocalExecServer(SERVE);
+    const child = await server.client.start({
+      processId: "p",
+      argv: ["sleep", "1000"],
+      cwd: "/",
+      env,
+      tty: false,
+    });
+    await child.wait({ until: { type: "idle", quietMs: 1 } });
+    const { pid } = child;
+    assert.ok(pid !== null);
+    await server.close();
+    await goneWithin(server.pid, 1000);
+    await goneWithin(pid, 10_000);
+  });
+
+  it("is told to be missing when it cannot be started", async () => {
+    await assert.rejects(spawnLocalExecServer({ program: "/no/such/server" }), {
+      message: /^cannot start exec-server `\/no\/such\/server`: .*ENOENT/,
+    });
+  });
+
+  it("is told to have ended when it ends instead of answering", async () => {
+    await assert.rejects(spawnLocalExecServer({ program: "true" }), {
+      message: /^exec-server transport disconnected/,
+    });
+  });
+});
+
+async function echoes(client: UniversalClient): Promise<void> {
+  const events = client.eventReceiver();
+  const { sessionId } = await client.exec({ argv: ECHO, cwd: process.cwd(), env, tty: true });
+  const ready = await receiveUntil(events, "ready");
+  assert.equal(ready.stream, "stdout");
+  assert.deepEqual(await client.write(sessionId, new TextEncoder().encode("hello\n")), { accepted: true });
+  const echoed = await receiveUntil(events, "echo:hello");
+  assert.equal(echoed.stream, "stdout");
+  await client.terminate(sessionId);
+}
+
+async function receiveUntil(
+  events: AsyncIterableIterator<ExecServerEvent>,
+  wanted: string,
+): Promise<{ stream: string; text: string }> {
+  let text = "";
+  for (;;) {
+    const { value } = await withDeadline(events.next(), 10_000, wanted);
+    if (value?.type !== "output") throw new Error(`expected output with ${wanted}, got ${value?.type}`);
+    text += new TextDecoder().decode(value.chunk);
+    if (text.includes(wanted)) return { stream: value.stream, text };
+  }
+}
+
+/** Waits until there is no process of this id. */
+async function goneWithin(pid: number, ms: number): Promise<void> {
+  const deadline = Date.now() + ms;
+  for (;;) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    assert.ok(Date.now() < deadline, `process ${pid} is still there`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
