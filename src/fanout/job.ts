@@ -79,6 +79,8 @@ export interface NewJob {
 export interface JobRecord extends NewJob {
   name: string;
   headers: readonly string[];
+  /** Rows of the table, whatever the row limit. */
+  totalRows: number;
   status: JobStatus;
   error: string | null;
   startedAtMs: number | null;

@@ -103,6 +103,7 @@ export function storeContract(name: string, open: () => Promise<StoreHarness>): 
       ...job,
       name: `agent-job-${job.id.slice(0, 8)}`,
       headers: ["name"],
+      totalRows: 3,
       status: "pending",
       error: null,
       updatedAtMs: job.createdAtMs,
@@ -199,6 +200,7 @@ export function storeContract(name: string, open: () => Promise<StoreHarness>): 
     assert.equal(job.status, "cancelled");
     assert.equal(job.error, "cancelled by worker request");
     assert.deepEqual((await statuses(ledger)).sort(), ["completed", "pending"]);
+    assert.deepEqual(await ledger.claim(1), []);
   });
 
   contract(

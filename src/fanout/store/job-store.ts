@@ -42,6 +42,8 @@ export interface AttemptFailure {
 
 export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
+  /** Rows may be settled by other processes, which only `settledSince` tells. */
+  readonly shared: boolean;
   job(): Promise<JobRecord>;
   counts(): Promise<JobCounts>;
 
@@ -52,7 +54,7 @@ export interface JobLedger extends AsyncDisposable {
   beginRun(): Promise<boolean>;
   endRun(): Promise<void>;
 
-  /** Up to `limit` rows that are due, in the table's order, marked as running. */
+  /** Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running. */
   claim(limit: number): Promise<Claim[]>;
   /** When the next row falls due that waits for its back-off; null when none does. */
   nextDueAtMs(): Promise<number | null>;

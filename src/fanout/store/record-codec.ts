@@ -24,6 +24,7 @@ export function decodeJob(row: DatabaseRow): JobRecord {
     task: decodeTask(json(row.task_json)),
     settings: decodeSettings(json(row.settings_json)),
     headers: list(json(row.headers_json)).map(text),
+    totalRows: count(row.total_rows),
     inputPath: text(row.input_path),
     outputPath: text(row.output_path),
     error: textOrNull(row.last_error),

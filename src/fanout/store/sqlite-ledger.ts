@@ -29,6 +29,7 @@ const PAGE_ROWS = 500;
  */
 export class SqliteLedger implements JobLedger {
   readonly jobId: string;
+  readonly shared = false;
   #db: DatabaseSync;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
@@ -71,18 +72,21 @@ export class SqliteLedger implements JobLedger {
       const insert = db.prepare(
         "INSERT INTO agent_job_items (row_index, item_id, source_id, row_json) VALUES (?, ?, ?, ?)",
       );
+      let totalRows = 0;
       for await (const item of rows) {
+        totalRows++;
         insert.run(item.rowIndex, item.itemId, item.sourceId, JSON.stringify(item.row));
       }
       db.prepare(
-        `INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, input_path, output_path,
-           created_at, updated_at) VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?)`,
+        `INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, input_path,
+           output_path, created_at, updated_at) VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?)`,
       ).run(
         job.id,
         job.key,
         JSON.stringify(job.task),
         JSON.stringify(job.settings),
         JSON.stringify(headers()),
+        totalRows,
         job.inputPath,
         job.outputPath,
         job.createdAtMs,
@@ -155,7 +159,9 @@ export class SqliteLedger implements JobLedger {
          SET status = 'running', attempt_count = attempt_count + 1, attempt_token = ?, started_at = ?
          WHERE row_index = (
            SELECT row_index FROM agent_job_items
-           WHERE status = 'pending' AND row_index < ? AND due_at <= ? ORDER BY row_index LIMIT 1)
+           WHERE status = 'pending' AND row_index < ? AND due_at <= ?
+             AND (SELECT status FROM agent_jobs) = 'running'
+           ORDER BY row_index LIMIT 1)
          RETURNING *`,
         token,
         this.#clock.now(),

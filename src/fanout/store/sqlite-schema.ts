@@ -10,6 +10,7 @@ const MIGRATIONS: readonly string[] = [
     task_json TEXT NOT NULL,
     settings_json TEXT NOT NULL,
     headers_json TEXT NOT NULL,
+    total_rows INTEGER NOT NULL,
     input_path TEXT NOT NULL,
     output_path TEXT NOT NULL,
     last_error TEXT,

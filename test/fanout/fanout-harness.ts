@@ -1,0 +1,103 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Readable } from "node:stream";
+import { parse } from "csv-parse/sync";
+import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
+import { createRowCaller, type FanoutEnd, type FanoutOptions, runFanout } from "../../src/fanout/fan-out.ts";
+import { prepareInput } from "../../src/fanout/input.ts";
+import type { ItemRecord } from "../../src/fanout/job.ts";
+import { SqliteStore } from "../../src/fanout/store/sqlite-store.ts";
+import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
+
+export interface FanoutRun extends Partial<Omit<FanoutOptions, "task" | "settings">> {
+  table?: string;
+  task?: Partial<FanoutOptions["task"]>;
+  settings?: Partial<FanoutOptions["settings"]>;
+  requestsPerMinute?: number;
+}
+
+export type OutputRow = Record<string, string>;
+
+/** A folder, a model with a script, and the real fan-out between them. */
+export class FanoutHarness implements AsyncDisposable {
+  readonly folder: string;
+  readonly mock: MockResponses;
+  /** Rows as they were told while the job ran, over all runs. */
+  readonly told: ItemRecord[] = [];
+
+  private constructor(folder: string, mock: MockResponses) {
+    this.folder = folder;
+    this.mock = mock;
+  }
+
+  static async open(handler: MockHandler): Promise<FanoutHarness> {
+    const folder = await mkdtemp(path.join(tmpdir(), "procwire-fanout-"));
+    return new FanoutHarness(folder, await startMockResponses(handler));
+  }
+
+  get jobsHome(): string {
+    return path.join(this.folder, "jobs");
+  }
+
+  get outputPath(): string {
+    return path.join(this.folder, "out.csv");
+  }
+
+  /** Item ids in the order they were asked for, once a request. */
+  get asked(): string[] {
+    return this.mock.requests.map((request) => request.item?.itemId ?? "?");
+  }
+
+  async run(run: FanoutRun = {}): Promise<FanoutEnd> {
+    const { table = catTable(3), task, settings, requestsPerMinute, ...rest } = run;
+    const file = path.join(this.folder, "in.csv");
+    await writeFile(file, table);
+    const api = createHttpResponsesApi({ baseUrl: this.mock.url, apiKey: "k" });
+    const concurrency = rest.concurrency ?? 4;
+    await using input = await prepareInput({
+      input: file,
+      cwd: this.folder,
+      stdin: Readable.from([]),
+      spoolFolder: this.jobsHome,
+    });
+    try {
+      return await runFanout({
+        store: new SqliteStore(this.jobsHome),
+        jobsHome: this.jobsHome,
+        input,
+        task: {
+          instruction: "Write about {name}.",
+          schema: null,
+          model: "m",
+          reasoningEffort: null,
+          tools: "none",
+          idColumn: null,
+          ...task,
+        },
+        settings: { maxAttempts: 3, rowTimeoutMs: 60_000, rowLimit: null, ...settings },
+        outputPath: this.outputPath,
+        ...createRowCaller(api, { width: concurrency, requestsPerMinute }),
+        signal: new AbortController().signal,
+        listener: { row: (item) => this.told.push(item) },
+        ...rest,
+        concurrency,
+      });
+    } finally {
+      api.close();
+    }
+  }
+
+  async output(): Promise<OutputRow[]> {
+    return parse(await readFile(this.outputPath, "utf8"), { columns: true });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.mock.close();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+export function catTable(count: number): string {
+  return `name\n${Array.from({ length: count }, (_, index) => `cat_${index + 1}\n`).join("")}`;
+}
