@@ -285,7 +285,7 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
 
 napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  disablePidfd(call.boolean(0));
+  useOldCallsOnly(call.boolean(0));
   disableWideInstructions(call.boolean(0));
   return nullptr;
 }

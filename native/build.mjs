@@ -5,7 +5,7 @@
 //   node native/build.mjs --asan     build the addon with AddressSanitizer into build/asan/, for the test that uses it
 //
 // A prebuild in prebuilds/<platform>-<arch>/ is used as it is.
-import { execFileSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -46,13 +46,13 @@ function build() {
 
   mkdirSync(outDir, { recursive: true });
   rmSync(stampFile, { force: true });
-  const common = ["-O2", "-Wall", "-Wextra"];
+  const common = [asan ? "-O1" : "-O2", "-Wall", "-Wextra"];
   const addon = [
     ...["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"],
     // A worker's end unloads its addons; the spawner's thread goes on.
     "-Wl,-z,nodelete",
     ...["-DNAPI_VERSION=8", `-I${includeDir}`, "-pthread"],
-    ...(asan ? ["-g", "-fno-omit-frame-pointer", "-fsanitize=address"] : ["-s"]),
+    ...(asan ? ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address"] : ["-s"]),
     ...sources.map((name) => join(here, name)),
   ];
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
@@ -62,24 +62,22 @@ function build() {
   console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(" and ")}`);
 }
 
-/** Tries each set of extra flags in turn; only the last failure is shown. */
+/** Tries each set of extra flags in turn. Shows what the compiler said when it succeeded, or failed for good. */
 function compile(compiler, output, flags, variants) {
   const unfinished = `${output}.${process.pid}.tmp`;
   for (const [index, extra] of variants.entries()) {
+    const ran = spawnSync(compiler, [...flags, ...extra, "-o", unfinished], { encoding: "utf8" });
+    if (ran.error)
+      throw new Error(`no compiler \`${compiler}\`; install one (for example g++) and run \`npm rebuild\``);
     const last = index === variants.length - 1;
-    try {
-      execFileSync(compiler, [...flags, ...extra, "-o", unfinished], {
-        stdio: ["ignore", "inherit", last ? "inherit" : "pipe"],
-      });
+    if (ran.status === 0 || last) process.stderr.write(ran.stderr);
+    if (ran.status === 0) {
       // In one step: whoever has the old file loaded keeps it.
       renameSync(unfinished, output);
       return;
-    } catch (error) {
-      rmSync(unfinished, { force: true });
-      if (error.code === "ENOENT")
-        throw new Error(`no compiler \`${compiler}\`; install one (for example g++) and run \`npm rebuild\``);
-      if (last) throw new Error(`\`${compiler}\` failed for ${output.slice(here.length + 1)}`);
     }
+    rmSync(unfinished, { force: true });
+    if (last) throw new Error(`\`${compiler}\` failed for ${output.slice(here.length + 1)}`);
   }
 }
 

@@ -40,7 +40,7 @@ constexpr int64_t kBurstGapNs = 3 * 1000 * 1000;
 constexpr int kBurstChunks = 8;
 // Larger chunks are efficient as they are: waiting would only let a full pipe stall the writer.
 constexpr size_t kCoalesceBelowBytes = 16 * 1024;
-constexpr size_t kCoalesceBelowGrownBytes = 256 * 1024;
+constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
 
 int64_t nowNs() {
@@ -123,7 +123,8 @@ OutStream* Child::outStreamOf(Watch& watch) { return &watch == &out_[0].watch ? 
 
 void Child::armOut(OutStream& stream) {
   if (stream.watch.fd < 0) return;
-  uint32_t events = paused_ || stream.watch.delayed ? 0 : EPOLLIN;
+  uint32_t events = 0;
+  if (!paused_ && !stream.watch.delayed) events |= EPOLLIN;
   if (stream.terminal && queuedBytes_ > 0) events |= EPOLLOUT;
   loop_->arm(stream.watch, events);
 }

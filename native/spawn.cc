@@ -44,7 +44,7 @@ constexpr size_t kChildStackBytes = 256 * 1024;
 // Where a program is looked for when its environment has no PATH; the C library's own default.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
-bool pidfdDisabled = false;
+bool oldCallsOnly = false;
 
 // ---- the child's side: between vfork and exec only plain system calls are allowed
 
@@ -74,7 +74,7 @@ struct ChildPlan {
 
 // Every descriptor from 3 on, where close_range is missing or forbidden.
 PLAIN_CALLS_ONLY void closeInherited() {
-  if (syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
+  if (!oldCallsOnly && syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
   struct Entry {
     uint64_t inode;
     int64_t offset;
@@ -283,7 +283,7 @@ bool havePidfd() {
     if (fd >= 0) close(fd);
     return fd >= 0;
   }();
-  return have && !pidfdDisabled;
+  return have && !oldCallsOnly;
 }
 
 void releaseAnswer(SpawnRequest& request) {
@@ -403,6 +403,6 @@ void discard(SpawnRequest& request) {
   releaseAnswer(request);
 }
 
-void disablePidfd(bool disabled) { pidfdDisabled = disabled; }
+void useOldCallsOnly(bool only) { oldCallsOnly = only; }
 
 }  // namespace procwire

@@ -63,8 +63,8 @@ void discard(SpawnRequest& request);
 // Gives a killed child to the background reaper, for a loop that can no longer wait for it.
 void reapLater(pid_t pid);
 
-// For tests: behave as on a kernel without pidfds.
-void disablePidfd(bool disabled);
+// For tests: behave as on a kernel without pidfds and close_range.
+void useOldCallsOnly(bool only);
 
 }  // namespace procwire
 

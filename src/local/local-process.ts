@@ -231,9 +231,12 @@ export class LocalProcess implements HostProcess {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#child && !this.log.isClosed) {
-      await this.end("terminated");
-      this.#child.cut();
+    const child = this.#child;
+    if (child && !this.log.isClosed) {
+      if (this.running) await this.end("terminated");
+      else await this.#deps.killer.sweep(child);
+      // Whoever was out of reach may keep his end; ours is given back.
+      child.cut();
       await this.closed;
     }
     this.log.dispose();

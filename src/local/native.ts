@@ -51,7 +51,7 @@ export interface NativeSpawner {
   /** XORs with the key's four bytes, highest first: a WebSocket mask read as a big-endian number. */
   unmask(bytes: Uint8Array, offset: number, length: number, key: number): void;
 
-  /** For tests: do without pidfds and wide instructions. */
+  /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   forcePlainPaths(on: boolean): void;
 }
 

@@ -1,0 +1,231 @@
+import assert from "node:assert/strict";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import type { ChildSpec } from "../../src/local/child.ts";
+import { SpawnError } from "../../src/local/spawn-error.ts";
+import { addon, NO_ADDON, startChild, TERMINAL } from "./started.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "procwire-spawn-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+async function failure(argv: string[], options: Partial<ChildSpec> = {}): Promise<SpawnError> {
+  try {
+    const started = await startChild(argv, options);
+    await started.close;
+  } catch (error) {
+    assert.ok(error instanceof SpawnError);
+    return error;
+  }
+  throw new assert.AssertionError({ message: `${argv.join(" ")} did start` });
+}
+
+describe("starting a program", { skip: NO_ADDON }, () => {
+  for (const terminal of [null, TERMINAL]) {
+    const how = terminal ? "in a terminal" : "with pipes";
+
+    it(`tells which call failed, on what, and why, ${how}`, async () => {
+      const plain = join(folder, "plain");
+      const script = join(folder, "no-shebang");
+      writeFileSync(plain, "text");
+      writeFileSync(script, "echo no\n");
+      chmodSync(plain, 0o644);
+      chmodSync(script, 0o755);
+      const cases: [argv: string[], options: Partial<ChildSpec>, expected: Partial<SpawnError>][] = [
+        [
+          ["no-such-program"],
+          {},
+          {
+            code: "ENOENT",
+            errno: 2,
+            syscall: "execve",
+            target: "program",
+            path: "no-such-program",
+            message: "No such file or directory (os error 2)",
+          },
+        ],
+        [["/no/such/program"], {}, { code: "ENOENT", syscall: "execve", target: "program" }],
+        [
+          ["true"],
+          { cwd: "/no/such/folder" },
+          {
+            code: "ENOENT",
+            syscall: "chdir",
+            target: "cwd",
+            path: "/no/such/folder",
+            message: "No such file or directory (os error 2)",
+          },
+        ],
+        [
+          ["true"],
+          { cwd: plain },
+          { code: "ENOTDIR", syscall: "chdir", target: "cwd", message: "Not a directory (os error 20)" },
+        ],
+        [
+          [plain],
+          {},
+          {
+            code: "EACCES",
+            syscall: "execve",
+            target: "program",
+            message: "Permission denied (os error 13)",
+          },
+        ],
+        [[folder], {}, { code: "EACCES", syscall: "execve", target: "program" }],
+        [
+          [script],
+          {},
+          {
+            code: "ENOEXEC",
+            syscall: "execve",
+            target: "program",
+            message: "Exec format error (os error 8)",
+          },
+        ],
+        [
+          ["true", "x".repeat(3 * 1024 * 1024)],
+          {},
+          {
+            code: "E2BIG",
+            syscall: "execve",
+            target: "arguments",
+            message: "Argument list too long (os error 7)",
+          },
+        ],
+      ];
+      for (const [argv, options, expected] of cases) {
+        const error = await failure(argv, { terminal, ...options });
+        for (const [field, value] of Object.entries(expected))
+          assert.equal(Reflect.get(error, field), value, `${argv[0]}: ${field}`);
+      }
+    });
+  }
+
+  it("looks the program up in the child's own PATH, past what it may not execute, and by default in the usual places", async () => {
+    const first = mkdtempSync(join(folder, "first-"));
+    const second = mkdtempSync(join(folder, "second-"));
+    writeFileSync(join(first, "tool"), "#!/bin/sh\necho first\n", { mode: 0o644 });
+    assert.equal((await failure(["tool"], { env: { PATH: `${first}:${second}` } })).code, "EACCES");
+    writeFileSync(join(second, "tool"), "#!/bin/sh\necho second\n", { mode: 0o755 });
+    const found = await startChild(["tool"], { env: { PATH: `/no/where:${first}:${second}` } });
+    await found.close;
+    assert.equal(found.output().toString(), "second\n");
+    const byDefault = await startChild(["true"], { env: {} });
+    assert.deepEqual(await byDefault.exit, { type: "code", code: 0 });
+    const here = await startChild(["tool"], { env: { PATH: "" }, cwd: second });
+    await here.close;
+    assert.equal(here.output().toString(), "second\n");
+    const relative = await startChild(["./tool"], { env: {}, cwd: second });
+    await relative.close;
+    assert.equal(relative.output().toString(), "second\n");
+  });
+
+  it("gives exactly the arguments, the name and the environment asked for", async () => {
+    for (const terminal of [null, TERMINAL]) {
+      const odd = ["", " ", "a'b\"c", "ünï", "-x", "*"];
+      const started = await startChild(["sh", "-c", 'printf "<%s>" "$0" "$@"', "my name", ...odd], {
+        file: "sh",
+        terminal,
+      });
+      await started.close;
+      assert.equal(started.output().toString(), ["my name", ...odd].map((text) => `<${text}>`).join(""));
+      const renamed = await startChild(["other-name", "-c", "echo $0"], { file: "/bin/sh", terminal });
+      await renamed.close;
+      assert.equal(renamed.output().toString().trim(), "other-name");
+      const environment = await startChild(["/usr/bin/env"], {
+        env: { A: "1", B: "two words", EMPTY: "" },
+        terminal,
+      });
+      await environment.close;
+      assert.deepEqual(environment.output().toString().trim().split(/\r?\n/).sort(), [
+        "A=1",
+        "B=two words",
+        "EMPTY=",
+      ]);
+    }
+  });
+
+  it("makes each program the leader of its own session and group, with the terminal as its controlling one", async () => {
+    const script =
+      'read -r pid comm state ppid group session tty rest </proc/self/stat; echo "$pid $group $session $tty"';
+    const piped = await startChild(["sh", "-c", script]);
+    await piped.close;
+    const { pid } = piped.child;
+    assert.equal(piped.output().toString().trim(), `${pid} ${pid} ${pid} 0`);
+    const terminal = await startChild(["sh", "-c", `${script}; tty; echo to-tty >/dev/tty`], {
+      terminal: TERMINAL,
+    });
+    await terminal.close;
+    const [ids = "", name, last] = terminal.output().toString().trim().split("\r\n");
+    const [own, group, session, controlling] = ids.split(" ").map(Number);
+    assert.deepEqual([own, group, session], Array(3).fill(terminal.child.pid));
+    assert.notEqual(controlling, 0);
+    assert.equal(name, `/dev/pts/${terminal.child.ends.pts}`);
+    assert.equal(last, "to-tty");
+  });
+
+  it("hands down no file descriptor and no signal setting", async () => {
+    for (const terminal of [null, TERMINAL]) {
+      const other = await startChild(["sleep", "100"], { terminal: TERMINAL });
+      const script = "ls /proc/self/fd | wc -l; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status";
+      const started = await startChild(["sh", "-c", script], { terminal });
+      await started.close;
+      const [count, ...signals] = started.output().toString().trim().split(/\r?\n/);
+      // The three standard ones and the folder that `ls` reads.
+      assert.equal(Number(count), 4);
+      for (const line of signals) if (!line.startsWith("SigCgt")) assert.match(line, /:\s+0+$/);
+      other.child.signalGroup(9);
+      await other.close;
+    }
+  });
+
+  it("reads nothing from /dev/null without a pipe for stdin", async () => {
+    const started = await startChild(["sh", "-c", "readlink /proc/self/fd/0; cat"]);
+    await started.close;
+    assert.equal(started.output().toString(), "/dev/null\n");
+  });
+
+  it("tells every way to end: codes, signals, real-time signals", async () => {
+    for (const terminal of [null, TERMINAL]) {
+      for (const code of [0, 1, 7, 255]) {
+        const started = await startChild(["sh", "-c", `exit ${code}`], { terminal });
+        assert.deepEqual(await started.exit, { type: "code", code });
+        await started.close;
+      }
+      for (const signal of [1, 2, 6, 9, 11, 15, 34, 40, 64]) {
+        const started = await startChild(["sh", "-c", `ulimit -c 0; kill -${signal} $$; sleep 10`], {
+          terminal,
+        });
+        assert.deepEqual(await started.exit, { type: "signal", signal });
+        await started.close;
+      }
+    }
+  });
+
+  it("signals the whole group, and nobody once the leader is reaped", async () => {
+    const started = await startChild(["sh", "-c", "sleep 100 & sleep 100 & echo $!; wait"]);
+    await started.until((output) => output.includes("\n"));
+    assert.equal(started.child.signalGroup(15), true);
+    assert.deepEqual(await started.exit, { type: "signal", signal: 15 });
+    await started.close;
+    assert.equal(started.child.signalGroup(15), false);
+  });
+
+  it("works the same where the kernel has no pidfds", async () => {
+    addon().forcePlainPaths(true);
+    try {
+      for (const terminal of [null, TERMINAL]) {
+        for (let run = 0; run < 20; run++) {
+          const started = await startChild(["sh", "-c", "printf tail; exit 3"], { terminal });
+          assert.deepEqual(await started.exit, { type: "code", code: 3 });
+          assert.equal(started.outputBeforeExit().toString(), "tail");
+          await started.close;
+        }
+      }
+      assert.equal((await failure(["no-such-program"])).code, "ENOENT");
+    } finally {
+      addon().forcePlainPaths(false);
+    }
+  });
+});

@@ -1,0 +1,150 @@
+import { existsSync } from "node:fs";
+import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
+import type { NativeSpawner } from "../../src/local/native.ts";
+import { loadNative } from "../../src/local/native.ts";
+import { nativeSpawn } from "../../src/local/native-child.ts";
+
+/** Told by tests of the addon where there is none: every such test then skips, loudly. */
+export const NO_ADDON: string | false = (() => {
+  const loaded = loadNative();
+  return loaded.type === "loaded" ? false : `THE NATIVE SPAWNER IS NOT TESTED: ${loaded.why}`;
+})();
+
+export function addon(): NativeSpawner {
+  const loaded = loadNative();
+  if (loaded.type === "missing") throw new Error(loaded.why);
+  return loaded.spawner;
+}
+
+export type Told =
+  | { type: "output"; stream: string; chunk: Uint8Array }
+  | { type: "exit"; exit: RawExit }
+  | { type: "close" };
+
+/** A program started straight through the addon, with all it told. */
+export interface Started {
+  child: Child;
+  told: Told[];
+  exit: Promise<RawExit>;
+  close: Promise<void>;
+  drained(): Promise<void>;
+  /** Output so far, of one stream or of all. */
+  output(stream?: string): Buffer;
+  /** Output that was told before the exit. */
+  outputBeforeExit(): Buffer;
+  /** Resolves once the output so far satisfies the condition. */
+  until(condition: (output: Buffer) => boolean): Promise<void>;
+}
+
+export const TERMINAL = { rows: 24, cols: 80 };
+
+export async function startChild(
+  argv: string[],
+  options: Partial<ChildSpec> = {},
+  onOutput: (stream: string, chunk: Uint8Array) => void = () => undefined,
+): Promise<Started> {
+  const told: Told[] = [];
+  const exit = Promise.withResolvers<RawExit>();
+  const close = Promise.withResolvers<void>();
+  let drained = Promise.withResolvers<void>();
+  const checks = new Set<() => void>();
+  const collect = (events: Told[], stream?: string) =>
+    Buffer.concat(
+      events.flatMap((event) =>
+        event.type === "output" && (stream === undefined || event.stream === stream) ? [event.chunk] : [],
+      ),
+    );
+  const child = await nativeSpawn(addon())(
+    {
+      file: argv[0] ?? "",
+      argv,
+      cwd: "/",
+      env: { PATH: "/usr/bin:/bin" },
+      terminal: null,
+      pipeStdin: false,
+      ...options,
+    },
+    {
+      output(stream, chunk) {
+        told.push({ type: "output", stream, chunk });
+        onOutput(stream, chunk);
+        for (const check of checks) check();
+      },
+      exit(how) {
+        told.push({ type: "exit", exit: how });
+        exit.resolve(how);
+      },
+      close() {
+        told.push({ type: "close" });
+        close.resolve();
+      },
+      drain: () => drained.resolve(),
+    },
+  );
+  return {
+    child,
+    told,
+    exit: exit.promise,
+    close: close.promise,
+    drained() {
+      drained = Promise.withResolvers<void>();
+      return drained.promise;
+    },
+    output: (stream) => collect(told, stream),
+    outputBeforeExit: () =>
+      collect(
+        told.slice(
+          0,
+          told.findIndex((event) => event.type === "exit"),
+        ),
+      ),
+    until: (condition) =>
+      new Promise((resolve) => {
+        const check = () => {
+          if (!condition(collect(told))) return;
+          checks.delete(check);
+          resolve();
+        };
+        checks.add(check);
+        check();
+      }),
+  };
+}
+
+/** Runs `task` this many times, some at once, so that races have company. */
+export async function manyRuns(
+  runs: number,
+  atOnce: number,
+  task: (run: number) => Promise<void>,
+): Promise<void> {
+  let next = 0;
+  await Promise.all(
+    Array.from({ length: atOnce }, async () => {
+      while (next < runs) await task(next++);
+    }),
+  );
+}
+
+/** Waits until something is so. Polls, because what it waits for is outside this program. */
+export async function eventually(what: string, condition: () => boolean, timeoutMs = 10_000): Promise<void> {
+  const deadline = Date.now() + timeoutMs;
+  while (!condition()) {
+    if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** Listed, be it as a zombie. */
+export const processExists = (pid: number) => existsSync(`/proc/${pid}/stat`);
+
+/** Runs; a zombie that its parent has not noticed yet does not. */
+export function isRunning(pid: number): boolean {
+  const entry = addon().entry(pid);
+  return entry.length > 0 && entry[5] === 0;
+}
+
+/** Ends whoever is left of a started program's session, also when a test has failed in between. */
+export function endSession(started: Started): void {
+  const members = addon().sessionMembers(started.child.pid);
+  for (let at = 0; at < members.length; at += 6) addon().signal(members[at] ?? 0, members[at + 4] ?? 0, 9);
+}

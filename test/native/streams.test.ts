@@ -1,0 +1,214 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "procwire-streams-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+const everyByte = Buffer.from(Array.from({ length: 256 }, (_, value) => value));
+const allBytes = Buffer.concat(Array.from({ length: 16 }, () => everyByte));
+const allBytesFile = join(folder, "all-bytes");
+writeFileSync(allBytesFile, allBytes);
+
+describe("streams of a started program", { skip: NO_ADDON }, () => {
+  it("carry every byte value unchanged, over pipes and over a raw terminal, 200 times each", async () => {
+    await manyRuns(200, 4, async () => {
+      const piped = await startChild(["cat", allBytesFile]);
+      await piped.close;
+      assert.ok(piped.output("stdout").equals(allBytes));
+      const terminal = await startChild(["sh", "-c", `stty raw; exec cat ${allBytesFile}`], {
+        terminal: TERMINAL,
+      });
+      await terminal.close;
+      assert.ok(terminal.output("pty").equals(allBytes));
+    });
+  });
+
+  it("take every byte value as input through a raw terminal", async () => {
+    await manyRuns(20, 4, async () => {
+      const started = await startChild(["sh", "-c", "stty raw -echo; printf R; exec head -c 4096"], {
+        terminal: TERMINAL,
+      });
+      await started.until((output) => output.includes("R"));
+      started.child.write(allBytes);
+      await started.close;
+      assert.ok(started.output("pty").subarray(1).equals(allBytes));
+    });
+  });
+
+  it("keep stdout and stderr apart, and are real pipes", async () => {
+    const started = await startChild([
+      "sh",
+      "-c",
+      "echo out; echo err >&2; echo again >/dev/stderr; readlink /proc/self/fd/1",
+    ]);
+    await started.close;
+    assert.match(started.output("stdout").toString(), /^out\npipe:\[\d+\]\n$/);
+    assert.equal(started.output("stderr").toString(), "err\nagain\n");
+  });
+
+  it("take 1 MiB for a reader that does not read yet, keep the order, and tell when it is gone, 200 times", async () => {
+    const part = Buffer.alloc(64 * 1024);
+    const parts = 16;
+    await manyRuns(200, 2, async () => {
+      const started = await startChild(["sh", "-c", "read line; exec cat"], { pipeStdin: true });
+      started.child.write(Buffer.from("\n"));
+      // The output side is shut, so that cat blocks and stops reading after a while.
+      started.child.pause();
+      let queued = 0;
+      for (let at = 0; at < parts; at++) queued = started.child.write(part.fill(at));
+      assert.ok(queued > 0, "a pipe cannot have taken all of it");
+      const drained = started.drained();
+      started.child.resume();
+      await drained;
+      started.child.closeStdin();
+      await started.close;
+      const output = started.output();
+      assert.equal(output.length, parts * part.length);
+      for (let at = 0; at < parts; at++)
+        assert.ok(
+          output.subarray(at * part.length, (at + 1) * part.length).equals(part.fill(at)),
+          `part ${at}`,
+        );
+    });
+  });
+
+  it("echo 64 KiB through a raw terminal and line by line through a cooked one", async () => {
+    const line = `${"x".repeat(1000)}\n`;
+    const lines = Buffer.from(line.repeat(64));
+    await manyRuns(40, 4, async () => {
+      const raw = await startChild(["sh", "-c", `stty raw -echo; printf R; exec head -c ${lines.length}`], {
+        terminal: TERMINAL,
+      });
+      await raw.until((output) => output.includes("R"));
+      raw.child.write(lines);
+      await raw.close;
+      assert.ok(raw.output().subarray(1).equals(lines));
+      const cooked = await startChild(["sh", "-c", "stty -echo; printf R; exec cat"], { terminal: TERMINAL });
+      await cooked.until((output) => output.includes("R"));
+      cooked.child.write(lines);
+      cooked.child.closeStdin();
+      await cooked.close;
+      assert.equal(cooked.output().subarray(1).toString().replaceAll("\r\n", "\n"), lines.toString());
+    });
+  });
+
+  it("close stdin only after the queue is flushed", async () => {
+    const bytes = Buffer.alloc(512 * 1024, 7);
+    const started = await startChild(["sh", "-c", "sleep 0.05; wc -c"], { pipeStdin: true });
+    started.child.write(bytes);
+    started.child.closeStdin();
+    await started.close;
+    assert.equal(started.output().toString().trim(), String(bytes.length));
+  });
+
+  it("end a terminal's input with its end-of-file key, also behind an unfinished line", async () => {
+    for (const text of ["", "whole line\n", "unfinished"]) {
+      const started = await startChild(["sh", "-c", "stty -echo; printf R; exec wc -c"], {
+        terminal: TERMINAL,
+      });
+      await started.until((output) => output.includes("R"));
+      started.child.write(Buffer.from(text));
+      started.child.closeStdin();
+      await started.close;
+      assert.equal(started.output().toString().slice(1).trim(), String(text.length), JSON.stringify(text));
+    }
+  });
+
+  it("drop what nobody will read, without an error: a closed stdin, and a program that is gone", async () => {
+    const closed = await startChild(["sh", "-c", "exec 0<&-; echo closed; sleep 0.1"], { pipeStdin: true });
+    await closed.until((output) => output.includes("closed"));
+    assert.equal(closed.child.write(Buffer.alloc(1024 * 1024)), 0);
+    await closed.close;
+    assert.equal(closed.child.write(Buffer.from("late")), 0);
+
+    const full = await startChild(["sleep", "100"], { pipeStdin: true });
+    assert.ok(full.child.write(Buffer.alloc(1024 * 1024)) > 0);
+    full.child.signalGroup(9);
+    await full.close;
+    assert.equal(full.child.write(Buffer.from("late")), 0);
+  });
+
+  it("give a terminal its size at start, and tell the program when it changes", async () => {
+    const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
+    const started = await startChild(["sh", "-c", script], { terminal: { rows: 31, cols: 101 } });
+    await started.until((output) => output.includes("31 101"));
+    started.child.resize({ rows: 40, cols: 120 });
+    await started.until((output) => output.includes("40 120"));
+    started.child.signalGroup(9);
+    await started.close;
+  });
+
+  it("tell a terminal's echo and line mode", async () => {
+    const started = await startChild(
+      ["sh", "-c", "printf A; read x; stty -echo -icanon; printf B; read x; sleep 100"],
+      {
+        terminal: TERMINAL,
+      },
+    );
+    await started.until((output) => output.includes("A"));
+    assert.deepEqual(started.child.ttyState(), { rows: 24, cols: 80, echo: true, canonical: true });
+    started.child.write(Buffer.from("\n"));
+    await started.until((output) => output.includes("B"));
+    assert.deepEqual(started.child.ttyState(), { rows: 24, cols: 80, echo: false, canonical: false });
+    started.child.signalGroup(9);
+    await started.close;
+    assert.equal(started.child.ttyState(), null);
+  });
+
+  it("keep a terminal alive for a leader that has closed all its files and opens the terminal again", async () => {
+    const script = "exec </dev/null >/dev/null 2>&1; sleep 0.1; echo back >/dev/tty";
+    const started = await startChild(["sh", "-c", script], { terminal: TERMINAL });
+    await started.close;
+    assert.equal(started.output().toString(), "back\r\n");
+    assert.deepEqual(await started.exit, { type: "code", code: 0 });
+  });
+
+  it("cost next to no processor time while a flood is paused, and lose nothing of it", async () => {
+    for (const terminal of [null, TERMINAL]) {
+      let bytes = 0;
+      const started = await startChild(
+        ["sh", "-c", "exec head -c 4000000 /dev/zero"],
+        { terminal },
+        (_, chunk) => {
+          bytes += chunk.length;
+          if (bytes === chunk.length) started.child.pause();
+        },
+      );
+      await started.until((output) => output.length > 0);
+      const wallMs = 300;
+      const before = process.cpuUsage();
+      await delay(wallMs);
+      const { user, system } = process.cpuUsage(before);
+      // A reader that spins on a full stream burns all of it.
+      assert.ok((user + system) / 1000 < wallMs / 2, `${(user + system) / 1000} ms of ${wallMs}`);
+      started.child.resume();
+      await started.close;
+      assert.equal(bytes, 4_000_000);
+    }
+  });
+
+  it("are read in few pieces when a program prints line by line, and at once when it answers", async () => {
+    const lines = 20_000;
+    const script = `i=0; while [ $i -lt ${lines} ]; do echo line; i=$((i+1)); done`;
+    let pieces = 0;
+    const started = await startChild(["sh", "-c", script], {}, () => pieces++);
+    await started.close;
+    assert.equal(started.output().length, lines * 5);
+    assert.ok(pieces < lines / 10, `${pieces} pieces for ${lines} lines`);
+  });
+
+  it("can be cut while somebody out of reach holds them, and then close", async () => {
+    const started = await startChild(["sh", "-c", "setsid sleep 60 & echo $!"]);
+    await started.exit;
+    const holder = Number(started.output().toString());
+    assert.ok(holder > 0);
+    started.child.cut();
+    await started.close;
+    process.kill(holder, "SIGKILL");
+  });
+});

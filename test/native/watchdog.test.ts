@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import type { ChildProcess } from "node:child_process";
+import { spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { findNativeFile } from "../../src/local/native.ts";
+import { addon, eventually, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
+
+const watchdog = findNativeFile("watchdog");
+const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
+const folder = mkdtempSync(join(tmpdir(), "procwire-watchdog-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+function guard(argv: string[], stdio: "pipe" | "ignore" = "pipe"): ChildProcess {
+  assert.ok(watchdog);
+  return spawn(watchdog, ["--", ...argv], { stdio: [stdio, stdio, "inherit"] });
+}
+
+function ended(child: ChildProcess): Promise<[code: number | null, signal: string | null]> {
+  return new Promise((resolve) => child.once("exit", (code, signal) => resolve([code, signal])));
+}
+
+async function firstOutput(child: ChildProcess): Promise<string> {
+  return new Promise((resolve) => child.stdout?.once("data", (data: Buffer) => resolve(data.toString())));
+}
+
+const pidsIn = (place: string) =>
+  readdirSync(place).map((name) => Number(readFileSync(join(place, name), "utf8")));
+const childOf = (pid: number) => addon().children(pid)[0] ?? 0;
+
+describe("the watchdog", {
+  skip: NO_ADDON || (watchdog ? false : "THE WATCHDOG IS NOT TESTED: it was not built"),
+}, () => {
+  it("ends as its server ends: by a code, or by a signal", async () => {
+    for (const code of [0, 1, 42])
+      assert.deepEqual(await ended(guard(["sh", "-c", `exit ${code}`])), [code, null]);
+    for (const signal of ["TERM", "KILL", "SEGV", "INT"])
+      assert.deepEqual(await ended(guard(["sh", "-c", `ulimit -c 0; kill -${signal} $$; sleep 10`])), [
+        null,
+        `SIG${signal}`,
+      ]);
+  });
+
+  it("says so when the server cannot be run", async () => {
+    const child = spawn(watchdog ?? "", ["--", "no-such-server"], { stdio: ["ignore", "ignore", "pipe"] });
+    const code = ended(child);
+    const text = (await child.stderr?.toArray())?.join("");
+    assert.equal(text, "procwire: cannot run no-such-server: No such file or directory\n");
+    assert.deepEqual(await code, [127, null]);
+  });
+
+  it("forwards TERM and HUP, and an INT that a program sent", async () => {
+    for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
+      const name = signal.slice(3);
+      const child = guard([
+        "sh",
+        "-c",
+        `trap "echo got ${name}; exit 9" ${name}; echo ready; while :; do sleep 0.02; done`,
+      ]);
+      assert.equal(await firstOutput(child), "ready\n");
+      const told = firstOutput(child);
+      child.kill(signal);
+      assert.equal(await told, `got ${name}\n`);
+      assert.deepEqual(await ended(child), [9, null]);
+    }
+  });
+
+  it("leaves stdin and stdout to the server, and holds no other file", async () => {
+    const child = guard(["cat"]);
+    child.stdin?.write("through\n");
+    assert.equal(await firstOutput(child), "through\n");
+    const files = readdirSync(`/proc/${child.pid}/fd`);
+    assert.deepEqual(files.sort(), ["0", "1", "2"]);
+    for (const fd of ["0", "1"]) assert.equal(readlinkSync(`/proc/${child.pid}/fd/${fd}`), "/dev/null");
+    const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
+    assert.ok(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) < 2048, status);
+    const done = ended(child);
+    child.stdin?.end();
+    assert.deepEqual(await done, [0, null]);
+  });
+
+  it("does not repeat a terminal's interrupt to the server", async () => {
+    // In a terminal the key reaches both; the server must count one. Node notes each arrival, where a shell's trap
+    // would fold two into one.
+    const server = `let count = 0; process.on("SIGINT", () => { if (++count === 1) setTimeout(() => console.log("count=" + count), 200); }); setInterval(() => {}, 1000); console.log("ready");`;
+    const started = await startChild([watchdog ?? "", "--", process.execPath, "-e", server], {
+      terminal: TERMINAL,
+    });
+    await started.until((output) => output.includes("ready"));
+    started.child.write(Buffer.from("\x03"));
+    await started.until((output) => output.includes("count="));
+    assert.match(started.output().toString(), /count=1\r/);
+    started.child.signalGroup(9);
+    await started.close;
+  });
+
+  for (const victim of ["server", "watchdog"] as const) {
+    it(`leaves no descendant when the ${victim} is killed: pipe, terminal, immune, own session, twice forked`, async () => {
+      const places = ["pipe", "terminal"].map(() => mkdtempSync(join(folder, `${victim}-`)));
+      const child = guard([process.execPath, join(fixtures, "server.ts"), ...places]);
+      assert.equal(await firstOutput(child), "ready\n");
+      const pids = places.flatMap(pidsIn);
+      assert.equal(pids.length, 8);
+      const server = childOf(child.pid ?? 0);
+      for (const pid of [...pids, server]) assert.ok(isRunning(pid), `${pid} was not even running`);
+      const done = ended(child);
+      process.kill(victim === "server" ? server : (child.pid ?? 0), "SIGKILL");
+      assert.deepEqual(await done, [null, "SIGKILL"]);
+      for (const pid of [...pids, server]) await eventually(`${pid} is gone`, () => !isRunning(pid));
+    });
+  }
+
+  it("sweeps what a server leaves behind when it ends by itself", async () => {
+    const place = mkdtempSync(join(folder, "left-"));
+    const script = `sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; exit 6`;
+    assert.deepEqual(await ended(guard(["sh", "-c", script], "ignore")), [6, null]);
+    const pids = pidsIn(place);
+    assert.equal(pids.length, 4);
+    for (const pid of pids) assert.ok(!isRunning(pid));
+  });
+});

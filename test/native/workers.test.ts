@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { Worker } from "node:worker_threads";
+import { addon, eventually, NO_ADDON, processExists, startChild } from "./started.ts";
+
+const fixture = join(import.meta.dirname, "..", "fixtures", "native", "worker.ts");
+
+function startWorker(runs: number, leaveRunning: number) {
+  const worker = new Worker(fixture, { workerData: { runs, leaveRunning } });
+  const told = new Promise<{ right: number; left: number[] }>((resolve, reject) => {
+    worker.once("message", resolve);
+    worker.once("error", reject);
+  });
+  return { worker, told };
+}
+
+describe("the addon in worker threads", { skip: NO_ADDON }, () => {
+  it("serves three at once beside the main thread, 60 programs each", async () => {
+    const workers = Array.from({ length: 3 }, () => startWorker(60, 0));
+    const own = await startChild(["sh", "-c", "sleep 0.2; echo main"]);
+    for (const { told } of workers) assert.equal((await told).right, 60);
+    await own.close;
+    assert.equal(own.output().toString(), "main\n");
+    await Promise.all(workers.map(({ worker }) => worker.terminate()));
+  });
+
+  it("ends with a worker what the worker had started, reaps it, and goes on for the others", async () => {
+    const others = await startChild(["cat"], { pipeStdin: true });
+    const descriptors = () => readdirSync("/proc/self/fd").length;
+    const { worker, told } = startWorker(0, 4);
+    const { left } = await told;
+    assert.equal(left.length, 4);
+    await worker.terminate();
+    // Gone, not merely dead: a zombie would still be listed.
+    for (const pid of left) await eventually(`${pid} is reaped`, () => !processExists(pid));
+    others.child.write(Buffer.from("still here\n"));
+    await others.until((output) => output.includes("still here"));
+    others.child.closeStdin();
+    await others.close;
+    assert.equal(addon().children(process.pid).length, 0);
+    const before = descriptors();
+    for (let round = 0; round < 5; round++) {
+      const again = startWorker(2, 2);
+      await again.told;
+      await again.worker.terminate();
+    }
+    await eventually("all descriptors are given back", () => descriptors() <= before);
+  });
+
+  it("keeps a program alive when the worker that loaded the addon first is gone", async () => {
+    // The parent-death signal hangs on the thread that forked; that must not be the worker's.
+    const first = startWorker(1, 0);
+    await first.told;
+    const started = await startChild(["cat"], { pipeStdin: true });
+    await first.worker.terminate();
+    started.child.write(Buffer.from("alive\n"));
+    await started.until((output) => output.includes("alive"));
+    started.child.closeStdin();
+    await started.close;
+    assert.deepEqual(await started.exit, { type: "code", code: 0 });
+  });
+});
