@@ -1,0 +1,145 @@
+import { readFile } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+import { parse } from "smol-toml";
+import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
+import type { EnvironmentTarget } from "./environment.ts";
+
+/** The id of this machine in a list of environments. */
+export const LOCAL_ENVIRONMENT_ID = "local";
+
+/** One way to an environment, by its name. */
+export interface NamedEnvironment {
+  id: string;
+  target: EnvironmentTarget;
+  connectTimeoutMs?: number;
+  initializeTimeoutMs?: number;
+}
+
+export interface Environments {
+  environments: NamedEnvironment[];
+  /** The one to use when nobody says; null when the file says `none`. */
+  defaultId: string | null;
+}
+
+const entry = object("Environment", {
+  id: string,
+  url: optional(string),
+  program: optional(string),
+  args: optional(array(string)),
+  env: optional(map(string)),
+  cwd: optional(string),
+  connect_timeout_sec: optional(f64),
+  initialize_timeout_sec: optional(f64),
+});
+
+const file = object("Environments", {
+  default: optional(string),
+  include_local: optional(boolean),
+  environments: optional(array(entry)),
+});
+
+/**
+ * Reads the `environments.toml` that Codex reads: each entry has a `url`, or a `program` that speaks on its stdio.
+ *
+ * @example
+ * const { environments, defaultId } = await readEnvironmentsToml(`${codexHome}/environments.toml`);
+ */
+export async function readEnvironmentsToml(path: string): Promise<Environments> {
+  let text: string;
+  try {
+    text = await readFile(path, "utf8");
+  } catch (cause) {
+    throw new Error(`failed to read environment config \`${path}\`: ${messageOf(cause)}`, { cause });
+  }
+  try {
+    return parseEnvironmentsToml(text, dirname(resolve(path)));
+  } catch (cause) {
+    throw new Error(`failed to parse environment config \`${path}\`: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** `directory` is what a relative `cwd` is relative to. */
+export function parseEnvironmentsToml(text: string, directory: string): Environments {
+  const parsed = file.decode(parse(text));
+  const includesLocal = parsed.include_local ?? true;
+  const environments: NamedEnvironment[] = includesLocal ? [{ id: LOCAL_ENVIRONMENT_ID, target: null }] : [];
+  for (const item of parsed.environments ?? []) {
+    checkId(item.id);
+    if (environments.some(({ id }) => id === item.id))
+      throw new Error(`environment id \`${item.id}\` is duplicated`);
+    environments.push(readEntry(item, directory));
+  }
+  return { environments, defaultId: readDefault(parsed.default, environments) };
+}
+
+function readEntry(item: Infer<typeof entry>, directory: string): NamedEnvironment {
+  const { id, connect_timeout_sec: connectSec, initialize_timeout_sec: initializeSec } = item;
+  return {
+    id,
+    target: readTarget(item, directory),
+    ...(connectSec !== undefined && { connectTimeoutMs: milliseconds(id, connectSec) }),
+    ...(initializeSec !== undefined && { initializeTimeoutMs: milliseconds(id, initializeSec) }),
+  };
+}
+
+function readTarget(item: Infer<typeof entry>, directory: string): EnvironmentTarget {
+  const { id, url, program, args, env, cwd, connect_timeout_sec: connectSec } = item;
+  if ((url === undefined) === (program === undefined))
+    throw new Error(`environment \`${id}\` must set exactly one of url or program`);
+  if (url !== undefined) {
+    if (args || env || cwd !== undefined)
+      throw new Error(`environment \`${id}\` args, env, and cwd require program`);
+    const trimmed = url.trim();
+    if (!/^wss?:\/\//.test(trimmed))
+      throw new Error(`environment url \`${trimmed}\` must use ws:// or wss://`);
+    return { url: trimmed };
+  }
+  if (connectSec !== undefined) throw new Error(`environment \`${id}\` connect_timeout_sec requires url`);
+  const trimmed = (program ?? "").trim();
+  if (trimmed === "") throw new Error(`environment \`${id}\` program cannot be empty`);
+  return {
+    program: trimmed,
+    args: args ?? [],
+    // On top of this program's own environment, as for any child it starts.
+    ...(env && { env: { ...definedEnvironment(), ...env } }),
+    ...(cwd !== undefined && { cwd: resolve(directory, cwd) }),
+  };
+}
+
+function readDefault(text: string | undefined, environments: NamedEnvironment[]): string | null {
+  const id = text?.trim();
+  if (id === "") throw new Error("default environment id cannot be empty");
+  if (id === undefined)
+    return environments.some((one) => one.id === LOCAL_ENVIRONMENT_ID) ? LOCAL_ENVIRONMENT_ID : null;
+  if (id.toLowerCase() === "none") return null;
+  if (!environments.some((one) => one.id === id))
+    throw new Error(`default environment \`${id}\` is not configured`);
+  return id;
+}
+
+/** The reader's own rules for a name. */
+function checkId(id: string): void {
+  if (id.trim() === "") throw new Error("environment id cannot be empty");
+  if (id === LOCAL_ENVIRONMENT_ID || id.toLowerCase() === "none")
+    throw new Error(`environment id \`${id}\` is reserved`);
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(id))
+    throw new Error(
+      `environment id \`${id}\` must be at most 64 ASCII letters, numbers, '-' or '_', without blanks`,
+    );
+}
+
+function milliseconds(id: string, seconds: number): number {
+  if (!Number.isFinite(seconds) || seconds < 0)
+    throw new Error(`environment \`${id}\` has a negative or endless time-out`);
+  return Math.round(seconds * 1000);
+}
+
+function definedEnvironment(): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  );
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
