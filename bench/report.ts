@@ -1,0 +1,145 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { arch, cpus, loadavg, release, totalmem } from "node:os";
+import { dirname } from "node:path";
+import type { Measured } from "./native-client.ts";
+import type { Metric } from "./scenarios.ts";
+
+export interface Machine {
+  cpu: string;
+  cores: number;
+  memoryGib: number;
+  kernel: string;
+  arch: string;
+  node: string;
+  loadAtStart: number;
+}
+
+export function describeMachine(): Machine {
+  return {
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores: cpus().length,
+    memoryGib: Math.round(totalmem() / 1024 ** 3),
+    kernel: release(),
+    arch: arch(),
+    node: process.version,
+    loadAtStart: Number((loadavg()[0] ?? 0).toFixed(2)),
+  };
+}
+
+/** One metric over all rounds: medians, and how ours stands to the peer. */
+export interface Row {
+  scenario: string;
+  label: string;
+  unit: string;
+  target: string;
+  limit: number | null;
+  peer: number | null;
+  ours: number | null;
+  negative?: string;
+  /** As the target counts: how many times better, or which part of the peer's. */
+  ratio: number | null;
+  met: boolean | null;
+}
+
+export function rowOf(
+  scenario: string,
+  metric: Metric,
+  rounds: { peer: Measured[]; ours: Measured[] },
+  limits: Measured,
+): Row {
+  const peer = median(rounds.peer.map((measured) => measured[metric.key]));
+  const ours = median(rounds.ours.map((measured) => measured[metric.key]));
+  const asPart = metric.asPart === true || (metric.target !== undefined && "atMost" in metric.target);
+  const row: Row = {
+    scenario,
+    label: metric.label,
+    unit: metric.unit,
+    target: targetText(metric.target),
+    limit: metric.limit === undefined ? null : (limits[metric.limit] ?? null),
+    peer,
+    ours,
+    ratio: null,
+    met: null,
+    ...(metric.negative && { negative: metric.negative }),
+  };
+  if (peer === null || ours === null || peer <= 0 || ours <= 0) return row;
+  row.ratio = asPart || metric.better === "higher" ? ours / peer : peer / ours;
+  if (metric.target !== undefined) {
+    row.met =
+      "atLeast" in metric.target ? row.ratio >= metric.target.atLeast : row.ratio <= metric.target.atMost;
+  }
+  return row;
+}
+
+export function median(values: (number | undefined)[]): number | null {
+  const sorted = values.filter((value) => value !== undefined).sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  const upper = sorted[middle];
+  if (upper === undefined) return null;
+  return sorted.length % 2 === 1 ? upper : ((sorted[middle - 1] ?? upper) + upper) / 2;
+}
+
+export function markdownTable(rows: Row[]): string {
+  const cells = rows.map((row) => [
+    row.label,
+    row.limit === null ? "" : number(row.limit),
+    withUnit(row, row.peer),
+    withUnit(row, row.ours),
+    row.ratio === null ? "" : `${number(row.ratio)}x`,
+    row.target,
+    row.met === null ? "" : row.met ? "yes" : "**no**",
+  ]);
+  const head = ["metric", "limit", "peer", "procwire", "ratio", "target", "met"];
+  return [head, head.map(() => "---"), ...cells].map((row) => `| ${row.join(" | ")} |`).join("\n");
+}
+
+export function plainTable(rows: Row[]): string {
+  const lines = rows.map((row) => [
+    row.label,
+    row.limit === null ? "" : number(row.limit),
+    withUnit(row, row.peer),
+    withUnit(row, row.ours),
+    row.ratio === null ? "" : `${number(row.ratio)}x`,
+    row.target,
+    row.met === null ? "" : row.met ? "met" : "MISSED",
+  ]);
+  const all = [["metric", "limit", "peer", "ours", "ratio", "target", ""], ...lines];
+  const widths = all[0]?.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0))) ?? [];
+  return all
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+/** Puts `text` between the two markers of a document, or makes the document where there is none. */
+export function replaceSection(path: string, section: string, text: string, whole: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  const open = `<!-- ${section}: written by the bench -->`;
+  const close = `<!-- /${section} -->`;
+  let document = existsSync(path) ? readFileSync(path, "utf8") : whole;
+  if (!document.includes(open)) document = `${document.trimEnd()}\n\n${open}\n${close}\n`;
+  const start = document.indexOf(open) + open.length;
+  const end = document.indexOf(close);
+  if (end < start) throw new Error(`${path}: the section ${section} has no end`);
+  writeFileSync(path, `${document.slice(0, start)}\n${text}\n${document.slice(end)}`);
+}
+
+function withUnit(row: Row, value: number | null): string {
+  if (value !== null && value < 0 && row.negative !== undefined) return row.negative;
+  return `${number(value)} ${row.unit}`.trim();
+}
+
+function targetText(target: Metric["target"]): string {
+  if (target === undefined) return "";
+  return "atLeast" in target ? `at least ${target.atLeast}x` : `at most ${target.atMost}x`;
+}
+
+/** Three digits are what such a measurement is worth. */
+function number(value: number | null): string {
+  if (value === null) return "-";
+  return Math.abs(value) >= 100 ? Math.round(value).toString() : Number(value.toPrecision(3)).toString();
+}

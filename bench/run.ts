@@ -1,0 +1,114 @@
+/**
+ * bench/: this server beside the real peer, on the machine it runs on. `npm run bench` starts both, takes turns, and
+ * writes medians to `bench/results/latest.json` and `docs/performance.md`. Load comes from a small native client, so
+ * that it is not the client that is measured. A slow result is no failure; a wrong one is.
+ *
+ *   npm run bench -- [--only echo,upload] [--rounds N] [--ours-only] [--no-write] [--list]
+ */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { buildClient, type Measured, runClient } from "./native-client.ts";
+import { describeMachine, markdownTable, plainTable, type Row, replaceSection, rowOf } from "./report.ts";
+import { type Scenario, scenarios } from "./scenarios.ts";
+import {
+  ourKind,
+  peerKind,
+  type ServerKind,
+  type ServerName,
+  ServerUnderTest,
+  temporaryHome,
+} from "./server-under-test.ts";
+
+const ROOT = join(import.meta.dirname, "..");
+const DOCUMENT = join(ROOT, "docs/performance.md");
+const RESULTS = join(ROOT, "bench/results/latest.json");
+
+const { values: flags } = parseArgs({
+  options: {
+    only: { type: "string" },
+    rounds: { type: "string" },
+    "ours-only": { type: "boolean", default: false },
+    "no-write": { type: "boolean", default: false },
+    list: { type: "boolean", default: false },
+  },
+});
+
+type Rounds = Record<ServerName, Measured[]>;
+
+if (flags.list) {
+  for (const { name, metrics } of scenarios) console.log(`${name.padEnd(20)} ${metrics[0]?.label ?? ""}`);
+} else {
+  await bench(chosen(flags.only));
+}
+
+async function bench(selection: Scenario[]): Promise<void> {
+  const machine = describeMachine();
+  const client = buildClient();
+  const kinds: ServerKind[] = [ourKind()];
+  if (!flags["ours-only"]) kinds.unshift(peerKind(temporaryHome()));
+  console.error(`${machine.cores} cores, load ${machine.loadAtStart}; ${selection.length} scenarios`);
+  const limits = await runClient(client, ["limits"]);
+  const rows: Row[] = [];
+  const raw: Record<string, Rounds> = {};
+  for (const scenario of selection) {
+    const startedAt = performance.now();
+    const rounds = await runScenario(scenario, kinds, client);
+    raw[scenario.name] = rounds;
+    const added = scenario.metrics.map((metric) => rowOf(scenario.name, metric, rounds, limits));
+    rows.push(...added);
+    const clientCpu = kinds.map(({ name }) => `${name} ${rounds[name].at(-1)?.clientCpu?.toFixed(2) ?? "-"}`);
+    const took = ((performance.now() - startedAt) / 1000).toFixed(0);
+    console.error(
+      `\n${scenario.name} (${took} s; client CPU s: ${clientCpu.join(", ")})\n${plainTable(added)}`,
+    );
+  }
+  console.log(`\n${plainTable(rows)}`);
+  const missed = rows.filter(({ met }) => met === false);
+  console.log(
+    missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.map(({ label }) => label).join("; ")}`,
+  );
+  if (flags["no-write"] || flags["ours-only"]) return;
+
+  const date = new Date().toISOString().slice(0, 10);
+  mkdirSync(join(RESULTS, ".."), { recursive: true });
+  writeFileSync(RESULTS, `${JSON.stringify({ date, machine, limits, rows, rounds: raw }, null, 1)}\n`);
+  // A part of the scenarios does not replace the whole table.
+  if (selection.length < scenarios.length) return;
+  const place = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGib} GiB, Linux ${machine.kernel} ${machine.arch}, Node ${machine.node}, load at start ${machine.loadAtStart}, ${date}`;
+  replaceSection(DOCUMENT, "table", `Machine: ${place}.\n\n${markdownTable(rows)}`, "# Performance\n");
+}
+
+/** Round by round, and in each round the two after one another, so that both meet the same machine. */
+async function runScenario(scenario: Scenario, kinds: ServerKind[], client: string): Promise<Rounds> {
+  const rounds: Rounds = { peer: [], ours: [] };
+  const kept = new Map<ServerName, ServerUnderTest>();
+  try {
+    for (let round = 0; round < Number(flags.rounds ?? scenario.rounds); round++) {
+      // Whoever goes first warms the machine for the other; they take turns at that as well.
+      for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
+        const server = kept.get(kind.name) ?? (await ServerUnderTest.start(kind));
+        if (!scenario.fresh) kept.set(kind.name, server);
+        try {
+          rounds[kind.name].push(await scenario.run({ client, kind, server }));
+        } finally {
+          if (scenario.fresh) await server.stop();
+        }
+      }
+    }
+  } finally {
+    for (const server of kept.values()) await server.stop();
+  }
+  return rounds;
+}
+
+/** A word names a scenario or, as its first part, a group of them. */
+function chosen(only: string | undefined): Scenario[] {
+  if (only === undefined) return scenarios;
+  const words = only.split(",");
+  const found = scenarios.filter(({ name }) =>
+    words.some((word) => name === word || name.startsWith(`${word}-`)),
+  );
+  if (found.length === 0) throw new Error(`no scenario is called ${only}; --list names them`);
+  return found;
+}

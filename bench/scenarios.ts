@@ -1,0 +1,261 @@
+import type { Measured } from "./native-client.ts";
+import { runClient } from "./native-client.ts";
+import type { ServerKind, ServerUnderTest } from "./server-under-test.ts";
+
+/** A line of the table: one number of a scenario, and what is asked of it. */
+export interface Metric {
+  label: string;
+  /** The number's name in what the scenario measured. */
+  key: string;
+  unit: string;
+  better: "higher" | "lower";
+  /** In the peer's numbers: how many times better at least, or how large a part of the peer's at most. */
+  target?: { atLeast: number } | { atMost: number };
+  /** Compared as a part of the peer's also without a target. */
+  asPart?: boolean;
+  /** What a negative number stands for. */
+  negative?: string;
+  /** The name of what this machine does without a server, where that means something. */
+  limit?: string;
+}
+
+export interface Scenario {
+  /** What `--only` goes by; a prefix up to a hyphen names the group. */
+  name: string;
+  metrics: Metric[];
+  rounds: number;
+  /** A server of its own for each round, because of what the round leaves behind. */
+  fresh?: boolean;
+  run(context: RunContext): Promise<Measured>;
+}
+
+export interface RunContext {
+  client: string;
+  kind: ServerKind;
+  server: ServerUnderTest;
+}
+
+const OUTPUT_BYTES = 256 * 1024 * 1024;
+
+export const scenarios: Scenario[] = [
+  plain("spawn", ["spawn", "n=100"], 5, [
+    latency("start + exit of /bin/true, p50", "p50", { atLeast: 5 }, "p50"),
+    latency("start + exit of /bin/true, p99", "p99"),
+  ]),
+  plain("spawn-tty", ["spawn", "n=50", "tty=1"], 3, [latency("start + exit in a terminal, p50", "p50")]),
+  plain("spawn-delayed-ack", ["spawn", "n=30", "quickack=0"], 3, [
+    latency("start + exit, client without quick ACK, p50", "p50"),
+  ]),
+  plain("spawn-rate-1", ["spawn-rate", "n=300", "connections=1"], 3, [
+    rate("starts per second, 32 at once, 1 connection", { atLeast: 10 }),
+  ]),
+  plain("spawn-rate-8", ["spawn-rate", "n=300", "connections=8"], 3, [
+    rate("starts per second, 32 at once, 8 connections", { atLeast: 5 }),
+  ]),
+  output("head", "`head -c` of zeros", 3, { atLeast: 2.5 }, { atMost: 0.35 }),
+  output("yes", "`yes`", 3, { atLeast: 1.7 }),
+  output("dd", "`dd bs=64k`", 3),
+  plain("output-pty", ["output", "kind=pty", `bytes=${32 * 1024 * 1024}`], 5, [
+    throughput("terminal output, 32 MiB", { atLeast: 1 }, "pty"),
+  ]),
+  plain("output-lines", ["output", "kind=lines", "bytes=200000"], 5, [
+    { ...latency("200,000 unbuffered lines", "ms", { atLeast: 1.2 }, "linesMs"), unit: "ms" },
+    { label: "200,000 unbuffered lines: messages sent", key: "frames", unit: "", better: "lower" },
+  ]),
+  plain("echo-pty", ["echo", "tty=1", "n=2000"], 5, [
+    latency("terminal echo round trip, p50", "p50", { atLeast: 1 }),
+    latency("terminal echo round trip, p99", "p99", { atLeast: 1 }),
+  ]),
+  plain("echo-pipe", ["echo", "n=2000"], 5, [
+    latency("pipe echo round trip, p50", "p50", { atLeast: 1 }),
+    latency("pipe echo round trip, p99", "p99", { atLeast: 1 }),
+  ]),
+  plain("echo-delayed-ack", ["echo", "n=40", "quickack=0"], 3, [
+    latency("pipe echo, client without quick ACK, p50", "p50"),
+  ]),
+  plain("upload-64k", ["upload", `bytes=${OUTPUT_BYTES}`], 3, [
+    throughput("stdin upload, 64 KiB writes", { atLeast: 1.1 }),
+    {
+      label: "stdin upload, 64 KiB writes: server CPU",
+      key: "serverCpu",
+      unit: "s",
+      better: "lower",
+      asPart: true,
+    },
+  ]),
+  plain("upload-256k", ["upload", `bytes=${OUTPUT_BYTES}`, "chunk=262144"], 3, [
+    throughput("stdin upload, 256 KiB writes"),
+  ]),
+  {
+    name: "idle-500",
+    rounds: 3,
+    fresh: true,
+    metrics: [
+      latency("500 idle processes: all started", "ms", { atLeast: 10 }),
+      {
+        label: "500 idle processes: server memory",
+        key: "rss",
+        unit: "MiB",
+        better: "lower",
+        target: { atMost: 1 },
+      },
+    ],
+    async run({ client, server }) {
+      let rss = 0;
+      const measured = await runClient(client, ["idle", server.url, "n=500"], (phase) => {
+        if (phase === "started") rss = server.rssMib();
+      });
+      return { ...measured, rss };
+    },
+  },
+  {
+    name: "idle-memory",
+    rounds: 3,
+    fresh: true,
+    metrics: [
+      { label: "idle server memory", key: "rss", unit: "MiB", better: "lower", target: { atMost: 1.3 } },
+    ],
+    async run({ client, server }) {
+      let rss = 0;
+      // After its first client, with nothing started: a server that loads late does not look smaller than it is.
+      await runClient(client, ["idle", server.url, "n=0"], async (phase) => {
+        if (phase !== "started") return;
+        await new Promise((resolve) => setTimeout(resolve, 1000));
+        rss = server.rssMib();
+      });
+      return { rss };
+    },
+  },
+  plain(
+    "conns-200",
+    ["echo-many", "connections=200", "ms=3000"],
+    3,
+    [rate("200 connections, each echoing: round trips/s", { atLeast: 1 }), latency("same, p99", "p99")],
+    true,
+  ),
+  plain(
+    "flood-spawn",
+    ["flood", "what=spawn", "n=60"],
+    3,
+    [
+      latency("start + exit while another process floods, p50", "p50", { atLeast: 3 }),
+      latency("200 connections, each echoing, p99", "p99"),
+    ],
+    true,
+  ),
+  plain(
+    "flood-echo",
+    ["flood", "what=echo", "n=500"],
+    3,
+    [latency("pipe echo while another process floods, p50", "p50"), latency("same, p99", "p99")],
+    true,
+  ),
+  {
+    name: "stalled-reader",
+    rounds: 3,
+    fresh: true,
+    metrics: [
+      {
+        label: "memory peak, client not reading",
+        key: "rss",
+        unit: "MiB",
+        better: "lower",
+        target: { atMost: 1 },
+      },
+      {
+        label: "process ended by a client not reading",
+        key: "terminateMs",
+        unit: "ms",
+        negative: "not within 4 s",
+        better: "lower",
+      },
+    ],
+    async run({ client, server }) {
+      let rss = 0;
+      const measured = await runClient(client, ["slow-reader", server.url], async () => {
+        for (let look = 0; look < 40; look++) {
+          await new Promise((resolve) => setTimeout(resolve, 50));
+          rss = Math.max(rss, server.rssMib());
+        }
+      });
+      return { ...measured, rss };
+    },
+  },
+  {
+    name: "startup",
+    rounds: 11,
+    metrics: [
+      {
+        label: "exec to first `initialize` answer",
+        key: "ms",
+        unit: "ms",
+        better: "lower",
+        target: { atMost: 3 },
+      },
+      {
+        label: "exec to the line that says where it listens",
+        key: "listeningMs",
+        asPart: true,
+        unit: "ms",
+        better: "lower",
+      },
+    ],
+    run: ({ client, kind }) => runClient(client, ["startup", ...kind.command], undefined, kind.env),
+  },
+];
+
+function plain(name: string, argv: string[], rounds: number, metrics: Metric[], fresh = false): Scenario {
+  const [scenario = "", ...options] = argv;
+  return {
+    name,
+    rounds,
+    metrics,
+    fresh,
+    async run({ client, server }) {
+      const before = server.cpuSeconds();
+      const measured = await runClient(client, [scenario, server.url, ...options]);
+      const serverCpu = server.cpuSeconds() - before;
+      const perGib = measured.gib ? { cpuPerGib: serverCpu / measured.gib } : {};
+      return { ...measured, serverCpu, ...perGib };
+    },
+  };
+}
+
+function output(
+  kind: string,
+  label: string,
+  rounds: number,
+  target?: Metric["target"],
+  cpuTarget?: Metric["target"],
+): Scenario {
+  return plain(`output-${kind}`, ["output", `kind=${kind}`, `bytes=${OUTPUT_BYTES}`], rounds, [
+    throughput(`output of one process, ${label}`, target, kind),
+    {
+      label: `output of one process, ${label}: server CPU per GiB`,
+      key: "cpuPerGib",
+      unit: "s",
+      better: "lower",
+      asPart: true,
+      ...(cpuTarget && { target: cpuTarget }),
+    },
+  ]);
+}
+
+function latency(label: string, key: string, target?: Metric["target"], limit?: string): Metric {
+  return { label, key, unit: "ms", better: "lower", ...(target && { target }), ...(limit && { limit }) };
+}
+
+function rate(label: string, target?: Metric["target"]): Metric {
+  return { label, key: "perSecond", unit: "/s", better: "higher", ...(target && { target }) };
+}
+
+function throughput(label: string, target?: Metric["target"], limit?: string): Metric {
+  return {
+    label,
+    key: "mibPerSecond",
+    unit: "MiB/s",
+    better: "higher",
+    ...(target && { target }),
+    ...(limit && { limit }),
+  };
+}

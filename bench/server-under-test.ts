@@ -1,0 +1,153 @@
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+export type ServerName = "peer" | "ours";
+
+/** How to start a server, as often as a scenario wants one. */
+export interface ServerKind {
+  name: ServerName;
+  command: string[];
+  env: NodeJS.ProcessEnv;
+}
+
+const ROOT = join(import.meta.dirname, "..");
+const LISTEN = ["--listen", "ws://127.0.0.1:0"];
+const START_TIMEOUT_MS = 20_000;
+const STOP_TIMEOUT_MS = 5_000;
+
+/** Ours, from the bundle, because that is what users run; it is built where it is older than its sources. */
+export function ourKind(): ServerKind {
+  if (!bundleIsFresh()) {
+    console.error("building the bundle …");
+    execFileSync("npm", ["run", "-s", "build"], { cwd: ROOT, stdio: ["ignore", "ignore", "inherit"] });
+  }
+  return { name: "ours", command: [join(ROOT, "bin/procwire"), "serve", ...LISTEN], env: process.env };
+}
+
+/** The peer, installed from its lockfile into `interop/` if it is not there; with a home of its own. */
+export function peerKind(home: string): ServerKind {
+  const interop = join(ROOT, "interop");
+  if (findPeer(interop) === null) {
+    const locked = existsSync(join(interop, "package-lock.json"));
+    console.error("installing the peer into interop/ …");
+    execFileSync("npm", [locked ? "ci" : "install", "--prefix", interop, "--no-audit", "--no-fund"], {
+      stdio: ["ignore", "ignore", "inherit"],
+    });
+  }
+  const binary = findPeer(interop);
+  if (binary === null) throw new Error("the peer was installed but its binary was not found in interop/");
+  const codexHome = join(home, ".codex");
+  mkdirSync(codexHome, { recursive: true });
+  const env = { PATH: process.env.PATH, HOME: home, CODEX_HOME: codexHome };
+  return { name: "peer", command: [binary, "exec-server", ...LISTEN], env };
+}
+
+/** As the launcher judges it: it takes the sources where they are newer. */
+function bundleIsFresh(): boolean {
+  const stamp = statSync(join(ROOT, "dist/stamp"), { throwIfNoEntry: false });
+  if (stamp === undefined) return false;
+  const sources = readdirSync(join(ROOT, "src"), { recursive: true, withFileTypes: true });
+  return sources.every((entry) => statSync(join(entry.parentPath, entry.name)).mtimeMs <= stamp.mtimeMs);
+}
+
+/** A directory that is gone when the bench ends. */
+export function temporaryHome(): string {
+  const home = mkdtempSync(join(tmpdir(), "procwire-bench-"));
+  process.on("exit", () => rmSync(home, { recursive: true, force: true }));
+  return home;
+}
+
+/** The native binary: the script npm links to would add a Node of its own to each start. */
+function findPeer(interop: string): string | null {
+  const scope = join(interop, "node_modules/@openai");
+  const packages = existsSync(scope) ? readdirSync(scope).filter((name) => name.startsWith("codex-")) : [];
+  for (const name of packages) {
+    const vendor = join(scope, name, "vendor");
+    for (const target of existsSync(vendor) ? readdirSync(vendor) : []) {
+      const binary = join(vendor, target, "bin/codex");
+      if (existsSync(binary)) return binary;
+    }
+  }
+  return null;
+}
+
+/** A running server, and what its own processes cost; what it has started for clients is not counted. */
+export class ServerUnderTest {
+  readonly name: ServerName;
+  readonly url: string;
+  #child: ChildProcess;
+  #pids: number[];
+
+  static async start(kind: ServerKind): Promise<ServerUnderTest> {
+    const [program = "", ...args] = kind.command;
+    const child = spawn(program, args, { env: kind.env, stdio: ["ignore", "pipe", "ignore"] });
+    const timer = setTimeout(() => child.kill("SIGKILL"), START_TIMEOUT_MS);
+    try {
+      for await (const line of createInterface({ input: child.stdout })) {
+        return new ServerUnderTest(kind.name, child, line);
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+    throw new Error(`${kind.command.join(" ")} did not tell where it listens`);
+  }
+
+  private constructor(name: ServerName, child: ChildProcess, url: string) {
+    this.name = name;
+    this.url = url;
+    this.#child = child;
+    // It has started nothing for anybody yet: whatever is below it is part of it.
+    this.#pids = processTree(child.pid ?? 0);
+  }
+
+  /** User and system time of all its processes so far. */
+  cpuSeconds(): number {
+    return sum(this.#pids.map((pid) => (statField(pid, 14) + statField(pid, 15)) / TICKS_PER_SECOND));
+  }
+
+  rssMib(): number {
+    return sum(this.#pids.map((pid) => (statField(pid, 24) * PAGE_BYTES) / MIB));
+  }
+
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
+    const gone = new Promise((resolve) => this.#child.once("exit", resolve));
+    this.#child.kill("SIGTERM");
+    const timer = setTimeout(() => this.#child.kill("SIGKILL"), STOP_TIMEOUT_MS);
+    await gone;
+    clearTimeout(timer);
+  }
+}
+
+/** Of every Linux this runs on. */
+const TICKS_PER_SECOND = 100;
+const PAGE_BYTES = 4096;
+const MIB = 1024 * 1024;
+
+function processTree(root: number): number[] {
+  const tree = [root];
+  const parents = readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map((name) => ({ pid: Number(name), parent: statField(Number(name), 4) }));
+  for (const pid of tree)
+    tree.push(...parents.filter(({ parent }) => parent === pid).map((found) => found.pid));
+  return tree;
+}
+
+/** A field of /proc/PID/stat by the number the manual gives it; 0 for a process that is gone. */
+function statField(pid: number, field: number): number {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    // The name may hold blanks and parentheses, so counting begins after its end.
+    return Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[field - 3] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+function sum(numbers: number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
