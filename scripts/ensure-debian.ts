@@ -9,7 +9,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
 /** What the suite needs when no package is named. */
-const DEFAULT_PACKAGES = ["bubblewrap"];
+const DEFAULT_PACKAGES = ["bubblewrap", "less"];
 
 /** A package whose program has another name than itself. */
 const PROGRAM_OF: Readonly<Record<string, string>> = { bubblewrap: "bwrap" };

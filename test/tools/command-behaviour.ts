@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import type { ToolOutput } from "../../src/tools/tool.ts";
+import { collectEvents, fact, sessionOf, textOf, until } from "./calls.ts";
+import type { Behaves, Setup } from "./host.ts";
+
+/** What unified exec does with real processes, on whatever starts them. */
+export function testCommands(behaves: Behaves): void {
+  behaves(
+    "a command that ends within its window gives its output and its exit code",
+    async ({ call, directory }) => {
+      const output = await call("exec_command", { cmd: "echo err >&2; pwd; exit 3" });
+      assert.equal(fact(output, "exit_code"), 3);
+      assert.deepEqual(textOf(output).split("\n").sort(), ["", directory, "err"]);
+      assert.match(
+        output.text,
+        /^Chunk ID: [0-9a-f]{6}\nWall time: \d+\.\d{4} seconds\nProcess exited with code 3\n/,
+      );
+    },
+  );
+
+  behaves("a REPL is driven over several calls", async ({ call }) => {
+    const cmd = `${process.execPath} -i`;
+    const session_id = sessionOf(await call("exec_command", { cmd, tty: true, yield_time_ms: 250 }));
+    const say = async (chars: string, pattern: string) => {
+      await call("write_stdin", { session_id, chars });
+      const waited = await call("wait_for", { session_id, until: "pattern", pattern });
+      assert.match(String(fact(waited, "wait")), /^matched/, waited.text);
+      return waited;
+    };
+    await say("globalThis.x = 20 + 1\n", "\\n21");
+    const second = await say("x * 2\n", "\\n42");
+    assert.deepEqual(fact(second, "awaiting_input"), { secret: false }, "it reads keys by itself");
+    await call("write_stdin", { session_id, chars: ".exit\n" });
+    const last = await call("wait_for", { session_id, until: "exit" });
+    // It may have ended within the window of the write already.
+    if (last.ok) assert.equal(fact(last, "exit_code"), 0);
+    else assert.equal(last.text, `Unknown process id ${session_id}`);
+  });
+
+  behaves(
+    "a password prompt is known by the terminal, and what is typed stays secret",
+    async ({ unified, call }) => {
+      const events = collectEvents(unified);
+      const cmd = 'read -rsp "Password: " secret; echo; printf %s "$secret" | wc -c';
+      const session_id = sessionOf(await call("exec_command", { cmd, tty: true, yield_time_ms: 250 }));
+      await until(async () => {
+        const looked = await call("wait_for", { session_id, until: "idle", idle_ms: 20 });
+        const awaiting = fact(looked, "awaiting_input");
+        return JSON.stringify(awaiting) === '{"secret":true}';
+      }, "the terminal hides what is typed");
+      const typed = await call("write_stdin", { session_id, chars: "hunter2\n", yield_time_ms: 10_000 });
+      assert.match(textOf(typed), /^\s*7\s*$/m);
+      await unified.close();
+      const typedEvents = events.filter((event) => event.type === "TerminalInteraction");
+      assert.deepEqual(
+        typedEvents.map((event) => event.stdin),
+        [null],
+      );
+    },
+  );
+
+  behaves("the screen of a full-screen program is shown as a person sees it", async ({ call, directory }) => {
+    const lines = Array.from({ length: 100 }, (_, index) => `line ${index + 1}`);
+    writeFileSync(join(directory, "file"), `${lines.join("\n")}\n`);
+    const cmd = "TERM=xterm less -M file";
+    const session_id = sessionOf(await call("exec_command", { cmd, tty: true, yield_time_ms: 250 }));
+    const screen = async () => {
+      const shown = (await call("read_screen", { session_id })).structured;
+      assert.ok(shown && Array.isArray(shown.lines));
+      return { lines: shown.lines.map(String), alternate: shown.alternate };
+    };
+    await until(async () => (await screen()).lines[23]?.startsWith("file lines 1-23") ?? false, "first page");
+    const first = await screen();
+    assert.deepEqual([first.lines[0], first.lines[22], first.alternate], ["line 1", "line 23", true]);
+    await call("write_stdin", { session_id, chars: "G" });
+    await until(async () => (await screen()).lines[22] === "line 100", "the last page");
+    assert.match(
+      (await call("read_screen", { session_id })).text,
+      /^Screen: 80 columns, 24 rows, alternate\n/,
+    );
+    await call("write_stdin", { session_id, chars: "q" });
+    await call("wait_for", { session_id, until: "exit" });
+  });
+
+  behaves("of 50 MB of output both ends are shown and every byte can be read", async ({ call }) => {
+    const size = 50_000_000;
+    const cmd = `i=0; while [ $i -lt 50 ]; do printf 'part %03d\\n' $i; head -c 999991 /dev/zero | tr '\\0' x; i=$((i+1)); done`;
+    const started = await call("exec_command", { cmd, yield_time_ms: 30_000, max_output_tokens: 100 });
+    const output = started.structured?.session_id === undefined ? started : await finish(call, started);
+    assert.equal(fact(output, "exit_code"), 0, output.text.slice(0, 300));
+    const number = 1;
+    const read = async (offset: number, max_output_tokens: number) => {
+      const range = await call("read_output", { session_id: number, offset, max_output_tokens });
+      assert.ok(range.ok, range.text);
+      return range;
+    };
+    assert.match(started.text, /Warning: truncated output \(original token count: \d+\)\n/);
+    assert.match(textOf(started), /^part 000\nx+\n\.\.\. \d+ bytes omitted \.\.\.\nx+$/);
+    for (const part of [0, 17, 49]) {
+      const range = await read(part * 1_000_000, 3);
+      assert.equal(textOf(range), `part ${String(part).padStart(3, "0")}\nxxx`);
+      assert.deepEqual([fact(range, "original"), fact(range, "omitted")], [size, 0]);
+      assert.equal(fact(range, "next_offset"), part * 1_000_000 + 12);
+    }
+    assert.equal(textOf(await read(-4, 10)), "xxxx");
+  });
+
+  behaves("a build that outlives its window goes on, and its end is told", async ({ call, directory }) => {
+    const cmd = "echo begun; until [ -e go ]; do sleep 0.02; done; echo built; exit 4";
+    const first = await call("exec_command", { cmd, yield_time_ms: 250 });
+    const session_id = sessionOf(first);
+    assert.match((await call("list_sessions", {})).text, /^1: running/);
+    writeFileSync(join(directory, "go"), "");
+    const last = await call("wait_for", { session_id, until: "exit" });
+    assert.deepEqual([fact(last, "exit_code"), fact(last, "wait")], [4, "exited"]);
+    assert.equal(textOf(first) + textOf(last), "begun\nbuilt\n");
+    assert.equal((await call("list_sessions", {})).text, "No sessions");
+  });
+
+  for (const tty of [true, false]) {
+    behaves(`Ctrl-C ends a command ${tty ? "in a terminal" : "without one"}`, async ({ call }) => {
+      const cmd = "echo ready; sleep 60";
+      const session_id = sessionOf(
+        await call("exec_command", { cmd, tty, login: false, yield_time_ms: 250 }),
+      );
+      await call("wait_for", { session_id, until: "pattern", pattern: "ready" });
+      const output = await call("write_stdin", { session_id, chars: "\u0003", yield_time_ms: 30_000 });
+      assert.equal(fact(output, "exit_code"), 130, output.text);
+    });
+  }
+
+  behaves(
+    "without a terminal there is nothing to type into, and the model is told what to do",
+    async ({ call }) => {
+      const session_id = sessionOf(await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 }));
+      const output = await call("write_stdin", { session_id, chars: "hello\n" });
+      assert.equal(output.ok, false);
+      assert.match(output.text, /^stdin is closed for session 1; rerun exec_command with tty=true/);
+    },
+  );
+
+  behaves(
+    "an open pipe can be written to where the embedder wants one",
+    async ({ call }) => {
+      const session_id = sessionOf(
+        await call("exec_command", { cmd: 'read -r a; echo "<$a>"', yield_time_ms: 250 }),
+      );
+      const output = await call("write_stdin", { session_id, chars: "hello\n", yield_time_ms: 30_000 });
+      assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "<hello>\n"]);
+    },
+    { options: () => ({ pipeStdin: true }) },
+  );
+
+  behaves("waits for a port, for a pattern, for silence, and not for ever", async ({ call }) => {
+    const port = await freePort();
+    const script = `setTimeout(() => require("node:net").createServer().listen(${port}, "127.0.0.1", () => console.log("up")), 100)`;
+    const cmd = `exec ${process.execPath} -e '${script}'`;
+    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+    const wait = async (args: Record<string, unknown>) =>
+      fact(await call("wait_for", { session_id, timeout_ms: 20_000, ...args }), "wait");
+    assert.equal(await wait({ until: "port", port }), "listening");
+    assert.equal(await wait({ until: "pattern", pattern: "^u[pq]" }), 'matched "up"');
+    assert.equal(await wait({ until: "idle", idle_ms: 50 }), "idle");
+    assert.equal(await wait({ until: "pattern", pattern: "never", timeout_ms: 50 }), "timeout");
+    const bad = await call("wait_for", { session_id, until: "pattern", pattern: "(" });
+    assert.match(bad.text, /^wait_for failed: invalid output pattern/);
+    assert.equal(
+      (await call("wait_for", { session_id, until: "port" })).text,
+      "wait_for: missing argument `port`",
+    );
+  });
+
+  behaves("a pattern that the process can no longer print is not waited for", async ({ call, directory }) => {
+    const cmd = "until [ -e go ]; do sleep 0.02; done; echo done";
+    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+    writeFileSync(join(directory, "go"), "");
+    const output = await call("wait_for", { session_id, until: "pattern", pattern: "never" });
+    assert.equal(fact(output, "wait"), "the process ended before it came true");
+    assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
+  });
+
+  behaves("a command that leaves something running behind is answered at its own end", async ({ call }) => {
+    const cmd = "sleep 60 & echo $!";
+    const output = await call("exec_command", { cmd, yield_time_ms: 30_000 });
+    process.kill(Number(textOf(output)), "SIGKILL");
+    assert.equal(fact(output, "exit_code"), 0);
+    assert.ok(Number(fact(output, "wall_time_seconds")) < 20, "not at the end of its window");
+  });
+
+  behaves("a program that is not there and a directory that is not are told apart", async ({ call }) => {
+    const shell = await call("exec_command", { cmd: "true", shell: "/no/such/shell" });
+    assert.equal(shell.ok, false);
+    assert.match(shell.text, /^exec_command failed: .*No such file or directory/);
+    const workdir = await call("exec_command", { cmd: "true", workdir: "nowhere" });
+    assert.equal(workdir.ok, false);
+    assert.match(workdir.text, /^exec_command failed: .*No such file or directory/);
+  });
+
+  behaves("keys of the host stay with the host", async ({ call }) => {
+    process.env.PROCWIRE_TEST_API_KEY = "visible";
+    try {
+      const output = await call("exec_command", { cmd: 'echo "[$PROCWIRE_TEST_API_KEY] $TERM $PAGER"' });
+      assert.equal(textOf(output), "[] dumb cat\n");
+    } finally {
+      delete process.env.PROCWIRE_TEST_API_KEY;
+    }
+  });
+
+  behaves("close ends what runs", async ({ unified, call }) => {
+    const started = await call("exec_command", { cmd: 'echo "pid $$"; exec sleep 60', yield_time_ms: 250 });
+    const args = { session_id: sessionOf(started), until: "pattern", pattern: "pid [0-9]+\\n" };
+    const pid = Number(/\d+/.exec(String(fact(await call("wait_for", args), "wait")))?.[0]);
+    assert.ok(isAlive(pid));
+    await unified.close();
+    await until(() => !isAlive(pid), "the process is gone");
+  });
+}
+
+/** Waits for the end of a session that outlived its first window. */
+function finish(call: Setup["call"], output: ToolOutput): Promise<ToolOutput> {
+  return call("wait_for", { session_id: sessionOf(output), until: "exit", max_output_tokens: 100 });
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await until(() => server.listening, "listening");
+  const address = server.address();
+  assert.ok(typeof address === "object" && address);
+  await new Promise((resolve) => server.close(resolve));
+  return address.port;
+}

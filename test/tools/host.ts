@@ -1,0 +1,50 @@
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { test } from "node:test";
+import type { ExecBackend } from "../../src/exec/exec-process.ts";
+import type { ToolOutput } from "../../src/tools/tool.ts";
+import type { UnifiedExec, UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
+import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
+import { call } from "./calls.ts";
+
+/** Something that starts processes, and what it says about itself. */
+export interface Host extends AsyncDisposable {
+  backend: ExecBackend;
+  sandboxes: readonly string[];
+}
+
+export interface Setup {
+  unified: UnifiedExec;
+  directory: string;
+  call: (name: string, args: Record<string, unknown>) => Promise<ToolOutput>;
+}
+
+export interface BehaviourOptions {
+  skip?: string | false;
+  options?: (directory: string) => Partial<UnifiedExecOptions>;
+}
+
+export type Behaves = (what: string, run: (set: Setup) => Promise<void>, more?: BehaviourOptions) => void;
+
+/** A test with tools on a fresh host, in a directory of its own that is no part of /tmp. */
+export function behavesOn(where: string, openHost: () => Promise<Host>): Behaves {
+  return (what, run, more = {}) => {
+    void test(`${where}: ${what}`, { skip: more.skip ?? false, timeout: 60_000 }, async () => {
+      await using host = await openHost();
+      const directory = realpathSync(mkdtempSync("/var/tmp/procwire-tools-"));
+      const unified = createUnifiedExec({
+        backend: host.backend,
+        hostSandboxes: host.sandboxes,
+        cwd: directory,
+        // No login profile of whoever runs the tests.
+        env: { HOME: directory },
+        ...more.options?.(directory),
+      });
+      try {
+        await run({ unified, directory, call: (name, args) => call(unified, name, args) });
+      } finally {
+        await unified.close();
+        rmSync(directory, { recursive: true, force: true });
+      }
+    });
+  };
+}

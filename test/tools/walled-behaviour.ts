@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { join, resolve } from "node:path";
+import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
+import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
+import { noWalls } from "../sandbox/walls.ts";
+import { fact, sessionOf, textOf, until } from "./calls.ts";
+import type { Behaves } from "./host.ts";
+
+/** What the walls do around real processes, on whatever starts them. */
+export function testWalls(behaves: Behaves): void {
+  const walled =
+    (approval?: ApprovalPolicy, network = false) =>
+    (directory: string): Partial<UnifiedExecOptions> => ({
+      sandbox: { type: "bubblewrap", writableRoots: [directory], network },
+      ...(approval && { approval }),
+    });
+
+  behaves(
+    "behind walls the workspace can be written and nothing else, and the denial is told",
+    async ({ call, directory }) => {
+      mkdirSync(join(directory, ".git"));
+      const inside = await call("exec_command", {
+        cmd: "echo in >file; cat file; echo x >/tmp/mine; ls /tmp",
+      });
+      assert.deepEqual([fact(inside, "exit_code"), textOf(inside)], [0, "in\nmine\n"]);
+      assert.equal(readFileSync(join(directory, "file"), "utf8"), "in\n");
+      for (const path of [`${directory}-outside`, "/etc/procwire-outside", ".git/config"]) {
+        const outside = await call("exec_command", { cmd: `echo x >${path}` });
+        assert.deepEqual(
+          [fact(outside, "exit_code"), fact(outside, "sandbox_denied")],
+          [1, true],
+          outside.text,
+        );
+        assert.ok(!existsSync(resolve(directory, path)));
+      }
+    },
+    { skip: noWalls, options: walled() },
+  );
+
+  for (const network of [true, false]) {
+    behaves(
+      `with the network ${network ? "on" : "off"} it is ${network ? "on" : "off"}`,
+      async ({ call }) => {
+        const server = createServer((socket) => socket.end("hello\n")).listen(0, "127.0.0.1");
+        try {
+          await until(() => server.listening, "listening");
+          const address = server.address();
+          assert.ok(typeof address === "object" && address);
+          const cmd = `exec 3<>/dev/tcp/127.0.0.1/${address.port} && cat <&3`;
+          const output = await call("exec_command", { cmd });
+          if (network) assert.equal(textOf(output), "hello\n");
+          else assert.match(textOf(output), /Connection refused/);
+        } finally {
+          server.close();
+        }
+      },
+      { skip: noWalls, options: walled(undefined, network) },
+    );
+  }
+
+  const asked: ApprovalRequest[] = [];
+  const asking: ApprovalPolicy = {
+    review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
+    ask: async (request) => {
+      asked.push(request);
+      return { type: "allow" };
+    },
+  };
+  behaves(
+    "what the walls refused runs again without them when it may",
+    async ({ call, directory }) => {
+      const outside = `${directory}-retried`;
+      try {
+        const output = await call("exec_command", { cmd: `echo x >${outside} && echo written` });
+        assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "written\n"]);
+        assert.ok(existsSync(outside));
+        assert.deepEqual(
+          asked.splice(0).map(({ kind }) => kind),
+          ["retry"],
+        );
+      } finally {
+        rmSync(outside, { force: true });
+      }
+    },
+    { skip: noWalls, options: walled(asking) },
+  );
+
+  behaves(
+    "behind walls a terminal works, and Ctrl-C reaches the command",
+    async ({ call }) => {
+      const cmd = 'trap "echo interrupted; exit 9" INT; echo ready; while :; do sleep 0.05; done';
+      const session_id = sessionOf(await call("exec_command", { cmd, tty: true, yield_time_ms: 250 }));
+      await call("wait_for", { session_id, until: "pattern", pattern: "ready" });
+      const output = await call("write_stdin", { session_id, chars: "\u0003", yield_time_ms: 30_000 });
+      assert.deepEqual([fact(output, "exit_code")], [9], output.text);
+      assert.match(textOf(output), /interrupted/);
+    },
+    { skip: noWalls, options: walled() },
+  );
+}
