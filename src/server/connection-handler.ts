@@ -139,7 +139,10 @@ export class ConnectionHandler {
   }
 
   #openFiles(): Promise<ConnectionFiles> {
-    this.#files ??= this.#host.files().then((files) => new ConnectionFiles(files, this.#peer));
+    const { fileChanges } = this.#session();
+    this.#files ??= this.#host
+      .files()
+      .then((files) => new ConnectionFiles(files, this.#peer, fileChanges, this.#host.walledFiles));
     return this.#files;
   }
 

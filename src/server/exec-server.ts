@@ -1,7 +1,8 @@
 import { systemClock } from "../async/clock.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
-import { RequestError, toWireError } from "../protocol/errors.ts";
+import type { HostBackend } from "../exec/host-backend.ts";
+import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
@@ -31,10 +32,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
-    this.#host = host;
+    this.#host = { ...host, backend: this.#untilClosing(host.backend) };
     this.#log = host.log ?? (() => undefined);
     this.#sessions = new SessionRegistry(
-      { backend: host.backend, clock: host.clock ?? systemClock, config: this.config },
+      { backend: this.#host.backend, clock: host.clock ?? systemClock, config: this.config },
       host.newId ?? newSessionId,
     );
     this.#connections = new TaskSet((error) =>
@@ -102,10 +103,26 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    await this.#host.backend.shutdown(this.config.shutdownGraceMs);
+    const { backend } = this.#host;
+    await backend.shutdown(this.config.shutdownGraceMs);
     for (const connection of [...this.#open]) connection.close("server is shutting down");
     await this.#connections.settled();
     this.#sessions.endAll();
+    this.#host.walledFiles?.close();
+    // Once more for what was just being started when the end began.
+    await backend.shutdown(0);
+  }
+
+  /** The same backend, which starts nothing more once the server closes. */
+  #untilClosing(backend: HostBackend): HostBackend {
+    return {
+      start: async (params) => {
+        if (this.#closing) throw invalidRequest("server is shutting down");
+        return backend.start(params);
+      },
+      degraded: () => backend.degraded(),
+      shutdown: (graceMs) => backend.shutdown(graceMs),
+    };
   }
 
   async #callInProcess<M extends MethodName>(

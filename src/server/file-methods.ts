@@ -2,7 +2,9 @@ import { Lanes } from "../async/lanes.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import { decodeBase64 } from "../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
+import type { ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { Handler, Handlers } from "./handlers.ts";
+import type { WalledFileServers } from "./host-services.ts";
 import type { Peer } from "./peer.ts";
 
 const FILE_METHODS = [
@@ -21,12 +23,32 @@ const FILE_METHODS = [
   "fs/close",
   "fs/watchMissing",
 ] as const;
-type FileMethod = (typeof FILE_METHODS)[number];
+export type FileMethod = (typeof FILE_METHODS)[number];
+
+const CHANGES: ReadonlySet<FileMethod> = new Set([
+  "fs/writeFile",
+  "fs/createDirectory",
+  "fs/remove",
+  "fs/copy",
+]);
+const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
+  "fs/open",
+  "fs/readBlock",
+  "fs/writeBlock",
+  "fs/close",
+  "fs/watchMissing",
+]);
 
 /** The same methods, of a connection whose files are opened by the first of them. */
 export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<FileMethod> {
   const lazy = <M extends FileMethod>(method: M): Handler<M> => {
-    return async (params, context) => (await open()).methods[method](params, context);
+    return async (params, context) => {
+      const files = await open();
+      const walls = "sandbox" in params && !isUnrestricted(params.sandbox) ? params.sandbox : undefined;
+      return walls === undefined
+        ? files.methods[method](params, context)
+        : files.behindWalls(method, params, walls);
+    };
   };
   // Every name of the list is there, each with a handler of its own method.
   return Object.fromEntries(
@@ -39,10 +61,15 @@ export class ConnectionFiles {
   readonly #files: FileSystem;
   readonly #handles: ReturnType<FileSystem["openHandles"]>;
   readonly #watches: ReturnType<FileSystem["openWatches"]>;
-  readonly #lanes = new Lanes<string>();
+  readonly #walled: WalledFileServers | undefined;
+  readonly #changes: Lanes<"changes">;
+  readonly #blocks = new Lanes<string>();
 
-  constructor(files: FileSystem, peer: Peer) {
+  /** `changes` is the session's: an order begun on a lost connection holds on the next one. */
+  constructor(files: FileSystem, peer: Peer, changes: Lanes<"changes">, walled?: WalledFileServers) {
     this.#files = files;
+    this.#walled = walled;
+    this.#changes = changes;
     this.#handles = files.openHandles();
     this.#watches = files.openWatches((watchId) =>
       peer.notify({ method: "fs/missingChanged", params: { watchId } }),
@@ -51,64 +78,67 @@ export class ConnectionFiles {
 
   readonly methods: Handlers<FileMethod> = {
     "fs/readFile": async (params) => {
-      refuseSandbox(params);
       return { dataBase64: (await this.#files.readFile(params)).data };
     },
     "fs/writeFile": async ({ dataBase64, ...params }) => {
-      refuseSandbox(params);
       const decoded = decodeBase64(dataBase64);
       if (!decoded.ok)
         throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
       return this.#change(() => this.#files.writeFile({ ...params, data: decoded.bytes }));
     },
     "fs/createDirectory": async (params) => {
-      refuseSandbox(params);
       return this.#change(() => this.#files.createDirectory(params));
     },
     "fs/getMetadata": async (params) => {
-      refuseSandbox(params);
       return this.#files.getMetadata(params);
     },
     "fs/canonicalize": async (params) => {
-      refuseSandbox(params);
       return this.#files.canonicalize(params);
     },
     "fs/readDirectory": async (params) => {
-      refuseSandbox(params);
       return this.#files.readDirectory(params);
     },
     "fs/walk": async (params) => {
-      refuseSandbox(params);
       return this.#files.walk(params);
     },
     "fs/remove": async (params) => {
-      refuseSandbox(params);
       return this.#change(() => this.#files.remove(params));
     },
     "fs/copy": async (params) => {
-      refuseSandbox(params);
       return this.#change(() => this.#files.copy(params));
     },
     "fs/open": async (params) => {
-      refuseSandbox(params);
-      return this.#lanes.run(handleLane(params), () => this.#handles.open(params));
+      return this.#blocks.run(params.handleId, () => this.#handles.open(params));
     },
-    "fs/readBlock": (params) => this.#lanes.run(handleLane(params), () => this.#handles.readBlock(params)),
+    "fs/readBlock": (params) => this.#blocks.run(params.handleId, () => this.#handles.readBlock(params)),
     "fs/writeBlock": (params) =>
-      this.#lanes.run(handleLane(params), async () => {
+      this.#blocks.run(params.handleId, async () => {
         await this.#handles.writeBlock(params);
         return {};
       }),
     "fs/close": (params) =>
-      this.#lanes.run(handleLane(params), async () => {
+      this.#blocks.run(params.handleId, async () => {
         await this.#handles.closeHandle(params);
         return {};
       }),
     "fs/watchMissing": async (params) => {
-      refuseSandbox(params);
       return this.#watches.watchMissing(params);
     },
   };
+
+  /** Carries out a method inside the walls its sandbox asks for, or refuses. */
+  async behindWalls<M extends FileMethod>(
+    method: M,
+    params: ParamsOf<M>,
+    walls: unknown,
+  ): Promise<ResultOf<M>> {
+    // A handle or a watch would have to live inside the walls, beyond the request: no client asks for it.
+    if (!this.#walled || STAY_OPEN.has(method))
+      throw invalidParams("sandbox intent cannot be enforced on this executor");
+    const inside = await this.#walled.behind(walls);
+    const call = () => inside.call(method, { ...params, sandbox: undefined });
+    return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
+  }
 
   async close(): Promise<void> {
     this.#watches.close();
@@ -116,17 +146,8 @@ export class ConnectionFiles {
   }
 
   async #change(task: () => Promise<void>): Promise<Record<string, never>> {
-    await this.#lanes.run("changes", task);
+    await this.#changes.run("changes", task);
     return {};
-  }
-}
-
-const handleLane = ({ handleId }: { handleId: string }) => `handle ${handleId}`;
-
-/** File access behind walls is not built: refusing is honest, ignoring would not be. */
-function refuseSandbox({ sandbox }: { sandbox?: unknown }): void {
-  if (sandbox !== undefined && !isUnrestricted(sandbox)) {
-    throw invalidParams("sandbox intent cannot be enforced on this executor");
   }
 }
 

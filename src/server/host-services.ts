@@ -2,17 +2,31 @@ import type { Clock } from "../async/clock.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { FileMethod } from "./file-methods.ts";
 
 /** Everything of its host that a server uses. It is given these; it imports none of them. */
 export interface HostServices {
   backend: HostBackend;
   /** Asked for by the first connection that uses files. */
   files: () => Promise<FileSystem>;
+  /** Files behind walls; without it every sandbox intent of `fs/*` is refused. */
+  walledFiles?: WalledFileServers;
   http: HttpService;
   environment: EnvironmentService;
   clock?: Clock;
   log?: ServerLog;
   newId?: () => string;
+}
+
+/** Gives the files that can be seen and changed from inside the walls of a sandbox intent. */
+export interface WalledFileServers {
+  /** Rejects with a RequestError when the intent cannot be enforced here. */
+  behind(intent: unknown): Promise<WalledFiles>;
+  close(): void;
+}
+
+export interface WalledFiles {
+  call<M extends FileMethod>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>>;
 }
 
 /** The HTTP requests of one connection. */

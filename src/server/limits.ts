@@ -40,6 +40,18 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
 export const CLOSED_PROCESS_KEPT_MS = 30_000;
 
 /**
+ * How long a client that came back has to read what it missed before it may be evicted: clients do so at once, and one
+ * that never does must not keep its processes held back.
+ */
+export const RESUMED_READ_WITHIN_MS = 10_000;
+
+/**
+ * Answers that can be large wait while this much is queued for their peer: one that asks and does not read must not make
+ * the server grow.
+ */
+export const MAX_QUEUED_ANSWER_BYTES = 16 * 1024 * 1024;
+
+/**
  * Requests of one connection that have been read but not answered, in bytes of text. Above it the connection is not
  * read until some are answered: a peer that only sends must not make the server grow.
  */

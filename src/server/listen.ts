@@ -19,8 +19,10 @@ export interface ListenOptions {
 export interface Listening {
   /** Where clients connect, with the real port. */
   readonly url: string;
-  /** Stops accepting; connections that are open stay. */
+  /** Stops accepting; connections that are open stay. Resolves once they too are gone. */
   close(): Promise<void>;
+  /** Drops what is left of plain HTTP, such as a request whose head never ends. */
+  drop(): void;
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -49,7 +51,7 @@ export async function listen(
   });
   const closed =
     transport.type === "unix" ? await bindUnix(http, transport.path) : await bindTcp(http, transport);
-  return { url: closed.url, close: () => closeServer(http) };
+  return { url: closed.url, close: () => closeServer(http), drop: () => http.closeAllConnections() };
 }
 
 /** One connection over a pair of streams; resolves when its input has ended. */

@@ -2,6 +2,7 @@ import type { Connection } from "../connection/connection.ts";
 import { CONGESTED_BYTES } from "../connection/connection.ts";
 import { encodeNotification } from "../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
+import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
 
 /** The client's side of a connection, as handlers see it. */
 export interface Peer {
@@ -17,6 +18,9 @@ export interface Peer {
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
+  /** Who waits to queue something large. */
+  #waiting: (() => void)[] = [];
+  #gone = false;
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -63,12 +67,31 @@ export class ConnectionPeer implements Peer {
     this.#connection.close(reason);
   }
 
+  /** Resolves when little enough is queued for a large answer, or when nobody is there to be answered. */
+  async room(): Promise<void> {
+    while (!this.#gone && this.#connection.queuedBytes > MAX_QUEUED_ANSWER_BYTES) {
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  disconnected(): void {
+    this.#gone = true;
+    this.#wakeWaiting();
+  }
+
   /** Whoever filled the queue goes to the end of the line, so that one flood does not starve the others. */
   #drained(): void {
+    this.#wakeWaiting();
     for (const listener of [...this.#listeners]) {
       if (this.congested) return;
       listener();
       if (this.congested && this.#listeners.delete(listener)) this.#listeners.add(listener);
     }
+  }
+
+  #wakeWaiting(): void {
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const wake of waiting) wake();
   }
 }

@@ -27,10 +27,7 @@ export function processMethods(session: () => Session, config: ServerConfig): Ha
       return { processId: process.processId, sandboxType: process.sandboxType };
     },
 
-    "process/read": async ({ processId, ...params }, context) => {
-      const process = await session().get(processId);
-      return process.log.readWaiting(params, context.gone);
-    },
+    "process/read": ({ processId, ...params }, context) => session().read(processId, params, context.gone),
 
     "process/write": ({ processId, chunk, writeId }) =>
       session().inOrder(processId, async (process) => {

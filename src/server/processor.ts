@@ -1,7 +1,7 @@
 import type { Connection } from "../connection/connection.ts";
 import { encodeError, encodeResponse, UNREADABLE_ID } from "../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
-import { methods } from "../protocol/methods.ts";
+import { type MethodName, methods } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
 import { MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
@@ -22,24 +22,24 @@ export interface ProcessorDeps {
  */
 export function runConnection(connection: Connection, deps: ProcessorDeps): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
-  const handler = new ConnectionHandler(
-    new ConnectionPeer(connection),
-    deps.host,
-    deps.sessions,
-    deps.config,
-  );
+  const peer = new ConnectionPeer(connection);
+  const handler = new ConnectionHandler(peer, deps.host, deps.sessions, deps.config);
   const unanswered = new UnansweredRequests(connection);
+  let over = false;
 
   const answer = async (request: RoutedRequest): Promise<void> => {
     const release = unanswered.enter(request);
     const afterAnswer: (() => void)[] = [];
     try {
       const result = await handler.call(request.method, request.params, (task) => afterAnswer.push(task));
+      if (LARGE_ANSWERS.has(request.method)) await peer.room();
       // The handler of a method answers with that method's result.
       connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
     } catch (error) {
-      const bug = (cause: unknown) =>
-        deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
+      // Who waited for a connection that is gone was stopped, not broken.
+      const bug = (cause: unknown) => {
+        if (!over) deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
+      };
       connection.send(encodeError(request.id, toWireError(error, bug)));
     }
     for (const task of afterAnswer) task();
@@ -80,6 +80,8 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
         );
         return;
       case "disconnected":
+        over = true;
+        peer.disconnected();
         if (event.reason !== null) deps.log("debug", `${connection.label} disconnected: ${event.reason}`);
         void handler
           .close()
@@ -92,6 +94,21 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
   });
   return promise;
 }
+
+/** Answers that carry what somebody else may have made large. They alone wait for a peer that does not read. */
+const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
+  "process/read",
+  "process/snapshot",
+  "process/list",
+  "fs/readFile",
+  "fs/readBlock",
+  "fs/readDirectory",
+  "fs/walk",
+  "http/request",
+  "environmentConfig/read",
+  "capabilityRoots/discoverV1",
+  "capabilities/discoverV2",
+]);
 
 /** Bounds what a peer that only sends can pile up. */
 class UnansweredRequests {

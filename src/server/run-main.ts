@@ -61,6 +61,7 @@ async function untilSignalled(
     await (served ? Promise.race([served, stop.promise]) : stop.promise);
     const unbound = listening?.close();
     await server.close();
+    listening?.drop();
     await unbound;
   } finally {
     process.removeListener("SIGTERM", onSignal);

@@ -1,7 +1,9 @@
+import type { Clock, Timer } from "../async/clock.ts";
 import type { EventCursor } from "../exec/event-log.ts";
-import type { ExecEvent } from "../exec/exec-process.ts";
+import type { ExecEvent, ReadParams, ReadResult } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import type { Extension } from "../protocol/methods.ts";
+import { RESUMED_READ_WITHIN_MS } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import { ProcessPump } from "./process-pump.ts";
 
@@ -11,65 +13,153 @@ export interface Attachment {
   readonly extensions: ReadonlySet<Extension>;
 }
 
+/** What keeps output from being evicted on behalf of a client that does not have it yet. */
+type Hold =
+  | { type: "none" }
+  /** Under `outputAck`: everything after it is unconfirmed. Survives a lost connection. */
+  | { type: "unconfirmed"; cursor: EventCursor }
+  /** While detached: what there was when the connection went, and what came since. */
+  | { type: "detached"; cursor: EventCursor }
+  /** After a resume: what was missed, until the client has read it or has had the time to. */
+  | { type: "resumed"; cursor: EventCursor; missedThroughSeq: number; timer: Timer };
+
+export interface SessionProcessOptions {
+  clock: Clock;
+  onDetach: "pause" | "evict";
+  /** How much more than the retention may pile up for a client that is away. */
+  extraBytes: number;
+  /** Something may have become true that `isDelivered` tells. */
+  onProgress: () => void;
+}
+
 /** One process of a session: carries its events to whoever is attached, and holds what must not be lost meanwhile. */
 export class SessionProcess {
   readonly process: HostProcess;
+  readonly #options: SessionProcessOptions;
   #pump: ProcessPump | null = null;
-  /** Under `outputAck`: everything after it is unconfirmed and stays. Survives a lost connection. */
-  #unconfirmed: EventCursor | null = null;
-  /** While detached without `outputAck`: keeps what there was when the connection went. */
-  #detached: EventCursor | null = null;
+  #hold: Hold = { type: "none" };
 
-  constructor(process: HostProcess) {
+  constructor(process: HostProcess, options: SessionProcessOptions) {
     this.process = process;
+    this.#options = options;
   }
 
-  /** Begins to send events after `afterSeq`. */
-  attach(attachment: Attachment, afterSeq: number): void {
-    this.#pump?.stop();
+  /** The process was started for this connection: everything it tells goes there. */
+  begin(attachment: Attachment): void {
+    this.#replaceHold(attachment.extensions.has("outputAck") ? this.#unconfirmedFrom(0) : { type: "none" });
+    this.#replacePump(this.#pumpTo(attachment, 0));
+  }
+
+  /** Another connection has the session now: it is told what comes from here on, and reads what it missed. */
+  resume(attachment: Attachment): void {
     const { log } = this.process;
-    const { peer, extensions } = attachment;
-    if (extensions.has("outputAck")) {
-      // A resumed lossless session goes on from what was confirmed; one that only now asks for it, from what is retained.
-      this.#unconfirmed ??= log.cursor({
-        afterSeq: this.#detached?.seq ?? firstRetained(log),
-        holding: true,
-      });
-    } else {
-      this.#unconfirmed?.close();
-      this.#unconfirmed = null;
+    const missedThroughSeq = log.nextSeq - 1;
+    const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
+    if (!attachment.extensions.has("outputAck")) {
+      this.#replaceHold(
+        heldAfter < missedThroughSeq ? this.#resumedFrom(heldAfter, missedThroughSeq) : { type: "none" },
+      );
+    } else if (this.#hold.type !== "unconfirmed") {
+      // One that only now asks for acknowledgements begins with what is still here.
+      this.#replaceHold(this.#unconfirmedFrom(heldAfter));
     }
-    this.#detached?.close();
-    this.#detached = null;
-    this.#pump = new ProcessPump(
-      log,
-      peer,
-      (event) => tell(peer, extensions, this.process.processId, event),
-      {
-        afterSeq,
-      },
-    );
+    this.#replacePump(this.#pumpTo(attachment, missedThroughSeq));
   }
 
-  /** The connection is gone; `extraBytes` more than the retention may pile up before the process is paused. */
-  detach(onDetach: "pause" | "evict", extraBytes: number): void {
-    this.#pump?.stop();
-    this.#pump = null;
-    if (this.#unconfirmed || onDetach === "evict") return;
+  /** The connection is gone. */
+  detach(): void {
     const { log } = this.process;
-    this.#detached = log.cursor({ afterSeq: firstRetained(log), holding: true, extraBytes });
+    if (this.#hold.type !== "unconfirmed") {
+      const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
+      this.#replaceHold(
+        this.#options.onDetach === "evict"
+          ? { type: "none" }
+          : { type: "detached", cursor: this.#holdingFrom(heldAfter, this.#options.extraBytes) },
+      );
+    }
+    this.#replacePump(null);
   }
 
+  /** The client has everything up to `seq`. */
   confirm(seq: number): void {
-    this.#unconfirmed?.advanceTo(seq);
+    if (this.#hold.type !== "unconfirmed") return;
+    this.#hold.cursor.advanceTo(seq);
+    this.#options.onProgress();
+  }
+
+  async read(params: ReadParams, gone: AbortSignal): Promise<ReadResult> {
+    const result = await this.process.log.readWaiting(params, gone);
+    this.#wasRead(params.afterSeq ?? 0, result.nextSeq - 1);
+    return result;
+  }
+
+  /** True once a closed process's client has been sent everything, and has confirmed it where it does so. */
+  get isDelivered(): boolean {
+    const { log } = this.process;
+    if (!log.isClosed && log.failure === null) return false;
+    if (this.#pump && !this.#pump.stopped) return false;
+    return this.#hold.type !== "unconfirmed" || this.#hold.cursor.offset >= log.totalBytes;
   }
 
   /** Stops sending and gives the retained output back. */
   forget(): void {
-    this.#pump?.stop();
-    this.#unconfirmed?.close();
-    this.#detached?.close();
+    this.#replacePump(null);
+    this.#replaceHold({ type: "none" });
     this.process.log.dispose();
+  }
+
+  /** A resumed client asks for what it missed: it has what lies before, and once all was answered nothing is held. */
+  #wasRead(afterSeq: number, throughSeq: number): void {
+    const hold = this.#hold;
+    if (hold.type !== "resumed") return;
+    hold.timer.cancel();
+    if (throughSeq >= hold.missedThroughSeq) {
+      this.#replaceHold({ type: "none" });
+      return;
+    }
+    hold.cursor.advanceTo(Math.min(afterSeq, hold.missedThroughSeq));
+    this.#hold = { ...hold, timer: this.#releaseLater() };
+  }
+
+  #unconfirmedFrom(seq: number): Hold {
+    return { type: "unconfirmed", cursor: this.#holdingFrom(seq, 0) };
+  }
+
+  #resumedFrom(seq: number, missedThroughSeq: number): Hold {
+    const cursor = this.#holdingFrom(seq, this.#options.extraBytes);
+    return { type: "resumed", cursor, missedThroughSeq, timer: this.#releaseLater() };
+  }
+
+  #releaseLater(): Timer {
+    const release = () => this.#replaceHold({ type: "none" });
+    return this.#options.clock.after(RESUMED_READ_WITHIN_MS, release, { keepAlive: false });
+  }
+
+  #holdingFrom(afterSeq: number, extraBytes: number): EventCursor {
+    return this.process.log.cursor({ afterSeq, holding: true, extraBytes });
+  }
+
+  /** The new hold is there before the old one goes, so nothing between them is evicted. */
+  #replaceHold(hold: Hold): void {
+    const former = this.#hold;
+    this.#hold = hold;
+    if (former.type === "resumed") former.timer.cancel();
+    if (former.type !== "none") former.cursor.close();
+  }
+
+  #replacePump(pump: ProcessPump | null): void {
+    const former = this.#pump;
+    this.#pump = pump;
+    former?.stop();
+    this.#options.onProgress();
+  }
+
+  #pumpTo({ peer, extensions }: Attachment, afterSeq: number): ProcessPump {
+    const { log, processId } = this.process;
+    return new ProcessPump(log, peer, (event) => tell(peer, extensions, processId, event), {
+      afterSeq,
+      onEnd: this.#options.onProgress,
+    });
   }
 }
 

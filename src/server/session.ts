@@ -1,6 +1,12 @@
 import type { Clock, Timer } from "../async/clock.ts";
 import { Lanes } from "../async/lanes.ts";
-import type { StartParams, TerminateMode, TerminateResult } from "../exec/exec-process.ts";
+import type {
+  ReadParams,
+  ReadResult,
+  StartParams,
+  TerminateMode,
+  TerminateResult,
+} from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
@@ -32,6 +38,8 @@ export class Session {
   readonly #forgetting = new Map<SessionProcess, Timer>();
   /** Start, write, closeStdin and resize of one process keep their order. */
   readonly #lanes = new Lanes<string>();
+  /** Changes of files keep their order, also across a lost connection. */
+  readonly fileChanges = new Lanes<"changes">();
   #state: State;
 
   constructor(id: string, attachment: Attachment, deps: SessionDeps) {
@@ -48,18 +56,18 @@ export class Session {
   attach(attachment: Attachment): void {
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "attached", attachment };
-    for (const entry of this.#entries()) entry.attach(attachment, entry.process.log.nextSeq - 1);
+    for (const entry of this.#entries()) entry.resume(attachment);
   }
 
   /** The connection is lost. Ignored when another one has taken the session over meanwhile. */
   detach(attachment: Attachment): void {
     if (this.#state.type !== "attached" || this.#state.attachment !== attachment) return;
-    const { detachedSessionTtlMs, onDetach, retainedOutputBytes } = this.#deps.config;
+    const { detachedSessionTtlMs } = this.#deps.config;
     if (detachedSessionTtlMs === 0) {
       this.end();
       return;
     }
-    for (const entry of this.#entries()) entry.detach(onDetach, retainedOutputBytes);
+    for (const entry of this.#entries()) entry.detach();
     const expiry = this.#deps.clock.after(detachedSessionTtlMs, () => this.end(), { keepAlive: false });
     this.#state = { type: "detached", expiry };
   }
@@ -90,9 +98,8 @@ export class Session {
     return this.#lanes.run(processId, async () => {
       try {
         const process = await this.#deps.backend.start(params);
-        const entry = new SessionProcess(process);
+        const entry = this.#entryOf(process);
         if (this.#slots.has(processId)) this.#slots.set(processId, { type: "started", entry });
-        this.#forgetLater(processId, entry);
         starting.resolve(entry);
         return { process, begin: () => this.#begin(entry) };
       } catch (error) {
@@ -115,6 +122,13 @@ export class Session {
     const process = await this.find(processId);
     if (!process) throw invalidRequest(`unknown process id ${processId}`);
     return process;
+  }
+
+  async read(processId: string, params: ReadParams, gone: AbortSignal): Promise<ReadResult> {
+    const slot = this.#slots.get(processId);
+    const entry = slot?.type === "starting" ? await slot.started : slot?.entry;
+    if (!entry) throw invalidRequest(`unknown process id ${processId}`);
+    return entry.read(params, gone);
   }
 
   /** Runs one of the calls that keep their order for a process. */
@@ -144,11 +158,11 @@ export class Session {
           const { processId, pid } = entry.process;
           attachment.peer.notify({ method: "process/started", params: { processId, pid } });
         }
-        entry.attach(attachment, 0);
+        entry.begin(attachment);
         return;
       }
       case "detached":
-        entry.detach(this.#deps.config.onDetach, this.#deps.config.retainedOutputBytes);
+        entry.detach();
         return;
       case "over":
         this.#endForGood(entry);
@@ -174,26 +188,37 @@ export class Session {
     }
   }
 
-  /** Closed processes stay readable for a while; then their id is free again. */
-  #forgetLater(processId: string, entry: SessionProcess): void {
-    const { log } = entry.process;
-    const onEvent = () => {
-      if (!log.isClosed && log.failure === null) return;
+  #entryOf(process: HostProcess): SessionProcess {
+    const { clock, config } = this.#deps;
+    const entry: SessionProcess = new SessionProcess(process, {
+      clock,
+      onDetach: config.onDetach,
+      extraBytes: config.retainedOutputBytes,
+      onProgress: () => this.#considerForgetting(entry),
+    });
+    const stop = process.log.listen(() => {
+      if (!process.log.isClosed && process.log.failure === null) return;
       stop();
-      const timer = this.#deps.clock.after(
-        CLOSED_PROCESS_KEPT_MS,
-        () => {
-          this.#forgetting.delete(entry);
-          const slot = this.#slots.get(processId);
-          if (slot?.type === "started" && slot.entry === entry) this.#slots.delete(processId);
-          entry.forget();
-        },
-        { keepAlive: false },
-      );
-      this.#forgetting.set(entry, timer);
+      this.#considerForgetting(entry);
+    });
+    return entry;
+  }
+
+  /**
+   * A closed process stays readable for a while, then its id is free again. The time begins when its client has been
+   * sent everything: one that is slow to take it must not lose the end.
+   */
+  #considerForgetting(entry: SessionProcess): void {
+    if (this.#forgetting.has(entry) || this.#state.type === "over" || !entry.isDelivered) return;
+    const { processId } = entry.process;
+    const forget = () => {
+      this.#forgetting.delete(entry);
+      if (!entry.isDelivered) return;
+      const slot = this.#slots.get(processId);
+      if (slot?.type === "started" && slot.entry === entry) this.#slots.delete(processId);
+      entry.forget();
     };
-    const stop = log.listen(onEvent);
-    onEvent();
+    this.#forgetting.set(entry, this.#deps.clock.after(CLOSED_PROCESS_KEPT_MS, forget, { keepAlive: false }));
   }
 
   #endForGood(entry: SessionProcess): void {

@@ -10,6 +10,12 @@ import { ProcessPump } from "./process-pump.ts";
 
 type V0Method = "command/exec" | "command/exec/write" | "command/exec/terminate";
 
+interface OpenProcess {
+  process: HostProcess;
+  pump: ProcessPump | null;
+  tty: boolean;
+}
+
 /**
  * The v0 generation: the server chooses the ids (`session-1`, `session-2`, …), a process is known until it exits, and
  * all of them die with their connection. Below it are the same processes as everywhere.
@@ -18,7 +24,8 @@ export class V0Processes {
   readonly #backend: HostBackend;
   readonly #peer: Peer;
   readonly #config: ServerConfig;
-  readonly #running = new Map<string, { process: HostProcess; pump: ProcessPump | null; tty: boolean }>();
+  /** Until their streams have ended; an id is known only until the exit. */
+  readonly #open = new Map<string, OpenProcess>();
   #started = 0;
   #closed = false;
 
@@ -34,7 +41,7 @@ export class V0Processes {
       if (argv.length === 0) throw invalidParams("argv must not be empty");
       requireAllowed("direct", this.#config);
       if (!isAbsolute(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path`);
-      if (this.#running.size >= this.#config.maxProcesses) {
+      if (this.#liveCount() >= this.#config.maxProcesses) {
         throw invalidRequest(
           `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once`,
         );
@@ -48,13 +55,13 @@ export class V0Processes {
         tty,
         ...(arg0 !== undefined && { arg0 }),
       });
-      this.#running.set(sessionId, { process, pump: null, tty });
+      this.#open.set(sessionId, { process, pump: null, tty });
       context.afterAnswer(() => this.#begin(sessionId));
       return { sessionId };
     },
 
     "command/exec/write": async ({ sessionId, chunk }) => {
-      const entry = this.#running.get(sessionId);
+      const entry = this.#running(sessionId);
       if (!entry) throw invalidRequest(`unknown session id ${sessionId}`);
       if (!entry.tty) throw invalidRequest(`stdin is closed for session ${sessionId}`);
       await entry.process.write(chunk);
@@ -62,7 +69,7 @@ export class V0Processes {
     },
 
     "command/exec/terminate": async ({ sessionId }) => {
-      const entry = this.#running.get(sessionId);
+      const entry = this.#running(sessionId);
       if (!entry) return { running: false };
       await entry.process.terminate({ type: "force" });
       return { running: true };
@@ -72,15 +79,25 @@ export class V0Processes {
   /** Ends every process that is left. */
   close(): void {
     this.#closed = true;
-    for (const [sessionId, { process, pump }] of this.#running) {
+    for (const [sessionId, { process, pump }] of this.#open) {
       pump?.stop();
-      this.#running.delete(sessionId);
+      this.#open.delete(sessionId);
       void end(process);
     }
   }
 
+  #running(sessionId: string): OpenProcess | null {
+    const entry = this.#open.get(sessionId);
+    return entry && isLive(entry) ? entry : null;
+  }
+
+  #liveCount(): number {
+    if (this.#open.size < this.#config.maxProcesses) return this.#open.size;
+    return [...this.#open.values()].filter(isLive).length;
+  }
+
   #begin(sessionId: string): void {
-    const entry = this.#running.get(sessionId);
+    const entry = this.#open.get(sessionId);
     if (!entry) return;
     if (this.#closed) {
       this.close();
@@ -107,14 +124,14 @@ export class V0Processes {
         return;
       }
       case "exited":
-        this.#running.delete(sessionId);
         this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: event.exitCode } });
         return;
       case "closed":
+        this.#open.delete(sessionId);
         process.log.dispose();
         return;
       case "failed":
-        this.#running.delete(sessionId);
+        this.#open.delete(sessionId);
         this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
         return;
       case "gap":
@@ -122,6 +139,9 @@ export class V0Processes {
     }
   }
 }
+
+/** Its exit counts at once, whether the peer has been told or not. */
+const isLive = ({ process: { log } }: OpenProcess) => log.exit === null && log.failure === null;
 
 async function end(process: HostProcess): Promise<void> {
   process.log.dispose();

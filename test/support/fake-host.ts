@@ -1,0 +1,188 @@
+/** A host whose processes do what a test says, on a clock it moves by hand: for what depends on time and on nothing else. */
+
+import { ManualClock } from "../../src/async/clock.ts";
+import { EventLog, type EventLogLimits } from "../../src/exec/event-log.ts";
+import type {
+  ExitReason,
+  ProcessListing,
+  StartParams,
+  TerminateMode,
+  TerminateResult,
+} from "../../src/exec/exec-process.ts";
+import type { HostBackend, HostProcess } from "../../src/exec/host-backend.ts";
+import { waitOn } from "../../src/exec/wait-condition.ts";
+import { localFileSystem } from "../../src/files/local-file-system.ts";
+import type { HostServices } from "../../src/server/host-services.ts";
+
+export class FakeProcess implements HostProcess {
+  readonly processId: string;
+  readonly pid = 4242;
+  readonly sandboxType = "none";
+  readonly log: EventLog;
+  readonly params: StartParams;
+  readonly written: string[] = [];
+  readonly signals: string[] = [];
+  paused = false;
+  endedFor: ExitReason | null = null;
+  /** While set, writes wait for it. */
+  writeGate: Promise<void> | null = null;
+  readonly #clock: ManualClock;
+
+  constructor(params: StartParams, clock: ManualClock, limits: Partial<EventLogLimits>) {
+    this.processId = params.processId;
+    this.params = params;
+    this.#clock = clock;
+    this.log = new EventLog({ clock, limits });
+    this.log.onPressure = (paused) => {
+      this.paused = paused;
+    };
+  }
+
+  print(text: string): void {
+    this.log.append("stdout", Buffer.from(text));
+  }
+
+  exit(exitCode = 0, reason: ExitReason = "exited"): void {
+    this.log.exited({ exitCode, signal: null, reason, sandboxDenied: false });
+  }
+
+  finish(exitCode = 0): void {
+    this.exit(exitCode);
+    this.log.closed();
+  }
+
+  listing(): ProcessListing {
+    const { argv, cwd, tty } = this.params;
+    return {
+      processId: this.processId,
+      argv,
+      cwd,
+      tty,
+      pid: this.pid,
+      running: this.log.exit === null,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: null,
+      startedAtMs: 0,
+      outputBytes: this.log.totalBytes,
+    };
+  }
+
+  events(...args: Parameters<EventLog["events"]>) {
+    return this.log.events(...args);
+  }
+
+  subscribeWake() {
+    return this.log.subscribeWake();
+  }
+
+  read(params: Parameters<EventLog["readWaiting"]>[0] = {}) {
+    return this.log.readWaiting(params);
+  }
+
+  async write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+    if (this.writeGate) await this.writeGate;
+    this.written.push(Buffer.from(bytes).toString());
+    return { status: "accepted" };
+  }
+
+  async closeStdin(): Promise<{ status: "accepted" }> {
+    this.written.push("<closed>");
+    return { status: "accepted" };
+  }
+
+  async resize(size: { rows: number; cols: number }): Promise<void> {
+    this.written.push(`<${size.rows}x${size.cols}>`);
+  }
+
+  async signal(name: string): Promise<void> {
+    this.signals.push(name);
+  }
+
+  terminate(mode?: TerminateMode): Promise<TerminateResult> {
+    return this.end("terminated", mode);
+  }
+
+  async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+    if (this.log.exit) return { running: false };
+    this.endedFor = reason;
+    this.signals.push(mode.type);
+    this.exit(137, reason);
+    this.log.closed();
+    return { running: true };
+  }
+
+  wait(params: Parameters<HostProcess["wait"]>[0] = {}) {
+    return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+  }
+
+  async snapshot() {
+    const stdout = this.log.headTail("stdout");
+    return {
+      stdout: stdout.bytes(),
+      stderr: new Uint8Array(0),
+      terminal: new Uint8Array(0),
+      truncated: stdout.omittedBytes > 0,
+      omittedBytes: stdout.omittedBytes,
+      totalBytes: this.log.totalBytes,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: null,
+      running: this.log.exit === null,
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.log.dispose();
+  }
+}
+
+export class FakeHost implements HostServices {
+  readonly clock = new ManualClock();
+  readonly processes = new Map<string, FakeProcess>();
+  readonly logged: string[] = [];
+  readonly limits: Partial<EventLogLimits>;
+  shutdowns: number[] = [];
+  /** While set, starts wait for it. */
+  startGate: Promise<void> | null = null;
+  #ids = 0;
+
+  constructor(limits: Partial<EventLogLimits> = {}) {
+    this.limits = limits;
+  }
+
+  readonly backend: HostBackend = {
+    start: async (params) => {
+      if (this.startGate) await this.startGate;
+      const process = new FakeProcess(params, this.clock, this.limits);
+      this.processes.set(params.processId, process);
+      return process;
+    },
+    degraded: () => [],
+    shutdown: async (graceMs) => {
+      this.shutdowns.push(graceMs);
+      for (const process of this.processes.values()) await process.end("terminated");
+    },
+  };
+
+  readonly files = async () => localFileSystem;
+  readonly http: HostServices["http"] = {
+    open: () => ({
+      request: async () => ({ status: 204, headers: [], body: new Uint8Array(0) }),
+      close: () => undefined,
+    }),
+  };
+  readonly environment: HostServices["environment"] = {
+    info: () => ({ shell: { name: "sh", path: "/bin/sh" } }),
+    describe: async () => ({ shell: { name: "sh", path: "/bin/sh" } }),
+    readConfig: async () => ({}),
+    discoverRoots: async () => ({}),
+    discover: async () => ({}),
+  };
+  readonly log: HostServices["log"] & {} = (level, message) => void this.logged.push(`${level} ${message}`);
+  readonly newId = () => `id-${++this.#ids}`;
+
+  process(processId: string): FakeProcess {
+    const process = this.processes.get(processId);
+    if (!process) throw new Error(`no process ${processId}`);
+    return process;
+  }
+}

@@ -1,0 +1,131 @@
+/** `procwire serve` as a user starts it: a child program, its URL read from where the documentation says it stands. */
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { lineWire, WireClient, webSocketWire } from "./wire.ts";
+
+export const PROCWIRE = fileURLToPath(new URL("../../bin/procwire", import.meta.url));
+
+const PATIENCE_MS = 30_000;
+
+export interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+export class ServeChild implements AsyncDisposable {
+  readonly child: ChildProcess;
+  /** Resolves when the program is gone and its streams have ended. */
+  readonly exited: Promise<Exit>;
+  stdout = "";
+  stderr = "";
+  url = "";
+
+  constructor(
+    args: string[],
+    options: { env?: Record<string, string>; stdin?: "pipe" | "ignore"; cwd?: string } = {},
+  ) {
+    this.child = spawn(PROCWIRE, ["serve", ...args], {
+      stdio: [options.stdin ?? "ignore", "pipe", "pipe"],
+      env: { ...process.env, ...options.env },
+      ...(options.cwd && { cwd: options.cwd }),
+    });
+    this.child.stderr?.setEncoding("utf8");
+    this.child.stderr?.on("data", (text: string) => {
+      this.stderr += text;
+    });
+    this.exited = new Promise((resolve) =>
+      this.child.on("close", (code, signal) => resolve({ code, signal })),
+    );
+  }
+
+  /** Waits for the URL on stdout. */
+  async listening(): Promise<this> {
+    const { stdout } = this.child;
+    assert.ok(stdout);
+    stdout.setEncoding("utf8");
+    stdout.on("data", (text: string) => {
+      this.stdout += text;
+    });
+    await until(`a URL on stdout (stderr: ${this.stderr})`, () => this.stdout.includes("\n"), this.exited);
+    this.url = this.stdout.trim();
+    return this;
+  }
+
+  /** A new connection to a server that listens. */
+  async connect(headers: Record<string, string> = {}): Promise<WireClient> {
+    return new WireClient(await webSocketWire(this.url, headers));
+  }
+
+  /** The connection of a server on stdio. */
+  overStdio(): WireClient {
+    const { stdin, stdout } = this.child;
+    assert.ok(stdin && stdout);
+    return new WireClient(
+      lineWire(
+        stdout,
+        stdin,
+        this.exited.then(({ code }) => code),
+      ),
+    );
+  }
+
+  /** Asks it to stop and waits until it has. */
+  async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
+    if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill(signal);
+    return this.exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), PATIENCE_MS);
+    await this.stop();
+    clearTimeout(timer);
+  }
+}
+
+export function serve(...args: string[]): Promise<ServeChild> {
+  return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args]).listening();
+}
+
+/** Looks again and again until something outside this program is so. */
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  orEnd?: Promise<unknown>,
+): Promise<void> {
+  const deadline = Date.now() + PATIENCE_MS;
+  let ended = false;
+  void orEnd?.then(() => {
+    ended = true;
+  });
+  while (!(await condition())) {
+    if (ended && !(await condition())) assert.fail(`it ended before ${what}`);
+    if (Date.now() > deadline) assert.fail(`waited ${PATIENCE_MS} ms for ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+/** A directory that is gone after the test. */
+export function scratchDirectory(): { path: string } & Disposable {
+  const path = mkdtempSync(join(tmpdir(), "procwire-test-"));
+  return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** True while a process of this id exists and is no zombie. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  try {
+    const stat = process.getBuiltinModule("node:fs").readFileSync(`/proc/${pid}/stat`, "utf8");
+    return !/\) Z /.test(stat);
+  } catch {
+    return false;
+  }
+}
