@@ -1,0 +1,47 @@
+import { readFileSync } from "node:fs";
+import type { ConnectionState, ExecServerClient } from "../client/exec-server-client.ts";
+
+/** The options of every command that talks to a server. */
+export const CONNECT_OPTIONS = {
+  connect: { type: "string" },
+  "token-file": { type: "string" },
+  session: { type: "string" },
+} as const;
+
+export const CONNECT_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
+  --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
+  --session ID       a session to come back to, instead of a new one
+`;
+
+export interface ConnectValues {
+  "token-file"?: string | undefined;
+  session?: string | undefined;
+}
+
+/** Loads the client only when there is a server to talk to. */
+export async function connectTo(
+  url: string,
+  values: ConnectValues,
+  onConnectionState?: (state: ConnectionState) => void,
+): Promise<ExecServerClient> {
+  const [{ ExecServerClient: Client }, { loadNative }] = await Promise.all([
+    import("../client/node/exec-server-client.ts"),
+    import("../local/native.ts"),
+  ]);
+  const authToken = readToken(values["token-file"]);
+  const native = loadNative();
+  return Client.connectWebSocket({
+    url,
+    clientName: "procwire-cli",
+    ...(authToken !== undefined && { authToken }),
+    ...(values.session !== undefined && { resumeSessionId: values.session }),
+    // Its byte loops, not its processes: stdin is masked and encoded on its way out.
+    ...(native.type === "loaded" && { codec: native.spawner }),
+    ...(onConnectionState && { onConnectionState }),
+  });
+}
+
+function readToken(path: string | undefined): string | undefined {
+  if (path === undefined) return process.env.PROCWIRE_TOKEN;
+  return readFileSync(path, "utf8").trim();
+}

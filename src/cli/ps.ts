@@ -1,0 +1,75 @@
+import { parseArgs } from "node:util";
+import type { ProcessListing } from "../exec/exec-process.ts";
+import type { Command } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo } from "./connect-options.ts";
+
+/** Where `procwire start` serves. */
+const DEFAULT_URL = "ws://127.0.0.1:7070";
+
+const HELP = `Usage: procwire ps [options]
+
+Lists the processes of a session on a server: id, pid, state, age, output, command.
+
+  --json             one JSON object a line
+${CONNECT_HELP}
+Without --connect: ${DEFAULT_URL}.
+`;
+
+export const command: Command = {
+  name: "ps",
+  summary: "list the processes of a server's sessions",
+
+  async run(argv) {
+    const { values } = parseArgs({
+      args: argv,
+      options: { ...CONNECT_OPTIONS, json: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+    });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    const processes = await client.list();
+    process.stdout.write(
+      values.json
+        ? processes.map((one) => `${JSON.stringify(one)}\n`).join("")
+        : table(processes, Date.now()),
+    );
+    return 0;
+  },
+};
+
+function table(processes: ProcessListing[], nowMs: number): string {
+  const rows = [
+    ["ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
+    ...processes.map((one) => [
+      one.processId,
+      one.pid === null ? "-" : String(one.pid),
+      stateOf(one),
+      `${Math.max(0, Math.round((nowMs - one.startedAtMs) / 1000))}s`,
+      String(one.outputBytes),
+      one.argv.map(quoted).join(" "),
+    ]),
+  ];
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .map((line) => `${line}\n`)
+    .join("");
+}
+
+function stateOf({ running, signal, exitCode }: ProcessListing): string {
+  if (running) return "running";
+  return signal ?? `exit ${exitCode ?? "?"}`;
+}
+
+/** As a shell would need it, with control characters shown and not obeyed. */
+function quoted(argument: string): string {
+  if (/^[\w@%+=:,./-]+$/.test(argument)) return argument;
+  return `'${argument.replace(/[\x00-\x1f\x7f]/g, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`).replaceAll("'", "'\\''")}'`;
+}

@@ -1,0 +1,200 @@
+import { constants } from "node:os";
+import { parseArgs } from "node:util";
+import type { ConnectionState } from "../client/exec-server-client.ts";
+import type { ExecBackend, ExecProcess, StartParams } from "../exec/exec-process.ts";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
+import { type ForegroundEnd, runInForeground, terminalSize } from "./foreground.ts";
+
+const HELP = `Usage: procwire run [options] -- COMMAND [ARGUMENT...]
+
+Runs a command here or on a server, as if it ran here: stdin, stdout, stderr, signals and the window size are passed
+on, and its exit code is this program's.
+
+  --tty              give the command a terminal
+  --timeout SECONDS  end it after so long (exit code 124)
+  --cwd DIR          where it runs; default: here, or where the server runs
+  --env NAME=VALUE   set a variable; may be repeated
+${CONNECT_HELP}
+Without --connect the command runs on this machine.
+Exit codes of its own: 124 time is up, 125 no server or lost, 126 cannot be run, 127 not found.
+`;
+
+/** The words of other programs that run programs. */
+const ExitCode = { timedOut: 124, noServer: 125, notRunnable: 126, notFound: 127 } as const;
+/** Deaths that can be repeated on oneself: the others would dump core, or mean something else to Node. */
+const REPEATABLE: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]);
+
+const OPTIONS = {
+  ...CONNECT_OPTIONS,
+  tty: { type: "boolean" },
+  timeout: { type: "string" },
+  cwd: { type: "string" },
+  env: { type: "string", multiple: true },
+  help: { type: "boolean", short: "h" },
+} as const;
+
+interface RunValues extends ConnectValues {
+  connect?: string | undefined;
+  tty?: boolean | undefined;
+  timeout?: string | undefined;
+  cwd?: string | undefined;
+  env?: string[] | undefined;
+}
+
+export const command: Command = {
+  name: "run",
+  summary: "run a command here or on a server, as if it ran here",
+
+  async run(argv) {
+    const { values, positionals } = parseArgs({ args: argv, options: OPTIONS, allowPositionals: true });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    if (positionals.length === 0) throw new UsageError("no command given");
+    const timeoutMs = seconds(values.timeout);
+    const extraEnv = variables(values.env ?? []);
+    return withBackend(values, async (backend, isUnreachable) => {
+      const params = startParams(positionals, values, extraEnv, timeoutMs, backend);
+      let child: ExecProcess;
+      try {
+        child = await backend.start(params);
+      } catch (error) {
+        return refused(positionals[0] ?? "", error);
+      }
+      try {
+        const end = await runInForeground(child, { tty: params.tty, isUnreachable });
+        return await exitCodeOf(end, child);
+      } catch (error) {
+        process.stderr.write(`procwire run: ${messageOf(error)}\n`);
+        return ExitCode.noServer;
+      }
+    });
+  },
+};
+
+/** Opens the backend the command runs on, and is rid of it afterwards. */
+async function withBackend(
+  values: RunValues,
+  use: (backend: ExecBackend, isUnreachable: () => boolean) => Promise<number>,
+): Promise<number> {
+  if (values.connect === undefined) {
+    const { createLocalBackend } = await import("../local/local-backend.ts");
+    await using backend = createLocalBackend();
+    return await use(backend, () => false);
+  }
+  let state: ConnectionState["type"] = "connected";
+  let client: Awaited<ReturnType<typeof connectTo>>;
+  try {
+    client = await connectTo(values.connect, values, (next) => {
+      if (next.type === "reconnecting")
+        process.stderr.write("procwire run: connection lost, reconnecting\r\n");
+      else if (next.type === "connected" && state === "reconnecting")
+        process.stderr.write("procwire run: connected again\r\n");
+      state = next.type;
+    });
+  } catch (error) {
+    process.stderr.write(`procwire run: ${messageOf(error)}\n`);
+    return ExitCode.noServer;
+  }
+  await using _ = client;
+  return await use(client.backend, () => state === "reconnecting");
+}
+
+function startParams(
+  argv: string[],
+  values: RunValues,
+  extraEnv: Record<string, string>,
+  timeoutMs: number | undefined,
+  backend: ExecBackend,
+): StartParams {
+  const isHere = values.connect === undefined;
+  const tty = values.tty ?? false;
+  const term = process.env.TERM;
+  const size = terminalSize();
+  return {
+    processId: `run-${process.pid}-${Date.now().toString(36)}`,
+    argv,
+    cwd: values.cwd ?? (isHere ? process.cwd() : (backend.defaultCwd ?? "/")),
+    // Here: this program's own environment. There: the server's, without what looks like its secrets.
+    env: { ...(isHere ? ownEnvironment() : tty && term !== undefined ? { TERM: term } : {}), ...extraEnv },
+    ...(!isHere && { envPolicy: SERVER_ENVIRONMENT }),
+    tty,
+    ...(tty && size && { size }),
+    pipeStdin: true,
+    ...(timeoutMs !== undefined && { timeoutMs }),
+  };
+}
+
+const SERVER_ENVIRONMENT = {
+  inherit: "all" as const,
+  ignoreDefaultExcludes: false,
+  exclude: [],
+  set: {},
+  includeOnly: [],
+};
+
+async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<number> {
+  switch (end.type) {
+    case "exited": {
+      const { exitCode, signal, reason } = end.status;
+      if (reason === "timeout") return ExitCode.timedOut;
+      return signal === null ? exitCode : dieLike(signal, exitCode);
+    }
+    case "unread":
+      await child.terminate().catch(() => undefined);
+      return 128 + constants.signals.SIGPIPE;
+    case "abandoned":
+      return dieLike(end.signal, 128 + constants.signals[end.signal]);
+  }
+}
+
+/** Whoever waits for this program sees what they would have seen of the command itself. */
+async function dieLike(signal: string, exitCode: number): Promise<number> {
+  if (!isSignal(signal) || !REPEATABLE.has(signal)) return exitCode;
+  process.kill(process.pid, signal);
+  // The signal is on its way; the exit code is for where it does not end a program.
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  return exitCode;
+}
+
+function isSignal(name: string): name is NodeJS.Signals {
+  return Object.hasOwn(constants.signals, name);
+}
+
+function refused(program: string, error: unknown): number {
+  const message = messageOf(error);
+  process.stderr.write(`procwire run: ${program}: ${message}\n`);
+  if (/No such file or directory|does not exist|No viable candidates/.test(message)) return ExitCode.notFound;
+  if (/Permission denied|Exec format error|not executable/.test(message)) return ExitCode.notRunnable;
+  return ExitCode.noServer;
+}
+
+function seconds(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (!Number.isFinite(value) || value <= 0)
+    throw new UsageError(`--timeout \`${text}\` must be a positive number of seconds`);
+  return Math.ceil(value * 1000);
+}
+
+function variables(texts: string[]): Record<string, string> {
+  return Object.fromEntries(
+    texts.map((text) => {
+      const at = text.indexOf("=");
+      if (at <= 0) throw new UsageError(`--env \`${text}\` must be NAME=VALUE`);
+      return [text.slice(0, at), text.slice(at + 1)];
+    }),
+  );
+}
+
+function ownEnvironment(): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
+  );
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
