@@ -10,6 +10,8 @@ const PANEL = { width: 420, height: 260, left: 62, right: 70, top: 34, bottom: 4
 const COLUMNS = 2;
 const COLOURS: Record<string, string> = { peer: "#b45309", procwire: "#1d4ed8" };
 
+const LABEL_HEIGHT = 13;
+
 export function plotPanels(panels: Panel[]): string {
   const rows = Math.ceil(panels.length / COLUMNS);
   const width = PANEL.width * COLUMNS;
@@ -57,22 +59,34 @@ function drawPanel(panel: Panel): string {
       `<text x="${at}" y="${PANEL.height - PANEL.bottom + 16}" text-anchor="middle" fill="#6b7280">${short(tick, panel.x === "bytes")}</text>`,
     );
   }
+  const ends: { name: string; x: string; y: number }[] = [];
   for (const { name, points: all } of panel.series) {
     const line = all
       .filter(isDrawable)
-      .map((point) => [x.place(point.x).toFixed(1), y.place(point.y).toFixed(1)] as const);
-    const colour = COLOURS[name] ?? "#111827";
-    parts.push(
-      `<polyline fill="none" stroke="${colour}" stroke-width="2" points="${line.map((at) => at.join(",")).join(" ")}"/>`,
-    );
-    for (const [cx, cy] of line) parts.push(`<circle cx="${cx}" cy="${cy}" r="3" fill="${colour}"/>`);
+      .map((point) => ({ x: x.place(point.x).toFixed(1), y: y.place(point.y) }));
+    const path = line.map((at) => `${at.x},${at.y.toFixed(1)}`).join(" ");
+    parts.push(`<polyline fill="none" stroke="${colourOf(name)}" stroke-width="2" points="${path}"/>`);
+    for (const at of line) {
+      parts.push(`<circle cx="${at.x}" cy="${at.y.toFixed(1)}" r="3" fill="${colourOf(name)}"/>`);
+    }
     const last = line.at(-1);
-    if (last)
-      parts.push(
-        `<text x="${last[0]}" y="${last[1]}" dx="7" dy="4" fill="${colour}">${escaped(name)}</text>`,
-      );
+    if (last) ends.push({ name, ...last });
+  }
+  // Names stand beside the ends of their lines, moved down where they would cover each other.
+  ends.sort((a, b) => a.y - b.y);
+  let free = 0;
+  for (const end of ends) {
+    const at = Math.max(end.y, free);
+    free = at + LABEL_HEIGHT;
+    parts.push(
+      `<text x="${end.x}" y="${at.toFixed(1)}" dx="7" dy="4" fill="${colourOf(end.name)}">${escaped(end.name)}</text>`,
+    );
   }
   return parts.join("\n");
+}
+
+function colourOf(name: string): string {
+  return COLOURS[name] ?? "#111827";
 }
 
 interface Axis {
