@@ -8,7 +8,13 @@ import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
 import { loadNative } from "./local/native.ts";
-import type { HostServices, HttpRequests, HttpService, ServerLog } from "./server/host-services.ts";
+import type {
+  HostServices,
+  HttpRequests,
+  HttpService,
+  ServerLog,
+  WalledFileServers,
+} from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
 import { VERSION } from "./version.ts";
 
@@ -31,9 +37,17 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
     ...(retainedBytes !== undefined && { eventLogLimits: { retainedBytes } }),
   });
   const log: ServerLog = options.log ?? (() => undefined);
+  let walled: WalledFileServers | null = null;
   return {
     backend,
     files: async () => (await import("./files/local-file-system.ts")).localFileSystem,
+    walledFiles: {
+      behind: async (intent) => {
+        walled ??= new (await import("./walled-files.ts")).BubblewrappedFiles();
+        return walled.behind(intent);
+      },
+      close: () => walled?.close(),
+    },
     http: localHttp(log),
     environment: localEnvironment({
       version: VERSION,
