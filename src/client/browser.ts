@@ -31,4 +31,11 @@ export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecS
   );
 }
 
+export { communicate } from "../exec/communicate.ts";
+export { lines } from "../exec/lines.ts";
+export { run } from "../exec/run.ts";
+export { waitFor } from "../exec/wait-for.ts";
+export { DisconnectedError, RequestError } from "../protocol/errors.ts";
+export type { ConnectionState, ExecServerClientOptions } from "./exec-server-client.ts";
+export type { RemoteProcess } from "./remote-process.ts";
 export { ExecServerClient };

@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { builtinModules } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { createContext, runInContext } from "node:vm";
+import { build } from "esbuild";
+import { browserBuild } from "../../scripts/build-browser.ts";
+import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { type Listening, listen } from "../../src/server/listen.ts";
+
+describe("the client for browsers", { timeout: 30_000 }, () => {
+  let directory: string;
+  let server: ExecServer;
+  let listening: Listening;
+  let imports: string[];
+  before(async () => {
+    directory = await mkdtemp(join(tmpdir(), "procwire-browser-"));
+    const { metafile } = await build(browserBuild(directory));
+    imports = Object.values(metafile.outputs).flatMap((output) =>
+      output.imports.filter(({ external }) => external).map(({ path }) => path),
+    );
+    server = new ExecServer(createLocalHost());
+    listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+  });
+  after(async () => {
+    await listening.close();
+    await server.close();
+    await rm(directory, { recursive: true, force: true });
+  });
+
+  it("imports nothing of Node, and nothing that a page would have to find elsewhere", async () => {
+    assert.deepEqual(imports, []);
+    for (const file of (await readdir(directory)).filter((name) => name.endsWith(".js"))) {
+      const code = await readFile(join(directory, file), "utf8");
+      assert.doesNotMatch(code, /["']node:/);
+      for (const name of builtinModules) {
+        assert.ok(!code.includes(`from"${name}"`), `${file} imports ${name}`);
+        assert.ok(!code.includes(`require("${name}")`), `${file} requires ${name}`);
+      }
+    }
+  });
+
+  it("runs where there is no Buffer, no process and no require", async () => {
+    // The same code as a script, in a realm that has what a page has and nothing else.
+    const script = await build({
+      ...browserBuild(directory),
+      splitting: false,
+      format: "iife",
+      globalName: "client",
+      write: false,
+    });
+    const code = script.outputFiles.find(({ path }) => path.endsWith(".js"))?.text;
+    assert.ok(code !== undefined);
+    const page = createContext({ ...PAGE_GLOBALS, url: listening.url });
+    assert.equal(
+      runInContext("typeof Buffer + typeof process + typeof require", page),
+      "undefined".repeat(3),
+    );
+    runInContext(code, page);
+    const told: unknown = await runInContext(
+      `(async () => {
+        const connected = await client.connectFromBrowser({ url });
+        const { stdout, exitCode } = await client.run(
+          connected.backend, ["/bin/sh", "-c", "cat; echo done; exit 3"], { input: "gr\u00fc\u00dfe ", cwd: "/" },
+        );
+        const child = await connected.start({
+          processId: "p", argv: ["/bin/sh", "-c", "echo ready; read x"], cwd: "/", env: {}, tty: false, pipeStdin: true,
+        });
+        const { text } = await client.waitFor(child, /rea../);
+        const { reason } = await child.wait({ until: { type: "output", pattern: "ready" } });
+        await child.terminate();
+        await connected.close();
+        return JSON.stringify({ stdout, exitCode, text, reason });
+      })()`,
+      page,
+    );
+    assert.deepEqual(JSON.parse(String(told)), {
+      stdout: "grüße done\n",
+      exitCode: 3,
+      text: "ready",
+      reason: "matched",
+    });
+  });
+});
+
+/** What the client uses of a page. */
+const PAGE_GLOBALS = {
+  AbortController,
+  AbortSignal,
+  atob,
+  btoa,
+  clearTimeout,
+  crypto,
+  queueMicrotask,
+  setTimeout,
+  TextDecoder,
+  TextEncoder,
+  URL,
+  WebSocket,
+};
