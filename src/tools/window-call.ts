@@ -6,6 +6,8 @@ import { renderStructured, renderText } from "./render.ts";
 import { DEFAULT_OUTPUT_TOKENS, fitToBudget } from "./token-budget.ts";
 import type { ToolCallContext, ToolOutput } from "./tool.ts";
 
+/** A short call needs no word in between; the first one names the session, which a caller may lose soon after. */
+const FIRST_PROGRESS_MS = 1000;
 /** A client that hears nothing for longer may give up on the call. */
 const PROGRESS_EVERY_MS = 5000;
 /** The state of a terminal is worth a short wait only. */
@@ -41,7 +43,7 @@ export async function whileWaiting<T>(
   wait: () => Promise<T>,
 ): Promise<T> {
   const { clock, sessions } = context;
-  let timer = clock.after(PROGRESS_EVERY_MS, tell);
+  let timer = clock.after(FIRST_PROGRESS_MS, tell);
   function tell() {
     const seconds = Math.round((clock.now() - session.startedAtMs) / 1000);
     call.onProgress?.(

@@ -259,7 +259,7 @@ test("a call that is given up ends the wait and not the process", async () => {
   await unified.close();
 });
 
-test("progress is told every 5 s while a call waits", async () => {
+test("progress is told after a second, and then every 5 s, while a call waits", async () => {
   const { backend, unified, begin, clock } = setUp();
   const told: string[] = [];
   const { result } = await begin(
@@ -271,8 +271,9 @@ test("progress is told every 5 s while a call waits", async () => {
   await clock.advance(12_000);
   await result;
   assert.deepEqual(told, [
-    "session 1: running for 5 s, 5 bytes of output",
-    "session 1: running for 10 s, 5 bytes of output",
+    "session 1: running for 1 s, 5 bytes of output",
+    "session 1: running for 6 s, 5 bytes of output",
+    "session 1: running for 11 s, 5 bytes of output",
   ]);
   await unified.close();
   assert.equal(clock.pendingTimers, 0, "nothing is left behind");

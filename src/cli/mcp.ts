@@ -1,0 +1,140 @@
+import { realpathSync } from "node:fs";
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import type { ExecBackend } from "../exec/exec-process.ts";
+import { pathFromUri } from "../protocol/path-uri.ts";
+import type { SandboxChoice } from "../tools/sandbox-attempt.ts";
+import { VERSION } from "../version.ts";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
+
+const HELP = `Usage: procwire mcp [options]
+
+Serves the tools for models (exec_command, write_stdin, wait_for, list_sessions, read_output, read_screen) to an MCP
+client on stdin and stdout, so that it has terminals that live on between calls, here or on a server.
+
+  --connect URL      run commands on a server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
+  --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
+  --cwd DIR          where commands run; default: here, or where the server runs
+  --shell PATH       the shell that runs them; default: the host's
+  --sandbox MODE     none (default), read-only, or workspace-write: only --cwd and --writable can be written
+  --writable DIR     can be written as well; may be repeated
+  --network on|off   for a sandbox; default: off
+  --rules FILE       which commands may run; what it would ask about is refused, since nobody can be asked
+`;
+
+const OPTIONS = {
+  connect: CONNECT_OPTIONS.connect,
+  "token-file": CONNECT_OPTIONS["token-file"],
+  cwd: { type: "string" },
+  shell: { type: "string" },
+  sandbox: { type: "string", default: "none" },
+  writable: { type: "string", multiple: true },
+  network: { type: "string", default: "off" },
+  rules: { type: "string" },
+  help: { type: "boolean", short: "h" },
+} as const;
+
+export const command: Command = {
+  name: "mcp",
+  summary: "serve the tools for models over MCP on stdio",
+
+  async run(argv) {
+    const { values } = parseArgs({ args: argv, options: OPTIONS });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    await using host = await openHost(values.connect, values);
+    const cwd = host.realPath(values.cwd ?? host.cwd);
+    const writable = [cwd, ...(values.writable ?? []).map(host.realPath)];
+    const sandbox = sandboxChoice(values.sandbox, writable, values.network);
+    const [{ createUnifiedExec }, { loadRulesFile }, { serveMcp }] = await Promise.all([
+      import("../tools/unified-exec.ts"),
+      import("../tools/approval/rules-file.ts"),
+      import("../tools/mcp-server.ts"),
+    ]);
+    await using unified = createUnifiedExec({
+      backend: host.backend,
+      hostSandboxes: host.sandboxes,
+      cwd,
+      sandbox,
+      shell: values.shell ?? host.shell,
+      ...(values.rules !== undefined && { approval: await loadRulesFile(values.rules) }),
+      onError: report,
+    });
+    const serving = await serveMcp({
+      tools: unified.tools,
+      name: "procwire",
+      version: VERSION,
+      onError: report,
+    });
+    await Promise.race([serving.closed, askedToStop()]);
+    await serving.close();
+    return 0;
+  },
+};
+
+interface ToolsHost extends AsyncDisposable {
+  backend: ExecBackend;
+  cwd: string;
+  /** Absolute and free of links, as walls need it; far away it has to be given so. */
+  realPath: (path: string) => string;
+  shell: string;
+  sandboxes: readonly string[];
+}
+
+async function openHost(url: string | undefined, values: ConnectValues): Promise<ToolsHost> {
+  if (url === undefined) {
+    const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
+      import("../local/local-backend.ts"),
+      import("../sandbox/available.ts"),
+    ]);
+    const backend = createLocalBackend();
+    return {
+      backend,
+      cwd: process.cwd(),
+      realPath: (path) => realpathSync(resolve(path)),
+      shell: process.env.SHELL || "/bin/bash",
+      sandboxes: availableSandboxes(),
+      [Symbol.asyncDispose]: () => backend[Symbol.asyncDispose](),
+    };
+  }
+  const client = await connectTo(url, values);
+  const { shell, sandboxes = [] } = await client.call("environment/info", {});
+  return {
+    backend: client.backend,
+    cwd: pathFromUri(client.backend.defaultCwd),
+    realPath: (path) => path,
+    shell: shell.path,
+    sandboxes,
+    [Symbol.asyncDispose]: () => client.close(),
+  };
+}
+
+function sandboxChoice(mode: string, writableRoots: string[], network: string): SandboxChoice {
+  if (network !== "on" && network !== "off")
+    throw new UsageError(`--network \`${network}\` must be on or off`);
+  const walls = { type: "bubblewrap", network: network === "on" } as const;
+  switch (mode) {
+    case "none":
+      return { type: "none" };
+    case "read-only":
+      return { ...walls, writableRoots: [] };
+    case "workspace-write":
+      return { ...walls, writableRoots };
+    default:
+      throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
+  }
+}
+
+/** Stdout is the wire, so everything else goes to stderr. */
+function report(error: unknown): void {
+  process.stderr.write(`procwire mcp: ${error instanceof Error ? error.message : String(error)}\n`);
+}
+
+function askedToStop(): Promise<void> {
+  return new Promise((resolve) => {
+    for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(signal, () => resolve());
+  });
+}

@@ -1,0 +1,77 @@
+import type { Readable, Writable } from "node:stream";
+import type { Tool, ToolCallContext } from "./tool.ts";
+
+export interface McpOptions {
+  tools: readonly Tool[];
+  /** How the server calls itself. */
+  name: string;
+  version: string;
+  /** Default: this program's own. */
+  input?: Readable;
+  output?: Writable;
+  onError?: (error: Error) => void;
+}
+
+export interface McpServing {
+  /** Resolves when the client has gone. */
+  closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves tools to an MCP client over a pair of streams. While a call waits the client is told of its progress; a call
+ * that is cancelled ends the wait and not the process behind it. The library is loaded here and nowhere else.
+ */
+export async function serveMcp(options: McpOptions): Promise<McpServing> {
+  const { input = process.stdin, output = process.stdout } = options;
+  const [{ ProtocolError, ProtocolErrorCode, Server }, { serveStdio, StdioServerTransport }] =
+    await Promise.all([import("@modelcontextprotocol/server"), import("@modelcontextprotocol/server/stdio")]);
+
+  const newServer = () => {
+    const { name, version } = options;
+    const server = new Server({ name, version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+    server.setRequestHandler("tools/list", () => ({
+      tools: options.tools.map(({ definition }) => ({
+        name: definition.name,
+        description: definition.description,
+        inputSchema: { ...definition.parameters, type: "object" as const },
+      })),
+    }));
+    server.setRequestHandler("tools/call", async ({ params }, { mcpReq }) => {
+      const tool = options.tools.find(({ definition }) => definition.name === params.name);
+      if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
+      const progressToken = mcpReq._meta?.progressToken;
+      let progress = 0;
+      const call: ToolCallContext = { signal: mcpReq.signal };
+      if (progressToken !== undefined) {
+        call.onProgress = (message) => {
+          const told = mcpReq.notify({
+            method: "notifications/progress",
+            params: { progressToken, progress: ++progress, message },
+          });
+          told.catch((error: unknown) => options.onError?.(toError(error)));
+        };
+      }
+      const { text, ok } = await tool.call(params.arguments, call);
+      // The text has every fact already; sent as an object as well, the output would cost a model twice.
+      return { content: [{ type: "text", text }], isError: !ok };
+    });
+    return server;
+  };
+
+  const closed = new Promise<void>((resolve) => {
+    for (const event of ["end", "close", "error"]) input.once(event, () => resolve());
+  });
+  const handle = serveStdio(newServer, {
+    transport: new StdioServerTransport(input, output),
+    ...(options.onError && { onerror: options.onError }),
+  });
+  return { closed, close: () => handle.close() };
+}
+
+const INSTRUCTIONS =
+  "Shell commands in sessions that live on between calls. exec_command starts one; when it takes longer than its window, go on with the session it names: write_stdin to type, wait_for to wait, read_screen to look at a full-screen program.";
+
+function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}

@@ -1,0 +1,233 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { listen } from "../../src/server/listen.ts";
+import { definitions } from "../../src/tools/definitions.ts";
+import { noWalls } from "../sandbox/walls.ts";
+import { FaultProxy } from "../support/fault-proxy.ts";
+import { until } from "../tools/calls.ts";
+
+const PROGRAM = fileURLToPath(new URL("../../src/cli/procwire.ts", import.meta.url));
+
+/** `procwire mcp` as a client's configuration would start it, with a real client on its stdin and stdout. */
+async function startMcp(args: string[] = []) {
+  const directory = realpathSync(mkdtempSync("/var/tmp/procwire-mcp-"));
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [PROGRAM, "mcp", "--cwd", directory, "--shell", "/bin/bash", ...args],
+    env: { PATH: process.env.PATH ?? "", HOME: directory },
+  });
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transport);
+  const call = async (
+    name: string,
+    given: Record<string, unknown> = {},
+    options: Parameters<typeof client.callTool>[1] = {},
+  ) => {
+    const { content, isError } = await client.callTool({ name, arguments: given }, options);
+    const [first] = content;
+    assert.ok(first?.type === "text");
+    return { text: first.text, isError: isError ?? false };
+  };
+  return {
+    client,
+    directory,
+    call,
+    pid: () => transport.pid ?? 0,
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The number of a session that goes on, from what a model reads. */
+function sessionIn(text: string): number {
+  const number = /Process running with session ID (\d+)/.exec(text)?.[1];
+  assert.ok(number, text);
+  return Number(number);
+}
+
+function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: string[] }>): void {
+  const behaves = (what: string, run: (mcp: Awaited<ReturnType<typeof startMcp>>) => Promise<void>) =>
+    void test(`${where}: ${what}`, { timeout: 60_000 }, async () => {
+      await using host = await open();
+      await using mcp = await startMcp(host.args);
+      await run(mcp);
+    });
+
+  behaves("a client finds the tools, with the schemas models know", async ({ client }) => {
+    const { tools } = await client.listTools();
+    assert.deepEqual(
+      tools.map(({ name, description, inputSchema }) => ({ name, description, parameters: inputSchema })),
+      Object.values(definitions).map((definition) => JSON.parse(JSON.stringify(definition))),
+    );
+    assert.equal(client.getServerVersion()?.name, "procwire");
+  });
+
+  behaves("a command runs and its text is what a model reads", async ({ call, directory }) => {
+    const { text, isError } = await call("exec_command", { cmd: "pwd; exit 3" });
+    assert.match(
+      text,
+      /^Chunk ID: .*\nWall time: .*\nProcess exited with code 3\nOriginal token count: \d+\nOutput:\n/,
+    );
+    assert.ok(text.endsWith(`${directory}\n`));
+    assert.equal(isError, false);
+  });
+
+  behaves("a terminal lives on between calls", async ({ call }) => {
+    const cmd = 'while read -r word; do echo "<$word>"; done';
+    const session_id = sessionIn((await call("exec_command", { cmd, tty: true, yield_time_ms: 250 })).text);
+    await call("write_stdin", { session_id, chars: "hello\n" });
+    const waited = await call("wait_for", { session_id, until: "pattern", pattern: "<hello>" });
+    assert.match(waited.text, /Wait ended: matched "<hello>"/);
+    assert.match((await call("list_sessions")).text, /^1: running/);
+    assert.match((await call("read_screen", { session_id })).text, /\nhello\n<hello>\n?/);
+    const ended = await call("write_stdin", { session_id, chars: "\u0004", yield_time_ms: 30_000 });
+    assert.match(ended.text, /Process exited with code 0\n/);
+  });
+
+  behaves("mistakes are told as such, and leave the server as it was", async ({ client, call }) => {
+    const missing = await call("exec_command", {});
+    assert.deepEqual(missing, { text: "exec_command: missing argument `cmd`", isError: true });
+    assert.deepEqual(await call("write_stdin", { session_id: 99 }), {
+      text: "Unknown process id 99",
+      isError: true,
+    });
+    await assert.rejects(client.callTool({ name: "no_such_tool" }), /unknown tool `no_such_tool`/);
+    assert.match((await call("exec_command", { cmd: "echo fine" })).text, /fine\n$/);
+  });
+
+  behaves("progress is told while a call waits", async ({ call }) => {
+    const told: string[] = [];
+    const onprogress = ({ message }: { message?: string | undefined }) => void told.push(message ?? "");
+    const { text } = await call("exec_command", { cmd: "sleep 2", yield_time_ms: 30_000 }, { onprogress });
+    assert.match(text, /exited with code 0/);
+    assert.match(told[0] ?? "", /^session 1: running for 1 s, 0 bytes of output$/);
+  });
+
+  behaves("a call that is cancelled ends the wait, and not the process", async ({ call, directory }) => {
+    const giveUp = new AbortController();
+    const cmd = "echo begun >begun; until [ -e go ]; do sleep 0.02; done; echo done";
+    const cancelled = call("exec_command", { cmd, yield_time_ms: 30_000 }, { signal: giveUp.signal });
+    const refused = assert.rejects(cancelled);
+    await until(() => existsSync(join(directory, "begun")), "it has begun");
+    giveUp.abort();
+    await refused;
+    assert.match((await call("list_sessions")).text, /^1: running/);
+    writeFileSync(join(directory, "go"), "");
+    const { text } = await call("wait_for", { session_id: 1, until: "exit" });
+    assert.match(text, /Process exited with code 0\n.*\nOutput:\ndone\n$/s);
+  });
+}
+
+testMcp("here", async () => ({ args: [], [Symbol.asyncDispose]: async () => undefined }));
+
+/** A server far away, reached through a proxy that can cut the connection. */
+async function openServer() {
+  const server = new ExecServer(createLocalHost());
+  const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+  const proxy = await FaultProxy.before(listening.url);
+  return {
+    args: ["--connect", proxy.url],
+    proxy,
+    async [Symbol.asyncDispose]() {
+      await proxy[Symbol.asyncDispose]();
+      await listening.close();
+      await server.close();
+    },
+  };
+}
+
+testMcp("through a server", openServer);
+
+test("through a server: a cut connection is not noticed", { timeout: 60_000 }, async () => {
+  await using host = await openServer();
+  await using mcp = await startMcp(host.args);
+  const { call, directory } = mcp;
+  const cmd = "echo one; until [ -e go ]; do sleep 0.02; done; echo two";
+  const started = await call("exec_command", { cmd, yield_time_ms: 250 });
+  const session_id = sessionIn(started.text);
+  const waiting = call("wait_for", { session_id, until: "exit" });
+  host.proxy.cut({ reset: true });
+  await until(() => host.proxy.connections > 1, "it has connected again");
+  writeFileSync(join(directory, "go"), "");
+  const { text } = await waiting;
+  assert.match(text, /Process exited with code 0\n/);
+  assert.match(started.text + text, /one\n.*two\n$/s);
+});
+
+test("through a server: commands run where the server runs, unless told otherwise", {
+  timeout: 60_000,
+}, async () => {
+  await using host = await openServer();
+  await using mcp = await startMcp([...host.args, "--cwd", "/proc"]);
+  assert.match((await mcp.call("exec_command", { cmd: "pwd", login: false })).text, /\n\/proc\n$/);
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [PROGRAM, "mcp", ...host.args],
+    cwd: "/",
+  });
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transport);
+  try {
+    const { content } = await client.callTool({
+      name: "exec_command",
+      arguments: { cmd: "pwd", login: false },
+    });
+    assert.ok(content[0]?.type === "text" && content[0].text.endsWith(`\n${process.cwd()}\n`));
+  } finally {
+    await client.close();
+  }
+});
+
+test("what runs ends with the client that had it started", { timeout: 60_000 }, async () => {
+  const mcp = await startMcp();
+  const { text } = await mcp.call("exec_command", { cmd: "echo $$; exec sleep 300", yield_time_ms: 1000 });
+  sessionIn(text);
+  const pid = Number(text.trim().split("\n").at(-1));
+  const server = mcp.pid();
+  assert.ok(isAlive(pid) && isAlive(server));
+  await mcp[Symbol.asyncDispose]();
+  await until(() => !isAlive(pid) && !isAlive(server), "both are gone");
+});
+
+test("walls stand around the commands of a client", { skip: noWalls, timeout: 60_000 }, async () => {
+  await using mcp = await startMcp(["--sandbox", "workspace-write"]);
+  const inside = await mcp.call("exec_command", { cmd: "echo x >file && cat file" });
+  assert.match(inside.text, /Output:\nx\n$/);
+  const outside = await mcp.call("exec_command", { cmd: `echo x >${mcp.directory}-outside` });
+  assert.match(outside.text, /exited with code 1\n.*Read-only file system/s);
+});
+
+test("rules decide which commands a client may run", { timeout: 60_000 }, async () => {
+  const directory = mkdtempSync("/var/tmp/procwire-rules-");
+  try {
+    const rules = join(directory, "rules.toml");
+    writeFileSync(rules, '[[rule]]\nprefix = ["echo"]\ndecision = "allow"\n');
+    await using mcp = await startMcp(["--rules", rules]);
+    assert.equal((await mcp.call("exec_command", { cmd: "echo fine" })).isError, false);
+    const asked = await mcp.call("exec_command", { cmd: "rm -rf nothing" });
+    assert.deepEqual(asked, {
+      text: "exec_command refused: the rules want a person to be asked, and nobody can be",
+      isError: true,
+    });
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
