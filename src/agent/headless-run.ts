@@ -38,7 +38,11 @@ export interface HeadlessRunOptions {
   streamCapacity?: number;
 }
 
-export type RunEnd = "completed" | "failed" | "interrupted";
+export interface RunEnd {
+  type: "completed" | "failed" | "interrupted";
+  /** What the agent said last. */
+  lastMessage: string | null;
+}
 
 /** Nothing that is still open after the end may keep the program longer than this. */
 const SHUTDOWN_MS = 5_000;
@@ -74,7 +78,7 @@ class HeadlessRun {
     } catch (error) {
       output.failure(error instanceof Error ? error.message : String(error));
       output.close();
-      return "failed";
+      return this.#end("failed");
     }
     this.#notify({ method: "thread/started", threadId: this.#threadId });
     const turn = this.#turn(toolSet.tools).finally(() => this.#stream.end());
@@ -124,14 +128,21 @@ class HeadlessRun {
           workersUsage: this.#workersUsage,
         });
         if (!endsRun(status)) continue;
-        if (end.event.msg.type === "turnAborted") return "interrupted";
-        return this.#errorSeen ? "failed" : "completed";
+        return this.#end(end.event.msg.type === "turnAborted" ? "interrupted" : "completed");
       }
       this.#note(notification);
-      if (endsRun(output.notification(notification))) return this.#errorSeen ? "failed" : "completed";
+      if (endsRun(output.notification(notification))) return this.#end("completed");
     }
     output.failure("the turn ended without saying how");
-    return "failed";
+    return this.#end("failed");
+  }
+
+  /** An error that was seen on the way makes a completed run a failed one. */
+  #end(type: RunEnd["type"]): RunEnd {
+    return {
+      type: type === "completed" && this.#errorSeen ? "failed" : type,
+      lastMessage: this.#lastMessage,
+    };
   }
 
   /** Keeps what the end of the run will tell, from this turn alone. */

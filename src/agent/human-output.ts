@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../async/clock.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
 import type { Notification, ThreadItem } from "./notification.ts";
 import type { RunOutput, RunStatus, TurnEnd } from "./run-output.ts";
@@ -11,17 +12,25 @@ export interface HumanOutputOptions {
   /** Told before the first line: where, with what, the question. */
   banner: readonly string[];
   /** Overwrite the status in place although stderr is no terminal, or not although it is one. */
-  progressInPlace?: boolean;
+  progressInPlace?: boolean | undefined;
+  clock?: Clock;
 }
+
+/** Where progress cannot be drawn over, it is a line this often. */
+const PROGRESS_LINE_EVERY_MS = 5_000;
 
 /** For people: everything on stderr, and the final message alone on stdout, so that it can be piped. */
 export class HumanOutput implements RunOutput {
   #options: HumanOutputOptions;
   #status: StatusLine;
   #stdout: LineWriter;
+  #clock: Clock;
+  #progressAtMs: number;
 
   constructor(options: HumanOutputOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#progressAtMs = this.#clock.now();
     this.#status = new StatusLine(options.stderr, options.progressInPlace);
     this.#stdout = new LineWriter(options.stdout);
   }
@@ -47,7 +56,7 @@ export class HumanOutput implements RunOutput {
       case "tool/event": {
         const { line, status } = notification.event;
         if (line !== undefined) this.#status.line(line);
-        if (status !== undefined) this.#status.status(status);
+        if (status !== undefined) this.#progress(status);
         return "running";
       }
       case "thread/closed":
@@ -58,6 +67,18 @@ export class HumanOutput implements RunOutput {
       case "thread/tokenUsage":
         return "running";
     }
+  }
+
+  /** In place on a terminal; elsewhere a line now and then. */
+  #progress(status: string): void {
+    if (this.#status.inPlace) {
+      this.#status.status(status);
+      return;
+    }
+    const now = this.#clock.now();
+    if (now - this.#progressAtMs < PROGRESS_LINE_EVERY_MS) return;
+    this.#progressAtMs = now;
+    this.#status.line(status);
   }
 
   turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {

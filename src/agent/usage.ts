@@ -22,6 +22,16 @@ export function addUsage(a: TokenUsage, b: TokenUsage): TokenUsage {
   };
 }
 
+/** What was used between two looks. */
+export function subtractUsage(after: TokenUsage, before: TokenUsage): TokenUsage {
+  return {
+    inputTokens: after.inputTokens - before.inputTokens,
+    cachedInputTokens: after.cachedInputTokens - before.cachedInputTokens,
+    outputTokens: after.outputTokens - before.outputTokens,
+    reasoningOutputTokens: after.reasoningOutputTokens - before.reasoningOutputTokens,
+  };
+}
+
 export function totalTokens(usage: TokenUsage): number {
   return usage.inputTokens + usage.outputTokens;
 }

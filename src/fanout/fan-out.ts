@@ -44,8 +44,8 @@ export interface RowRunning {
   callModel: CallModel;
   limiter: Limiter;
   concurrency: number;
-  /** For jobs whose agents have tools. */
-  openTools?: ((rowIndex: number) => Promise<RunTools>) | undefined;
+  /** The tools an agent has besides the report; null: none. */
+  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
   signal: AbortSignal;
   clock?: Clock;
 }
@@ -57,7 +57,8 @@ export interface FanoutOptions extends RowRunning {
   input: TableInput;
   task: JobTask;
   settings: JobSettings;
-  outputPath: string;
+  /** Where the table goes; a function where the name holds the job's id. */
+  outputPath: string | ((jobId: string) => string);
   export?: ExportOptions;
   /** Start over although the job is known. */
   fresh?: boolean;
@@ -100,7 +101,6 @@ export function createRowCaller(
 export async function runFanout(options: FanoutOptions): Promise<FanoutEnd> {
   const template = parseTemplate(options.task.instruction);
   const check = await compileResultCheck(options.task.schema);
-  await checkOutput(options.outputPath);
   const { job: found, resumed } = await findOrCreate(options, template);
   const opened = await options.store.open(found.id);
   if (!opened) throw new Error(`job ${found.id} has vanished`);
@@ -110,7 +110,7 @@ export async function runFanout(options: FanoutOptions): Promise<FanoutEnd> {
       `job ${found.id.slice(0, 8)} is being run by another process; \`procwire jobs watch ${found.id.slice(0, 8)}\` follows it`,
     );
   }
-  await ledger.setOptions({ settings: options.settings, outputPath: options.outputPath });
+  await ledger.setOptions({ settings: options.settings, outputPath: outputPathOf(options, found.id) });
   await ledger.setStatus("running", RESUMABLE);
   const job = await ledger.job();
   const end = await workOn(options, ledger, job, { template, check }, resumed);
@@ -136,6 +136,8 @@ async function findOrCreate(
   const { store, input, task, clock = systemClock, newId = () => crypto.randomUUID() } = options;
   const key = jobKey(input, task);
   const known = options.fresh ? null : await store.find(key);
+  const id = known?.id ?? newId();
+  await checkOutput(outputPathOf(options, id));
   if (known) return { job: known, resumed: true };
   const table = openTable(input.path, input.format, input.name);
   const ids = new ItemIds(task.idColumn);
@@ -150,18 +152,22 @@ async function findOrCreate(
   };
   const job = await store.create(
     {
-      id: newId(),
+      id,
       key,
       task,
       settings: options.settings,
       inputPath: input.name,
-      outputPath: options.outputPath,
+      outputPath: outputPathOf(options, id),
       createdAtMs: clock.now(),
     },
     rows(),
     () => table.headers,
   );
   return { job, resumed: false };
+}
+
+function outputPathOf({ outputPath }: FanoutOptions, jobId: string): string {
+  return typeof outputPath === "string" ? outputPath : outputPath(jobId);
 }
 
 async function workOn(
@@ -197,7 +203,7 @@ async function workOn(
         ledger,
         ...made,
         callModel: options.callModel,
-        openTools: job.task.tools === "exec" ? options.openTools : undefined,
+        openTools: options.openTools,
         clock,
       }),
       limiter: options.limiter,
@@ -246,7 +252,7 @@ async function writeFiles(
 ): Promise<string | null> {
   const errorsPath = path.join(folder, "errors.csv");
   try {
-    await exportCsv(ledger, job, options.outputPath, options.export);
+    await exportCsv(ledger, job, job.outputPath, options.export);
     return (await exportErrors(ledger, job, errorsPath)) > 0 ? errorsPath : null;
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);

@@ -20,8 +20,8 @@ export interface RowAgentOptions {
   template: Template;
   check: ResultCheck;
   callModel: CallModel;
-  /** Tools besides the report, opened for one row and closed after it. */
-  openTools?: ((rowIndex: number) => Promise<RunTools>) | undefined;
+  /** Tools besides the report, opened for one row and closed after it; null: none. */
+  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
   clock: Clock;
 }
 
@@ -98,8 +98,9 @@ class RowAttempt {
   async #openTools(): Promise<
     { type: "opened"; tools: RunTools | null } | { type: "failed"; message: string }
   > {
+    const { openTools, job } = this.#options;
     try {
-      return { type: "opened", tools: (await this.#options.openTools?.(this.#claim.item.rowIndex)) ?? null };
+      return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex)) ?? null };
     } catch (error) {
       return { type: "failed", message: error instanceof Error ? error.message : String(error) };
     }

@@ -74,9 +74,9 @@ async function run(setup: Setup) {
     ...(setup.streamCapacity === undefined ? {} : { streamCapacity: setup.streamCapacity }),
   };
   try {
-    const end = await runHeadless(options);
+    const { type: end, lastMessage } = await runHeadless(options);
     assert.equal(closed, 1);
-    return { end, stdout, stderr, mock };
+    return { end, lastMessage, stdout, stderr, mock };
   } finally {
     api.close();
     await mock.close();
@@ -132,8 +132,9 @@ test("a run tells its thread, its turn, its items and its usage as JSON lines", 
 });
 
 test("the final message stands alone on stdout, everything else on stderr", async () => {
-  const { end, stdout, stderr } = await run({ handler: () => says("forty-two"), json: false });
+  const { end, lastMessage, stdout, stderr } = await run({ handler: () => says("forty-two"), json: false });
   assert.equal(end, "completed");
+  assert.equal(lastMessage, "forty-two");
   assert.equal(stdout.text, "forty-two\n");
   assert.equal(stderr.text, "hello\nagent\nforty-two\ntokens used: 2\n");
 });
@@ -256,7 +257,7 @@ test("an interrupt ends the run as interrupted without a turn event", async () =
 
 test("tools that cannot be made fail the run before any model call", async () => {
   const stdout = new Capture();
-  const end = await runHeadless({
+  const { type: end } = await runHeadless({
     prompt: "x",
     model: "m",
     instructions: "",

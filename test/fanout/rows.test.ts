@@ -362,7 +362,7 @@ test("agents with tools use them before they report; each row's tools are opened
   });
   const { summary } = await harness.run({
     task: { tools: "exec" },
-    openTools: async (rowIndex) => {
+    openTools: async (_job, rowIndex) => {
       opened.push(rowIndex);
       return {
         tools: [tool("weigh", async () => ({ text: `${rowIndex * 10}`, ok: true }))],
@@ -389,7 +389,7 @@ test("tools that cannot be opened fail the row as spawn; a tool that breaks with
     task: { tools: "exec" },
     table: catTable(2),
     settings: { maxAttempts: 1 },
-    openTools: async (rowIndex) => {
+    openTools: async (_job, rowIndex) => {
       if (rowIndex === 0) throw new Error("no server at ws://127.0.0.1:1");
       return {
         tools: [tool("broken", () => Promise.reject(new Error("lost the machine")))],

@@ -1,0 +1,10 @@
+/** What an agent without a person in front of it is told before its question. */
+export function baseInstructions(options: { cwd: string; tools: boolean }): string {
+  return [
+    "You are an agent that runs without a person to answer questions: decide for yourself and carry the task to its end.",
+    options.tools
+      ? `Commands run in ${options.cwd} unless you name another directory. Look before you change things, and check what you did.`
+      : "You have no commands to run.",
+    "Your last message is the answer: say plainly what you found or did, and what you could not do.",
+  ].join("\n");
+}

@@ -1,0 +1,83 @@
+import type { ConnectedHost, ExecHost, HostPool, SandboxMode } from "../fanout/host-pool.ts";
+import { UsageError } from "./command.ts";
+import { type ConnectValues, connectTo } from "./connect-options.ts";
+
+export const SANDBOX_MODES: readonly SandboxMode[] = ["none", "read-only", "workspace-write"];
+
+export interface ExecHostOptions {
+  /** Servers that run the commands; none: this machine does. */
+  connect: readonly string[];
+  cwd: string | undefined;
+  sandbox: SandboxMode;
+  values: ConnectValues;
+}
+
+/** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
+export async function openHostPool(options: ExecHostOptions): Promise<HostPool> {
+  const { HostPool } = await import("../fanout/host-pool.ts");
+  const hosts =
+    options.connect.length === 0
+      ? [thisMachine(options.cwd)]
+      : options.connect.map((url) => server(url, options));
+  return new HostPool({ hosts, sandbox: options.sandbox });
+}
+
+export function parseSandbox(value: string | undefined): SandboxMode {
+  const mode = SANDBOX_MODES.find((candidate) => candidate === (value ?? "none"));
+  if (mode === undefined)
+    throw new UsageError(`unknown --sandbox \`${value}\`; expected ${SANDBOX_MODES.join(", ")}`);
+  return mode;
+}
+
+/** Refuses a URL that no client could connect to before anything is begun. */
+export function checkConnectUrls(urls: readonly string[]): void {
+  for (const url of urls) {
+    if (/^(wss?|unix):\/\/./.test(url)) continue;
+    throw new Error(
+      `unsupported --connect URL \`${url}\`; expected \`ws://HOST:PORT\`, \`wss://HOST:PORT\` or \`unix://PATH\``,
+    );
+  }
+}
+
+function thisMachine(cwd: string | undefined): ExecHost {
+  return {
+    name: "this machine",
+    async connect(): Promise<ConnectedHost> {
+      const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
+        import("../local/local-backend.ts"),
+        import("../sandbox/available.ts"),
+      ]);
+      const backend = createLocalBackend();
+      return {
+        backend,
+        cwd: cwd ?? process.cwd(),
+        shell: null,
+        sandboxes: availableSandboxes(),
+        isAlive: () => true,
+        close: () => backend[Symbol.asyncDispose](),
+      };
+    },
+  };
+}
+
+function server(url: string, options: ExecHostOptions): ExecHost {
+  return {
+    name: url,
+    async connect(): Promise<ConnectedHost> {
+      const { pathFromUri } = await import("../protocol/path-uri.ts");
+      let alive = true;
+      const client = await connectTo(url, options.values, (state) => {
+        if (state.type === "disconnected") alive = false;
+      });
+      const info = await client.info();
+      return {
+        backend: client.backend,
+        cwd: options.cwd ?? (info.cwd ? pathFromUri(info.cwd) : "/"),
+        shell: info.shell.path,
+        sandboxes: info.sandboxes ?? [],
+        isAlive: () => alive,
+        close: () => client.close(),
+      };
+    },
+  };
+}

@@ -1,0 +1,174 @@
+import { randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { baseInstructions } from "../agent/base-instructions.ts";
+import { type ConfigOverrides, DEFAULT_MODEL, openResponsesApi, parseOverrides } from "../agent/config.ts";
+import { type RunContext, type RunTools, runHeadless } from "../agent/headless-run.ts";
+import { HumanOutput } from "../agent/human-output.ts";
+import { JsonlOutput } from "../agent/jsonl-output.ts";
+import { createModelCaller } from "../agent/model-call.ts";
+import type { ResponsesApi } from "../agent/responses-api.ts";
+import type { HostPool } from "../fanout/host-pool.ts";
+import type { Tool } from "../tools/tool.ts";
+import { VERSION } from "../version.ts";
+import type { Command } from "./command.ts";
+import { openHostPool } from "./exec-hosts.ts";
+import { EXEC_HELP, type ExecOptions, parseExecOptions } from "./exec-options.ts";
+import { Interruption, runToExit } from "./run-to-exit.ts";
+
+export const command: Command = {
+  name: "exec",
+  summary: "run one agent turn",
+
+  async run(argv) {
+    const options = parseExecOptions(argv);
+    if (!options) {
+      process.stdout.write(EXEC_HELP);
+      return 0;
+    }
+    return runToExit((signal) => runExec(options, signal));
+  },
+};
+
+async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
+  const config = await readConfig(options);
+  const api = openResponsesApi(process.env, config.api);
+  await using hosts = await openHostPool({ ...options, values: options.connectValues });
+  const cwd =
+    options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
+  const output = options.json
+    ? new JsonlOutput(process.stdout)
+    : new HumanOutput({
+        stdout: process.stdout,
+        stderr: process.stderr,
+        banner: banner(options, config, cwd),
+        progressInPlace: options.progressInPlace || undefined,
+      });
+  for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
+  try {
+    const end = await runHeadless({
+      prompt: options.prompt,
+      model: config.model,
+      instructions: baseInstructions({ cwd, tools: true }),
+      reasoningEffort: config.reasoningEffort,
+      callModel: createModelCaller({ api }),
+      createTools: (context) => createTools(context, config, hosts, api),
+      output,
+      signal,
+      newId: randomUUID,
+    });
+    if (options.lastMessageFile !== undefined && end.type === "completed") {
+      await writeFile(options.lastMessageFile, end.lastMessage ?? "");
+    }
+    if (end.type === "completed") return 0;
+    const byUser = end.type === "interrupted" && signal.reason instanceof Interruption;
+    return byUser && signal.reason.signal === "SIGINT" ? 130 : 1;
+  } finally {
+    api.close();
+  }
+}
+
+interface ExecConfig {
+  model: string;
+  reasoningEffort: string | undefined;
+  api: { baseUrl: string | undefined; idleTimeoutMs: number | undefined };
+  /** Where tables are: on this machine, also when commands run elsewhere. */
+  tablesCwd: string;
+  fanout: {
+    maxThreads: number;
+    maxDepth: number;
+    runtimeSeconds: number | undefined;
+    tools: "none" | "exec";
+    fresh: boolean;
+  } | null;
+  unknownKeys: string[];
+}
+
+async function readConfig(options: ExecOptions): Promise<ExecConfig> {
+  const overrides: ConfigOverrides = await parseOverrides(options.overrides);
+  const { MAX_TOOL_CONCURRENCY } = await import("../fanout/job.ts");
+  const fanout = {
+    maxThreads: overrides.count("agents.max_threads") ?? MAX_TOOL_CONCURRENCY,
+    maxDepth: overrides.count("agents.max_depth") ?? 1,
+    runtimeSeconds: overrides.count("agents.job_max_runtime_seconds"),
+    tools: overrides.oneOf("agents.job_tools", ["none", "exec"]) ?? "none",
+    fresh: overrides.boolean("agents.job_fresh") ?? false,
+  };
+  return {
+    model: options.model ?? overrides.string("model") ?? DEFAULT_MODEL,
+    reasoningEffort: overrides.string("model_reasoning_effort"),
+    api: {
+      baseUrl: overrides.string("openai_base_url"),
+      idleTimeoutMs: overrides.count("stream_idle_timeout_ms"),
+    },
+    tablesCwd: options.connect.length === 0 ? (options.cwd ?? process.cwd()) : process.cwd(),
+    fanout: overrides.boolean("features.enable_fanout") ? fanout : null,
+    unknownKeys: overrides.unknownKeys(),
+  };
+}
+
+async function createTools(
+  context: RunContext,
+  config: ExecConfig,
+  hosts: HostPool,
+  api: ResponsesApi,
+): Promise<RunTools> {
+  const opened = await hosts.openTools();
+  if (!config.fanout) return opened;
+  const spawn = await spawnTool(context, config, config.fanout, hosts, api);
+  return { ...opened, tools: [...opened.tools, spawn] };
+}
+
+/** Jobs of this run, and jobs that those start, share one limiter. */
+async function spawnTool(
+  context: RunContext,
+  config: ExecConfig,
+  fanout: NonNullable<ExecConfig["fanout"]>,
+  hosts: HostPool,
+  api: ResponsesApi,
+): Promise<Tool> {
+  const [{ createRowCaller }, { createSpawnAgentsTool }, { SqliteStore }, { jobsHome }] = await Promise.all([
+    import("../fanout/fan-out.ts"),
+    import("../fanout/spawn-tool.ts"),
+    import("../fanout/store/sqlite-store.ts"),
+    import("../fanout/jobs-home.ts"),
+  ]);
+  const home = jobsHome(process.env, process.cwd());
+  const caller = createRowCaller(api, { width: fanout.maxThreads });
+  const atDepth = (depth: number): Tool =>
+    createSpawnAgentsTool({
+      context,
+      cwd: config.tablesCwd,
+      store: new SqliteStore(home),
+      jobsHome: home,
+      model: config.model,
+      reasoningEffort: config.reasoningEffort ?? null,
+      workerTools: fanout.tools,
+      maxThreads: fanout.maxThreads,
+      defaultRuntimeSeconds: fanout.runtimeSeconds,
+      fresh: fanout.fresh,
+      ...caller,
+      openTools: async (job) => {
+        const opened = job.task.tools === "exec" ? await hosts.openTools() : NO_TOOLS;
+        const nested = depth < fanout.maxDepth ? [atDepth(depth + 1)] : [];
+        return opened === NO_TOOLS && nested.length === 0
+          ? null
+          : { tools: [...opened.tools, ...nested], close: opened.close };
+      },
+    });
+  return atDepth(1);
+}
+
+const NO_TOOLS: RunTools = { tools: [], close: async () => undefined };
+
+function banner(options: ExecOptions, config: ExecConfig, cwd: string): string[] {
+  return [
+    `procwire ${VERSION}`,
+    `workdir: ${cwd}`,
+    ...(options.connect.length > 0 ? [`server: ${options.connect.join(", ")}`] : []),
+    `model: ${config.model}`,
+    `sandbox: ${options.sandbox}`,
+    "--------",
+    "user",
+    options.prompt,
+  ];
+}

@@ -1,0 +1,66 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import path from "node:path";
+
+const ENTRY = path.resolve(import.meta.dirname, "../../src/cli/procwire.ts");
+
+export interface CliRun {
+  child: ChildProcess;
+  /** What it has printed so far. */
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Resolves when it has ended and its output is complete; kills it when that takes too long. */
+  ended: Promise<CliEnd>;
+}
+
+export interface CliEnd {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** No run in the tests takes this long; one that does is stuck. */
+const STUCK_MS = 90_000;
+
+/** Starts the program itself, as a user would, with an environment that holds nothing of this one but the PATH. */
+export function startCli(
+  args: readonly string[],
+  options: { cwd: string; env?: Record<string, string>; stdin?: string },
+): CliRun {
+  const child = spawn(process.execPath, [ENTRY, ...args], {
+    cwd: options.cwd,
+    env: { PATH: process.env.PATH ?? "", HOME: options.cwd, ...options.env },
+    stdio: [options.stdin === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+    stdout += chunk;
+  });
+  child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+    stderr += chunk;
+  });
+  if (options.stdin !== undefined) child.stdin?.end(options.stdin);
+  const stuck = setTimeout(() => child.kill("SIGKILL"), STUCK_MS);
+  const ended = new Promise<CliEnd>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code, signal) => {
+      clearTimeout(stuck);
+      resolve({ code, signal, stdout, stderr });
+    });
+  });
+  return {
+    child,
+    get stdout() {
+      return stdout;
+    },
+    get stderr() {
+      return stderr;
+    },
+    ended,
+  };
+}
+
+export function runCli(...args: Parameters<typeof startCli>): Promise<CliEnd> {
+  return startCli(...args).ended;
+}
