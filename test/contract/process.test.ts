@@ -1,8 +1,19 @@
+import { loadNative } from "../../src/local/native.ts";
 import { inProcess, local, stdio, unixSocket, webSocket } from "./backends.ts";
+import { execProcessContract } from "./exec-process-contract.ts";
 import { processContract } from "./process-contract.ts";
 
+const native = loadNative();
+const options = native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TESTED: ${native.why}` } : {};
+
+// The local backend is held to the other contract by its own tests.
 processContract("local", local);
-processContract("in process", inProcess);
-processContract("stdio", stdio);
-processContract("websocket", webSocket);
-processContract("unix socket", unixSocket);
+for (const [name, open] of [
+  ["in process", inProcess],
+  ["stdio", stdio],
+  ["websocket", webSocket],
+  ["unix socket", unixSocket],
+] as const) {
+  execProcessContract(name, open, options);
+  processContract(name, open);
+}
