@@ -1,0 +1,101 @@
+/** Runs the real Codex CLI against a server of ours, with a model that says what a test tells it to. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import {
+  completed,
+  created,
+  functionCall,
+  type MockRequest,
+  message,
+  startMockResponses,
+} from "../test/support/mock-responses.ts";
+
+const CODEX = fileURLToPath(new URL("./node_modules/.bin/codex", import.meta.url));
+
+/** Why the real CLI cannot be run here, or false when it can. */
+export const noCodex: string | false = existsSync(CODEX)
+  ? false
+  : "SKIPPED: the real Codex CLI is not installed; run `npm ci --prefix interop`";
+
+/** A run takes some 2 s; one that takes longer hangs. */
+const RUN_TIMEOUT_MS = 60_000;
+
+export interface CodexRun {
+  exitCode: number | null;
+  /** What the model was told about each of its calls, in their order. */
+  outputs: string[];
+  stderr: string;
+}
+
+/** A home and a workspace of their own, not below /tmp, which a sandbox may leave writable. */
+export function codexHome(): Disposable & { home: string; workspace: string } {
+  const home = realpathSync(mkdtempSync("/var/tmp/procwire-codex-"));
+  const workspace = join(home, "workspace");
+  mkdirSync(join(home, ".codex"), { recursive: true });
+  mkdirSync(workspace);
+  return { home, workspace, [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true }) };
+}
+
+/** Lets the model make `calls` one after the other, each with its arguments, and then say that it is done. */
+export async function runCodex(
+  place: { home: string; workspace: string },
+  serverUrl: string,
+  calls: readonly { name: string; args: Record<string, unknown> }[],
+  flags: readonly string[],
+): Promise<CodexRun> {
+  const model = await startMockResponses(({ body }) => {
+    const done = outputsIn(body).length;
+    const next = calls[done];
+    const said = next ? functionCall(`call-${done}`, next.name, next.args) : message("done");
+    return { type: "sse", events: [created(), said, completed()] };
+  });
+  try {
+    writeFileSync(join(place.home, ".codex", "config.toml"), configFor(model.url));
+    const args = ["exec", "--json", "--skip-git-repo-check", "-C", place.workspace, ...flags, "go"];
+    const child = spawn(CODEX, args, {
+      stdio: ["ignore", "ignore", "pipe"],
+      timeout: RUN_TIMEOUT_MS,
+      env: {
+        PATH: process.env.PATH ?? "",
+        HOME: place.home,
+        CODEX_HOME: join(place.home, ".codex"),
+        MODEL_KEY: "none",
+        CODEX_EXEC_SERVER_URL: serverUrl,
+      },
+    });
+    let stderr = "";
+    child.stderr.setEncoding("utf8").on("data", (text: string) => {
+      stderr += text;
+    });
+    const [exitCode] = await once(child, "close");
+    const last: MockRequest | undefined = model.requests.at(-1);
+    return { exitCode, outputs: outputsIn(last?.body ?? {}), stderr };
+  } finally {
+    await model.close();
+  }
+}
+
+function configFor(modelUrl: string): string {
+  return `model = "gpt-5"
+model_provider = "mock"
+[model_providers.mock]
+name = "mock"
+base_url = "${modelUrl}"
+wire_api = "responses"
+env_key = "MODEL_KEY"
+[features]
+unified_exec = true
+`;
+}
+
+/** The results of calls in a request to the model. */
+function outputsIn(body: Record<string, unknown>): string[] {
+  const input: unknown[] = Array.isArray(body.input) ? body.input : [];
+  return input.flatMap((item) => {
+    if (typeof item !== "object" || item === null || !("type" in item) || !("output" in item)) return [];
+    return item.type === "function_call_output" ? [String(item.output)] : [];
+  });
+}
