@@ -1,0 +1,37 @@
+/**
+ * The public API and its composition.
+ *
+ * @packageDocumentation
+ */
+
+export { TimeoutError } from "./async/deadline.ts";
+export type { ExecServerEvent } from "./client/command-sessions.ts";
+export type { ConnectionState, ExecServerClientOptions } from "./client/exec-server-client.ts";
+export type { EnvironmentOptions, EnvironmentTarget } from "./client/node/environment.ts";
+export { readEnvironmentsToml } from "./client/node/environments-toml.ts";
+export type { UnixClientOptions, WebSocketClientOptions } from "./client/node/exec-server-client.ts";
+export { ExecServerClient } from "./client/node/exec-server-client.ts";
+export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawned-exec-server.ts";
+export { spawnLocalExecServer } from "./client/node/spawned-exec-server.ts";
+export type { RemoteBackend } from "./client/remote-backend.ts";
+export type { RemoteFile } from "./client/remote-file.ts";
+export type { RemoteFiles } from "./client/remote-files.ts";
+export type { HttpRequest, HttpResponse, RemoteHttp } from "./client/remote-http.ts";
+export type { RemoteProcess } from "./client/remote-process.ts";
+export type { ReconnectPolicy } from "./client/resume.ts";
+export { communicate } from "./exec/communicate.ts";
+// ---- processes, wherever they run
+export * from "./exec/exec-process.ts";
+export { lines } from "./exec/lines.ts";
+export type { RunOptions, RunResult } from "./exec/run.ts";
+export { run } from "./exec/run.ts";
+export { waitFor } from "./exec/wait-for.ts";
+// ---- this machine, and a server of one's own
+export { createLocalBackend } from "./local/local-backend.ts";
+export { Environment } from "./local-environment.ts";
+export { createLocalHost } from "./local-host.ts";
+// ---- the client, and what it hands out
+export { DisconnectedError, RequestError } from "./protocol/errors.ts";
+export { ExecServer } from "./server/exec-server.ts";
+
+export { VERSION } from "./version.ts";

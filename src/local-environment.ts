@@ -1,0 +1,39 @@
+/** This machine as an environment: the composition that a client alone may not make. */
+
+import {
+  Environment as AnyEnvironment,
+  type EnvironmentOptions,
+  type EnvironmentTarget,
+  type LocalEnvironmentParts,
+} from "./client/node/environment.ts";
+import { createLocalBackend } from "./local/local-backend.ts";
+import { createLocalHost } from "./local-host.ts";
+import { ExecServer } from "./server/exec-server.ts";
+
+export type Environment = AnyEnvironment;
+
+export const Environment = {
+  /**
+   * A place to work in: `null` is this machine, a text is a server's URL, an object names a URL or a program.
+   *
+   * @example
+   * await using environment = await Environment.create(null);
+   * const { stdout } = await run(environment.getExecBackend(), ["date"]);
+   */
+  create(target: string | EnvironmentTarget, options: EnvironmentOptions = {}): Promise<Environment> {
+    return AnyEnvironment.create(target, { local: localParts, ...options });
+  },
+};
+
+function localParts(): LocalEnvironmentParts {
+  const backend = createLocalBackend();
+  const server = new ExecServer(createLocalHost());
+  return {
+    backend,
+    server,
+    close: async () => {
+      await backend.shutdown(0);
+      await server.close();
+    },
+  };
+}

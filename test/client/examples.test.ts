@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { after, before, describe, it } from "node:test";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { type Listening, listen } from "../../src/server/listen.ts";
+import { FaultProxy } from "../support/fault-proxy.ts";
+
+const runFile = promisify(execFile);
+
+/** Runs an example as a reader would, and gives what it printed. */
+async function example(name: string, ...args: string[]): Promise<{ stdout: string; stderr: string }> {
+  const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
+  return runFile(process.execPath, [file, ...args]);
+}
+
+describe("the examples", { timeout: 60_000 }, () => {
+  let server: ExecServer;
+  let listening: Listening;
+  before(async () => {
+    server = new ExecServer(createLocalHost());
+    listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+  });
+  after(async () => {
+    await listening.close();
+    await server.close();
+  });
+
+  it("run a command, here and on a server", async () => {
+    const here = await example("run-a-command");
+    const there = await example("run-a-command", listening.url);
+    assert.match(here.stdout, /^\S+ \S+ \(exit code 0\)\n$/);
+    assert.equal(there.stdout, here.stdout);
+  });
+
+  it("talk to a REPL in a terminal", async () => {
+    const { stdout } = await example("interactive-repl", listening.url);
+    assert.equal(stdout, "echo $((6 * 7))  ->  42\nstty size  ->  24 80\nthe shell ended with 3\n");
+  });
+
+  it("follow a build log over a connection that breaks", async () => {
+    await using proxy = await FaultProxy.before(listening.url);
+    const timer = setInterval(() => proxy.cut(), 200);
+    try {
+      const { stdout, stderr } = await example("follow-build-log", proxy.url);
+      const parts = Array.from({ length: 50 }, (_, index) => `compiling part ${index + 1}\n`).join("");
+      assert.equal(stdout, `${parts}built\n`);
+      assert.match(stderr, /connection lost, coming back/);
+    } finally {
+      clearInterval(timer);
+    }
+  });
+
+  it("upload a script and run it", async () => {
+    for (const args of [[], [listening.url]]) {
+      const { stdout } = await example("upload-and-run-script", ...args);
+      assert.equal(stdout, "4 words, exit code 0\n");
+    }
+  });
+
+  it("use a server in the same program", async () => {
+    const { stdout } = await example("in-process");
+    assert.equal(stdout, "apple < fig < pear\n");
+  });
+});
