@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import type { ToolOutput } from "../../src/tools/tool.ts";
 import { collectEvents, fact, sessionOf, textOf, until } from "./calls.ts";
 import type { Behaves, Setup } from "./host.ts";
+
+const noLess = ["/usr/bin/less", "/bin/less"].some((path) => existsSync(path))
+  ? false
+  : "SKIPPED: less is not installed; run `node scripts/ensure-debian.ts`";
 
 /** What unified exec does with real processes, on whatever starts them. */
 export function testCommands(behaves: Behaves): void {
@@ -62,7 +66,7 @@ export function testCommands(behaves: Behaves): void {
     },
   );
 
-  behaves("the screen of a full-screen program is shown as a person sees it", async ({ call, directory }) => {
+  const less = async ({ call, directory }: Setup) => {
     const lines = Array.from({ length: 100 }, (_, index) => `line ${index + 1}`);
     writeFileSync(join(directory, "file"), `${lines.join("\n")}\n`);
     const cmd = "TERM=xterm less -M file";
@@ -83,7 +87,8 @@ export function testCommands(behaves: Behaves): void {
     );
     await call("write_stdin", { session_id, chars: "q" });
     await call("wait_for", { session_id, until: "exit" });
-  });
+  };
+  behaves("the screen of a full-screen program is shown as a person sees it", less, { skip: noLess });
 
   behaves("of 50 MB of output both ends are shown and every byte can be read", async ({ call }) => {
     const size = 50_000_000;

@@ -83,6 +83,18 @@ test("a session somebody waits for goes last", async () => {
   await unified.close();
 });
 
+test("a call that waits for a session which has to go is told so", async () => {
+  const { clock, unified, open } = setUp({ limits: { maxSessions: 1 } });
+  await open();
+  const waiting = call(unified, "write_stdin", { session_id: 1 });
+  await clock.advance(0);
+  await open();
+  const output = await waiting;
+  assert.equal(output.ok, false);
+  assert.match(output.text, /\nProcess of session ID 1 failed: ended to make room for another session\n/);
+  await unified.close();
+});
+
 test("whatever is opened, used and ended, the limit holds and the protected stay", async () => {
   const action = fc.oneof(
     fc.constant({ type: "open" } as const),
