@@ -198,9 +198,11 @@ export class HttpRequests {
   }
 
   async #exchange(hop: Hop, signal: AbortSignal): Promise<IncomingMessage> {
+    // Node itself tells the length only of methods that usually have a body.
+    const length = hop.body.byteLength > 0 ? { "content-length": hop.body.byteLength } : {};
     const options: RequestOptions = {
       method: hop.method,
-      headers: { accept: "*/*", ...hop.headers },
+      headers: { accept: "*/*", ...hop.headers, ...length },
       maxHeaderSize: MAX_HEADER_BYTES,
     };
     const failed = (cause: unknown) => {

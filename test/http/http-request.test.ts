@@ -103,6 +103,15 @@ test("sends method, headers and body, and answers with status, headers in order,
   assert.equal(seen.headers.accept, "*/*");
 });
 
+test("a body goes with any method", async (t) => {
+  const url = await serve(t, echo);
+  const { get } = client(t);
+  for (const method of ["GET", "DELETE", "PUT", "PATCH"]) {
+    const seen = json((await get(url, { method, body: Buffer.from("hi") })).body);
+    assert.deepEqual([seen.method, seen.body], [method, "hi"]);
+  }
+});
+
 test("credentials in the URL become a header and are not shown in errors", async (t) => {
   const url = await serve(t, echo);
   const { get } = client(t);
