@@ -76,7 +76,6 @@ export const writeStdinSchema = {
   required: ["session_id"],
   additionalProperties: false,
 } as const satisfies ArgumentsSchema;
-export type WriteStdinArguments = ArgumentsOf<typeof writeStdinSchema>;
 
 export const waitForSchema = {
   type: "object",
@@ -134,7 +133,6 @@ export const readOutputSchema = {
   required: ["session_id"],
   additionalProperties: false,
 } as const satisfies ArgumentsSchema;
-export type ReadOutputArguments = ArgumentsOf<typeof readOutputSchema>;
 
 export const readScreenSchema = {
   type: "object",
@@ -142,7 +140,6 @@ export const readScreenSchema = {
   required: ["session_id"],
   additionalProperties: false,
 } as const satisfies ArgumentsSchema;
-export type ReadScreenArguments = ArgumentsOf<typeof readScreenSchema>;
 
 export const definitions = {
   execCommand: {
