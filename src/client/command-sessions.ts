@@ -57,6 +57,8 @@ export class CommandSessions {
         this.#running.delete(notification.params.sessionId);
         this.#tell({ type: "exited", ...notification.params });
         return;
+      default:
+        return;
     }
   }
 

@@ -116,6 +116,8 @@ export class RemoteBackend implements ExecBackend {
       case "process/failed":
         this.#processes.get(notification.params.processId)?.fail(notification.params.message);
         return;
+      default:
+        return;
     }
   }
 

@@ -91,8 +91,14 @@ export class RpcCaller implements Caller {
       case "malformed":
         this.#refusePeer(event.reason);
         return;
+      case "write":
+        this.#refusePeer("the server sent a request that only clients send");
+        return;
       case "disconnected":
         this.#finish({ reason: event.reason, recoverable: true });
+        return;
+      default:
+        // What is recognised by its bytes are requests to a server.
         return;
     }
   }
