@@ -1,5 +1,5 @@
-import { join } from "node:path";
-import { uriFromPath } from "../protocol/path-uri.ts";
+import { basename, dirname, join } from "node:path";
+import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
 import { discoverRoot } from "./capability-roots.ts";
 import { codexHomeDirectory } from "./environment-config.ts";
 import { homeDirectory } from "./environment-info.ts";
@@ -36,11 +36,12 @@ export async function discoverCapabilities(env: NodeJS.ProcessEnv = process.env)
     result.warnings.push(...found.warnings);
     for (const { instructions, metadata } of found.skills) {
       const front = frontMatter(instructions.contents);
-      const { name, description } = front;
-      if (name === undefined || description === undefined) {
-        result.warnings.push(`skill ${instructions.path} has no name and description in its front matter`);
+      const { description } = front;
+      if (description === undefined) {
+        result.warnings.push(`skill ${instructions.path} has no description in its front matter`);
         continue;
       }
+      const name = front.name ?? basename(dirname(pathFromUri(instructions.path)));
       if (metadata !== null)
         result.warnings.push(`what ${metadata.path} declares is not read by this server`);
       const shortDescription = front["short-description"] ?? null;

@@ -110,7 +110,9 @@ test("a user's skills are found by their front matter, and what is not read is s
     `---\nname: "two: 2"\ndescription: 'it''s two'\nmetadata:\n  short-description: short\n---\n`,
   );
   scratch.file("home/.agents/skills/none/SKILL.md", "no front matter");
+  scratch.file("home/.agents/skills/unnamed/SKILL.md", "---\ndescription: d\n---\n");
   const { skills, warnings } = await discoverCapabilities(env);
+  assert.equal(skills.pop()?.name, "unnamed");
   assert.deepEqual(skills, [
     {
       name: "one",
