@@ -2,7 +2,10 @@
 // caller and has the types. Arguments are checked there, so a wrong one here is a bug and answers undefined.
 #include <node_api.h>
 
+#include <stdlib.h>
+
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bytes.h"
@@ -10,6 +13,7 @@
 #include "loop.h"
 #include "process-tree.h"
 #include "spawn.h"
+#include "write-request.h"
 
 namespace procwire {
 namespace {
@@ -203,7 +207,12 @@ napi_value entry(napi_env env, napi_callback_info info) {
 
 napi_value children(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(childrenOf(static_cast<pid_t>(call.number(0))));
+  napi_value made;
+  napi_create_array(env, &made);
+  uint32_t at = 0;
+  for (pid_t pid : childPids(static_cast<pid_t>(call.number(0))))
+    napi_set_element(env, made, at++, call.answer(static_cast<double>(pid)));
+  return made;
 }
 
 napi_value descendants(napi_env env, napi_callback_info info) {
@@ -211,10 +220,7 @@ napi_value descendants(napi_env env, napi_callback_info info) {
   return call.answer(descendantsOf(static_cast<pid_t>(call.number(0))));
 }
 
-napi_value members(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  return call.answer(sessionMembers(static_cast<pid_t>(call.number(0))));
-}
+napi_value processes(napi_env env, napi_callback_info info) { return Call(env, info).answer(allProcesses()); }
 
 // (pid, pts or -1, ...pipe inodes)
 napi_value holds(napi_env env, napi_callback_info info) {
@@ -281,6 +287,45 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+napi_value textOf(napi_env env, std::string_view text) {
+  napi_value made;
+  napi_create_string_latin1(env, text.data(), text.size(), &made);
+  return made;
+}
+
+// (message) -> [id, processId, writeId or undefined, chunk] of a plain `process/write`, or undefined
+napi_value parseWrite(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes bytes = call.bytes(0);
+  WriteRequest request;
+  if (!parseWriteRequest({reinterpret_cast<const char*>(bytes.data), bytes.length}, request)) return nullptr;
+  const std::string_view text = request.chunk;
+  size_t length = text.size() / 4 * 3;
+  if (text.size() >= 4) length -= static_cast<size_t>((text[text.size() - 1] == '=') + (text[text.size() - 2] == '='));
+  void* memory;
+  napi_value members[4];
+  if (napi_create_buffer(env, length, &memory, &members[3]) != napi_ok) return nullptr;
+  if (base64Decode(reinterpret_cast<const uint8_t*>(text.data()), text.size(), static_cast<uint8_t*>(memory)) !=
+      static_cast<ptrdiff_t>(length))
+    return nullptr;
+  if (request.id[0] == '"') members[0] = textOf(env, request.id.substr(1, request.id.size() - 2));
+  else napi_create_double(env, strtod(std::string(request.id).c_str(), nullptr), &members[0]);
+  members[1] = textOf(env, request.processId);
+  if (request.writeId.data()) members[2] = textOf(env, request.writeId);
+  else napi_get_undefined(env, &members[2]);
+  napi_value found;
+  napi_create_array_with_length(env, 4, &found);
+  for (uint32_t at = 0; at < 4; at++) napi_set_element(env, found, at, members[at]);
+  return found;
+}
+
+// (): looks once at what is ready now, without waiting for the event loop's next round
+napi_value pump(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Loop* loop = call.loop()) loop->pump();
+  return nullptr;
+}
+
 // ---- for tests
 
 napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
@@ -309,9 +354,9 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("terminalState", terminalState),
       FUNCTION("signalGroup", signalGroup),
       FUNCTION("entry", entry),
-      FUNCTION("children", children),
+      FUNCTION("childPids", children),
       FUNCTION("descendants", descendants),
-      FUNCTION("sessionMembers", members),
+      FUNCTION("allProcesses", processes),
       FUNCTION("holds", holds),
       FUNCTION("signal", signal),
       FUNCTION("setSubreaper", subreaper),
@@ -319,6 +364,8 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("base64Encode", encode),
       FUNCTION("base64Decode", decode),
       FUNCTION("unmask", unmaskBytes),
+      FUNCTION("parseWrite", parseWrite),
+      FUNCTION("pump", pump),
       FUNCTION("forcePlainPaths", forcePlainPaths),
 #undef FUNCTION
   };

@@ -43,6 +43,11 @@ class Loop {
   // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
   void call(napi_value function, size_t argc, napi_value* argv);
 
+  // Takes what is ready now. Only from JavaScript that the loop itself did not call.
+  void pump() {
+    if (!closing_ && !children_.empty()) onReady();
+  }
+
   napi_env env() const { return env_; }
   char* scratch();
 

@@ -3,7 +3,8 @@
  * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
-import type { ByteCodec } from "./connection/byte-codec.ts";
+import { TurnFlusher } from "./connection/turn-flusher.ts";
+import type { WireTuning } from "./connection/wire-tuning.ts";
 import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
@@ -58,10 +59,12 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   };
 }
 
-/** The native loops for bytes, where the addon is there. */
-export function nativeByteCodec(): ByteCodec | null {
+/** The native loops for bytes, and one last look at the processes before a turn's messages leave. */
+export function nativeTuning(): WireTuning {
   const native = loadNative();
-  return native.type === "loaded" ? native.spawner : null;
+  if (native.type === "missing") return {};
+  const { spawner } = native;
+  return { codec: spawner, flusher: new TurnFlusher(() => spawner.pump()) };
 }
 
 function localHttp(log: ServerLog): HttpService {

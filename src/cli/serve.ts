@@ -1,4 +1,4 @@
-import { createLocalHost, nativeByteCodec } from "../local-host.ts";
+import { createLocalHost, nativeTuning } from "../local-host.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { stderrLog } from "../server/log.ts";
 import { runServer } from "../server/run-main.ts";
@@ -20,10 +20,10 @@ export const command: Command = {
       createLocalHost({ log, config: options.config, subreaper: true }),
       options.config,
     );
-    const codec = nativeByteCodec();
+    const tuning = nativeTuning();
     await runServer(server, options.transport, {
       auth: options.auth,
-      ...(codec && { codec }),
+      tuning,
       onListening: (url) => {
         // stderr first, so that whoever waits for the line on stdout finds this one there already.
         process.stderr.write(`procwire exec-server listening on ${url}\n`);

@@ -1,4 +1,4 @@
-import { createLocalHost, nativeByteCodec } from "../local-host.ts";
+import { createLocalHost, nativeTuning } from "../local-host.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
@@ -24,8 +24,8 @@ export const command: Command = {
       throw new UsageError(`unexpected argument \`${argv[0]}\`; \`procwire serve\` takes options`);
     const log = stderrLog("warn");
     const server = new ExecServer(createLocalHost({ log, subreaper: true }));
-    const codec = nativeByteCodec();
-    const listening = await listenOnFreePort(server, codec ? { codec } : {});
+    const tuning = nativeTuning();
+    const listening = await listenOnFreePort(server, { tuning });
     process.stderr.write(`procwire exec-server listening on ${listening.url}\n`);
     process.stdout.write(`${listening.url}\n`);
     process.stderr.write(whatToTry(listening.url));

@@ -3,11 +3,14 @@
  * socket, and a pair in memory. It knows envelopes (what is a message at all) and nothing of methods.
  */
 
-import type { Message } from "../protocol/envelope.ts";
+import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
+import type { ByteCodec } from "./byte-codec.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
+  /** A `process/write` request, recognised and decoded by its bytes: the one message that carries bulk input. */
+  | { type: "write"; id: RequestId; params: { processId: string; writeId?: string; chunk: Uint8Array } }
   /** Something came that is no message; the connection lives on. */
   | { type: "malformed"; reason: string }
   /** The last event. `reason` is null when the peer simply left. */
@@ -35,6 +38,18 @@ export interface Connection {
 
 /** Above this a connection counts as congested: whoever streams into it waits for the drain. */
 export const CONGESTED_BYTES = 1024 * 1024;
+
+/** The event of a bulk write, or null when the message is something else. */
+export function writeEvent(message: Uint8Array, codec: ByteCodec): ConnectionEvent | null {
+  const found = codec.parseWrite?.(message);
+  if (!found) return null;
+  const [id, processId, writeId, chunk] = found;
+  return {
+    type: "write",
+    id,
+    params: writeId === undefined ? { processId, chunk } : { processId, writeId, chunk },
+  };
+}
 
 /** From the text of one message to the event it is. `kind` stands in the malformed text where the transport has a name of its own. */
 export function messageEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {

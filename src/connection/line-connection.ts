@@ -1,7 +1,7 @@
 import type { Readable, Writable } from "node:stream";
 import { type ByteCodec, base64Length, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
-import { messageEvent } from "./connection.ts";
+import { messageEvent, writeEvent } from "./connection.ts";
 
 /** A line longer than this ends the connection: one peer must not make the other grow without bound. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
@@ -10,6 +10,8 @@ export interface LineConnectionOptions {
   label: string;
   maxMessageBytes?: number;
   codec?: ByteCodec;
+  /** A server recognises bulk writes by their bytes. */
+  role?: "server" | "client";
 }
 
 const NEWLINE = 10;
@@ -22,6 +24,7 @@ export class LineConnection implements Connection {
   readonly #output: Writable;
   readonly #maxMessageBytes: number;
   readonly #codec: ByteCodec;
+  readonly #isServer: boolean;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   /** The beginning of a line whose end has not come yet. */
   #partial: Buffer[] = [];
@@ -34,6 +37,7 @@ export class LineConnection implements Connection {
     this.#output = output;
     this.#maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
     this.#codec = options.codec ?? plainByteCodec;
+    this.#isServer = options.role === "server";
   }
 
   open(onEvent: (event: ConnectionEvent) => void): void {
@@ -112,6 +116,11 @@ export class LineConnection implements Connection {
     if (this.#over) return;
     if (line.length > this.#maxMessageBytes) {
       this.#tooLong();
+      return;
+    }
+    const write = this.#isServer ? writeEvent(line, this.#codec) : null;
+    if (write) {
+      this.#onEvent?.(write);
       return;
     }
     const text = line.toString("utf8");

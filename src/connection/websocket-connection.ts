@@ -4,8 +4,9 @@ import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
-import { messageEvent } from "./connection.ts";
+import { messageEvent, writeEvent } from "./connection.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
+import { type Flushable, TurnFlusher } from "./turn-flusher.ts";
 import { CloseCode, FrameReader, FrameWriter, type MessageKind, type Role } from "./websocket-frames.ts";
 
 /** How often an idle peer is asked whether it is there; the reference server's number. */
@@ -14,6 +15,10 @@ const PING_EVERY_MS = 30_000;
 const PONG_WITHIN_MS = 15_000;
 /** After a close frame was sent, how long the peer has to close its side before the socket is dropped. */
 const CLOSE_WITHIN_MS = 1_000;
+/** Frames of one turn that are smaller than this together are copied into one buffer; larger ones are not worth a copy. */
+const JOIN_BELOW_BYTES = 64 * 1024;
+
+const defaultFlusher = new TurnFlusher();
 
 export interface WebSocketConnectionOptions {
   label: string;
@@ -22,38 +27,46 @@ export interface WebSocketConnectionOptions {
   head?: Buffer;
   maxMessageBytes?: number;
   codec?: ByteCodec;
+  /** Decides when what was queued is sent; one for all connections of a server. */
+  flusher?: TurnFlusher;
   clock?: Clock;
   /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
   keepAlive?: boolean;
 }
 
 /** One message a WebSocket message, over a socket whose handshake is done. Text goes out; text or binary comes in. */
-export class WebSocketConnection implements Connection {
+export class WebSocketConnection implements Connection, Flushable {
   readonly label: string;
   onDrain: () => void = () => undefined;
   readonly #socket: Duplex;
   readonly #options: WebSocketConnectionOptions;
   readonly #clock: Clock;
+  readonly #codec: ByteCodec;
   readonly #writer: FrameWriter;
+  readonly #flusher: TurnFlusher;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #keepAlive: Timer | null = null;
   #heardSincePing = true;
   #over = false;
-  #corked = false;
+  /** Frames of this turn, not yet handed to the socket. */
+  #frames: Buffer[] = [];
+  #frameBytes = 0;
 
   constructor(socket: Duplex, options: WebSocketConnectionOptions) {
     this.label = options.label;
     this.#socket = socket;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#writer = new FrameWriter(options.role, options.codec ?? plainByteCodec, randomMaskKey);
+    this.#flusher = options.flusher ?? defaultFlusher;
+    this.#codec = options.codec ?? plainByteCodec;
+    this.#writer = new FrameWriter(options.role, this.#codec, randomMaskKey);
   }
 
   open(onEvent: (event: ConnectionEvent) => void): void {
     this.#onEvent = onEvent;
     const reader = new FrameReader(
       this.#options.role,
-      this.#options.codec ?? plainByteCodec,
+      this.#codec,
       this.#options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES,
       {
         message: (payload, kind) => this.#message(payload, kind),
@@ -90,7 +103,7 @@ export class WebSocketConnection implements Connection {
   }
 
   get queuedBytes(): number {
-    return this.#socket.writableLength;
+    return this.#socket.writableLength + this.#frameBytes;
   }
 
   pause(): void {
@@ -105,21 +118,38 @@ export class WebSocketConnection implements Connection {
     this.#shut(reason === undefined ? CloseCode.normal : CloseCode.policy, reason ?? "", null);
   }
 
-  /** Messages of one turn leave in one system call. */
-  #write(frame: Buffer): void {
-    if (!this.#corked) {
-      this.#corked = true;
+  /** Hands this turn's frames to the socket. */
+  flush(): void {
+    const frames = this.#frames;
+    const bytes = this.#frameBytes;
+    this.#frames = [];
+    this.#frameBytes = 0;
+    const [only] = frames;
+    if (only === undefined || this.#socket.destroyed || this.#socket.writableEnded) return;
+    if (frames.length === 1) {
+      this.#socket.write(only);
+    } else if (bytes <= JOIN_BELOW_BYTES) {
+      this.#socket.write(Buffer.concat(frames, bytes));
+    } else {
       this.#socket.cork();
-      process.nextTick(() => {
-        this.#corked = false;
-        this.#socket.uncork();
-      });
+      for (const frame of frames) this.#socket.write(frame);
+      this.#socket.uncork();
     }
-    this.#socket.write(frame);
+  }
+
+  #write(frame: Buffer): void {
+    if (this.#frames.length === 0) this.#flusher.add(this);
+    this.#frames.push(frame);
+    this.#frameBytes += frame.length;
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
     if (this.#over) return;
+    const write = this.#options.role === "server" ? writeEvent(payload, this.#codec) : null;
+    if (write) {
+      this.#onEvent?.(write);
+      return;
+    }
     const text = payload.toString("utf8");
     // Only a text that holds the replacement character can have been broken: check that one alone.
     if (text.includes("\ufffd") && !isUtf8(payload)) {
@@ -161,6 +191,7 @@ export class WebSocketConnection implements Connection {
 
   #shut(code: number, reason: string, problem: string | null): void {
     if (this.#over) return;
+    this.flush();
     this.#socket.end(this.#writer.close(code, reason));
     const timer = this.#clock.after(CLOSE_WITHIN_MS, () => this.#socket.destroy(), { keepAlive: false });
     this.#socket.once("close", () => timer.cancel());

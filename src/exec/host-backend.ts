@@ -6,12 +6,15 @@ import type {
   StartParams,
   TerminateMode,
   TerminateResult,
+  WriteStatus,
 } from "./exec-process.ts";
 
 /** A process on this host, as a server sees it: with its log in reach, and ended for a reason. */
 export interface HostProcess extends ExecProcess {
   readonly log: EventLog;
   listing(): ProcessListing;
+  /** Writes without waiting, or tells with null that `write` must be used: it would wait, or refuse. */
+  writeNow(bytes: Uint8Array, writeId: string | undefined): WriteStatus | null;
   /** Like `terminate`, but the exit is told with this reason. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }

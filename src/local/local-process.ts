@@ -65,6 +65,8 @@ export class LocalProcess implements HostProcess {
   #timeout: Timer | null = null;
   #cutTimer: Timer | null = null;
   #drained: PromiseWithResolvers<void> | null = null;
+  /** What waited for the process after the last write, until it was told that nothing does. */
+  #queuedBytes = 0;
   #closed = Promise.withResolvers<void>();
 
   constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
@@ -178,19 +180,34 @@ export class LocalProcess implements HostProcess {
    * itself still accepts. One that was ended by request refuses.
    */
   async write(bytes: Uint8Array, options: { writeId?: string } = {}): Promise<{ status: WriteStatus }> {
-    if (this.#stdin === "none") return { status: "stdinClosed" };
     const { writeId } = options;
-    if (writeId !== undefined && this.#writeIds.has(writeId)) return { status: "accepted" };
-    if (this.#stdin === "closed") return { status: "stdinClosed" };
+    const status = this.writeNow(bytes, writeId);
+    if (status !== null) return { status };
     if (this.#endReason !== null) throw internalError("failed to write to process stdin");
-    const child = this.#child;
-    if (!child) return { status: "starting" };
-    if (writeId !== undefined) this.#rememberWriteId(writeId);
-    if (!this.log.isClosed && child.write(bytes) > WRITE_QUEUE_BYTES) {
+    if (!this.#child) return { status: "starting" };
+    this.#take(this.#child, bytes, writeId);
+    if (this.#queuedBytes > WRITE_QUEUE_BYTES) {
       this.#drained ??= Promise.withResolvers<void>();
       await this.#drained.promise;
     }
     return { status: "accepted" };
+  }
+
+  /** The same without waiting; null when it would have to wait or to refuse. */
+  writeNow(bytes: Uint8Array, writeId: string | undefined): WriteStatus | null {
+    if (this.#stdin === "none") return "stdinClosed";
+    if (writeId !== undefined && this.#writeIds.has(writeId)) return "accepted";
+    if (this.#stdin === "closed") return "stdinClosed";
+    const child = this.#child;
+    if (this.#endReason !== null || !child) return null;
+    if (this.#queuedBytes + bytes.length > WRITE_QUEUE_BYTES) return null;
+    this.#take(child, bytes, writeId);
+    return "accepted";
+  }
+
+  #take(child: Child, bytes: Uint8Array, writeId: string | undefined): void {
+    if (writeId !== undefined) this.#rememberWriteId(writeId);
+    if (!this.log.isClosed) this.#queuedBytes = child.write(bytes);
   }
 
   async closeStdin(): Promise<{ status: CloseStdinStatus }> {
@@ -269,6 +286,7 @@ export class LocalProcess implements HostProcess {
   }
 
   #wakeWriters(): void {
+    this.#queuedBytes = 0;
     this.#drained?.resolve();
     this.#drained = null;
   }

@@ -35,9 +35,9 @@ export interface NativeSpawner {
   signalGroup(child: NativeChild, signal: number): boolean;
 
   entry(pid: number): NativeEntries;
-  children(pid: number): NativeEntries;
+  childPids(pid: number): number[];
   descendants(pid: number): NativeEntries;
-  sessionMembers(session: number): NativeEntries;
+  allProcesses(): NativeEntries;
   holds(pid: number, pts: number, ...pipes: number[]): boolean;
   /** 0, or the errno. */
   signal(pid: number, startTime: number, signal: number): number;
@@ -50,6 +50,12 @@ export interface NativeSpawner {
   base64Decode(from: Uint8Array, fromOffset: number, fromLength: number, to: Uint8Array): number;
   /** XORs with the key's four bytes, highest first: a WebSocket mask read as a big-endian number. */
   unmask(bytes: Uint8Array, offset: number, length: number, key: number): void;
+  /** The members of a plain `process/write` message; undefined for everything else. */
+  parseWrite(
+    message: Uint8Array,
+  ): [id: string | number, processId: string, writeId: string | undefined, chunk: Buffer] | undefined;
+  /** Takes what the processes have ready now, without waiting for the event loop's next round. */
+  pump(): void;
 
   /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   forcePlainPaths(on: boolean): void;
@@ -61,6 +67,7 @@ export type NativeSpawnDone = (
   path: string,
   child: NativeChild,
   pid: number,
+  startTime: number,
   pts: number,
   pipes: number[],
 ) => void;
@@ -120,9 +127,9 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "terminalState",
   "signalGroup",
   "entry",
-  "children",
+  "childPids",
   "descendants",
-  "sessionMembers",
+  "allProcesses",
   "holds",
   "signal",
   "setSubreaper",
@@ -130,6 +137,8 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "base64Encode",
   "base64Decode",
   "unmask",
+  "parseWrite",
+  "pump",
   "forcePlainPaths",
 ];
 

@@ -3,16 +3,16 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { connect, isIP, type Socket } from "node:net";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { acceptKey } from "../connection/accept-key.ts";
-import type { ByteCodec } from "../connection/byte-codec.ts";
 import { LineConnection } from "../connection/line-connection.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
+import type { WireTuning } from "../connection/wire-tuning.ts";
 import { refusal, type WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { ExecServerTransport, isLoopback } from "./transport.ts";
 
 export interface ListenOptions {
   auth?: WebSocketAuth;
-  codec?: ByteCodec;
+  tuning?: WireTuning;
 }
 
 /** A server that takes connections until it is closed. */
@@ -47,7 +47,7 @@ export async function listen(
     socket.on("error", () => socket.destroy());
     const problem = refuseUpgrade(server, auth, request);
     if (problem) return refuse(socket, problem);
-    accept(server, request, socket, head, options.codec);
+    accept(server, request, socket, head, options.tuning);
   });
   const closed =
     transport.type === "unix" ? await bindUnix(http, transport.path) : await bindTcp(http, transport);
@@ -59,14 +59,14 @@ export function serveStdio(
   server: ExecServer,
   input: Readable,
   output: Writable,
-  codec?: ByteCodec,
+  tuning?: WireTuning,
 ): Promise<void> {
   const { maxMessageBytes } = server.config;
   return server.accept(
     new LineConnection(input, output, {
       label: "exec-server stdio",
       maxMessageBytes,
-      ...(codec && { codec }),
+      ...tuning,
     }),
   );
 }
@@ -190,7 +190,7 @@ function accept(
   request: IncomingMessage,
   socket: Duplex,
   head: Buffer,
-  codec?: ByteCodec,
+  tuning?: WireTuning,
 ): void {
   const key = request.headers["sec-websocket-key"] ?? "";
   socket.write(
@@ -204,7 +204,7 @@ function accept(
     head,
     maxMessageBytes: server.config.maxMessageBytes,
     keepAlive: true,
-    ...(codec && { codec }),
+    ...tuning,
   });
   // The server's own task set owns the run and reports its failure.
   void server.accept(connection);

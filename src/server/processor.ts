@@ -74,6 +74,14 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
           connection.close(error.message);
         }
         return;
+      case "write": {
+        // What a process takes at once is answered at once; the rest goes the way of every request.
+        const { id, params } = event;
+        const status = handler.writeNow(params);
+        if (status === null) void answer({ type: "request", id, method: "process/write", params });
+        else connection.send(encodeResponse(id, { status }));
+        return;
+      }
       case "malformed":
         connection.send(
           encodeError(UNREADABLE_ID, { code: ErrorCode.invalidRequest, message: event.reason }),

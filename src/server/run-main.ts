@@ -1,5 +1,5 @@
 import type { Readable, Writable } from "node:stream";
-import type { ByteCodec } from "../connection/byte-codec.ts";
+import type { WireTuning } from "../connection/wire-tuning.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { type Listening, listen, serveStdio } from "./listen.ts";
@@ -7,7 +7,7 @@ import type { ExecServerTransport } from "./transport.ts";
 
 export interface RunOptions {
   auth?: WebSocketAuth;
-  codec?: ByteCodec;
+  tuning?: WireTuning;
   /** Called with the URL once connections are taken; not for stdio. */
   onListening?: (url: string) => void;
   /** Where stdio is served; the program's own streams by default. */
@@ -25,13 +25,13 @@ export async function runServer(
   options: RunOptions = {},
 ): Promise<void> {
   if (transport.type === "stdio") {
-    const { stdin = process.stdin, stdout = process.stdout, codec } = options;
-    await untilSignalled(server, serveStdio(server, stdin, stdout, codec));
+    const { stdin = process.stdin, stdout = process.stdout, tuning } = options;
+    await untilSignalled(server, serveStdio(server, stdin, stdout, tuning));
     return;
   }
   const listening = await listen(server, transport, {
     ...(options.auth && { auth: options.auth }),
-    ...(options.codec && { codec: options.codec }),
+    ...(options.tuning && { tuning: options.tuning }),
   });
   options.onListening?.(listening.url);
   await runUntilSignalled(server, listening);

@@ -6,6 +6,7 @@ import type {
   StartParams,
   TerminateMode,
   TerminateResult,
+  WriteStatus,
 } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { invalidRequest } from "../protocol/errors.ts";
@@ -134,6 +135,13 @@ export class Session {
   /** Runs one of the calls that keep their order for a process. */
   inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
     return this.#lanes.run(processId, async () => task(await this.find(processId)));
+  }
+
+  /** Writes without waiting: null when the process has not started, or something before it is still under way. */
+  writeNow(processId: string, chunk: Uint8Array, writeId: string | undefined): WriteStatus | null {
+    const slot = this.#slots.get(processId);
+    if (slot?.type !== "started" || this.#lanes.busy(processId)) return null;
+    return slot.entry.process.writeNow(chunk, writeId);
   }
 
   async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {

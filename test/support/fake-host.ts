@@ -79,6 +79,11 @@ export class FakeProcess implements HostProcess {
     return this.log.readWaiting(params);
   }
 
+  /** Never at once: every write of a test goes the general way. */
+  writeNow(): null {
+    return null;
+  }
+
   async write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
     if (this.writeGate) await this.writeGate;
     this.written.push(Buffer.from(bytes).toString());
