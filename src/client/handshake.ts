@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
+import { invalidRequest } from "../protocol/errors.ts";
 import type { EnvironmentInfo, Extension } from "../protocol/methods.ts";
 import { EXTENSIONS } from "../protocol/methods.ts";
 import type { Caller } from "./caller.ts";
@@ -36,6 +37,9 @@ export async function shakeHands(caller: Caller, options: HandshakeOptions): Pro
     "initialize",
     options.clock,
   );
+  const { resumeSessionId } = options;
+  if (resumeSessionId !== null && answer.sessionId !== resumeSessionId)
+    throw invalidRequest(`unknown session id ${resumeSessionId}: the server opened another one`);
   caller.initialized();
   const named = answer.extensions ?? [];
   return {

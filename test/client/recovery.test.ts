@@ -283,6 +283,16 @@ describe("a lost connection", () => {
     assert.match(last.error.message, /unknown session id S/);
   });
 
+  it("fails at once when the server opens another session instead", async () => {
+    const { server, states } = await rig();
+    server.answers.initialize = () => ({ sessionId: "OTHER", extensions: [] });
+    server.current.cut();
+    await settle();
+    const last = states.at(-1);
+    assert.ok(last?.type === "disconnected");
+    assert.match(last.error.message, /unknown session id S: the server opened another one/);
+  });
+
   it("fails at once when nobody listens any more", async () => {
     const { server, states } = await rig();
     server.refuse = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
