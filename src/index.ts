@@ -32,6 +32,19 @@ export { Environment } from "./local-environment.ts";
 export { createLocalHost } from "./local-host.ts";
 // ---- the client, and what it hands out
 export { DisconnectedError, RequestError } from "./protocol/errors.ts";
+export type { RunMainOptions } from "./run-main.ts";
+export { runMain, runMainWithTransport } from "./run-main.ts";
+export type { WebSocketAuth } from "./server/auth.ts";
 export { ExecServer } from "./server/exec-server.ts";
+export type { ServerConfig } from "./server/limits.ts";
+export type { Listening, ListenOptions } from "./server/listen.ts";
+export { listen } from "./server/listen.ts";
+export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
+// ---- tools for models
+export type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "./tools/approval.ts";
+export type { UnifiedExecEvent } from "./tools/exec-events.ts";
+export type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "./tools/tool.ts";
+export type { UnifiedExec, UnifiedExecOptions } from "./tools/unified-exec.ts";
+export { createUnifiedExec } from "./tools/unified-exec.ts";
 
 export { VERSION } from "./version.ts";
