@@ -140,12 +140,21 @@ export const closeStdinResult = object("CloseStdinResult", {
 
 export const resizeParams = object("ResizeParams", { processId: string, size: terminalSize });
 
+/** What a signal's name looks like; which of them exist, the host knows. */
+const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
+
 const signalName: Schema<string> = {
   ...string,
   doc: '"interrupt" or a signal name',
   decode: (value) => {
-    if (typeof value === "string") return value;
-    throw new DecodeError(`invalid type: ${value === null ? "null" : typeof value}, expected string or map`);
+    if (typeof value !== "string") {
+      throw new DecodeError(
+        `invalid type: ${value === null ? "null" : typeof value}, expected string or map`,
+      );
+    }
+    if (!SIGNAL_NAME.test(value))
+      throw new DecodeError(`unknown variant \`${value}\`, expected \`interrupt\` or a signal name`);
+    return value;
   },
 };
 export const signalParams = object("SignalParams", { processId: string, signal: signalName });
