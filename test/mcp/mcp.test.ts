@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
@@ -54,14 +54,26 @@ function sessionIn(text: string): number {
   return Number(number);
 }
 
+/** What any client sees, wherever commands run. One server serves them all, side by side. */
 function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: string[] }>): void {
-  const behaves = (what: string, run: (mcp: Awaited<ReturnType<typeof startMcp>>) => Promise<void>) =>
-    void test(`${where}: ${what}`, { timeout: 60_000 }, async () => {
-      await using host = await open();
-      await using mcp = await startMcp(host.args);
-      await run(mcp);
+  describe(where, { concurrency: 4, timeout: 60_000 }, () => {
+    let host: Awaited<ReturnType<typeof open>>;
+    let mcp: Awaited<ReturnType<typeof startMcp>>;
+    before(async () => {
+      host = await open();
+      mcp = await startMcp(host.args);
     });
+    after(async () => {
+      await mcp[Symbol.asyncDispose]();
+      await host[Symbol.asyncDispose]();
+    });
+    testClient((what, run) => void test(what, () => run(mcp)));
+  });
+}
 
+type Behaves = (what: string, run: (mcp: Awaited<ReturnType<typeof startMcp>>) => Promise<void>) => void;
+
+function testClient(behaves: Behaves): void {
   behaves("a client finds the tools, with the schemas models know", async ({ client }) => {
     const { tools } = await client.listTools();
     assert.deepEqual(
@@ -87,7 +99,7 @@ function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: st
     await call("write_stdin", { session_id, chars: "hello\n" });
     const waited = await call("wait_for", { session_id, until: "pattern", pattern: "<hello>" });
     assert.match(waited.text, /Wait ended: matched "<hello>"/);
-    assert.match((await call("list_sessions")).text, /^1: running/);
+    assert.match((await call("list_sessions")).text, new RegExp(`^${session_id}: running`, "m"));
     assert.match((await call("read_screen", { session_id })).text, /\nhello\n<hello>\n?/);
     const ended = await call("write_stdin", { session_id, chars: "\u0004", yield_time_ms: 30_000 });
     assert.match(ended.text, /Process exited with code 0\n/);
@@ -107,9 +119,9 @@ function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: st
   behaves("progress is told while a call waits", async ({ call }) => {
     const told: string[] = [];
     const onprogress = ({ message }: { message?: string | undefined }) => void told.push(message ?? "");
-    const { text } = await call("exec_command", { cmd: "sleep 2", yield_time_ms: 30_000 }, { onprogress });
+    const { text } = await call("exec_command", { cmd: "sleep 1.5", yield_time_ms: 30_000 }, { onprogress });
     assert.match(text, /exited with code 0/);
-    assert.match(told[0] ?? "", /^session 1: running for 1 s, 0 bytes of output$/);
+    assert.match(told[0] ?? "", /^session \d+: running for 1 s, 0 bytes of output$/);
   });
 
   behaves("a call that is cancelled ends the wait, and not the process", async ({ call, directory }) => {
@@ -120,9 +132,10 @@ function testMcp(where: string, open: () => Promise<AsyncDisposable & { args: st
     await until(() => existsSync(join(directory, "begun")), "it has begun");
     giveUp.abort();
     await refused;
-    assert.match((await call("list_sessions")).text, /^1: running/);
+    const listed = /^(\d+): running.*: echo begun/m.exec((await call("list_sessions")).text);
+    assert.ok(listed);
     writeFileSync(join(directory, "go"), "");
-    const { text } = await call("wait_for", { session_id: 1, until: "exit" });
+    const { text } = await call("wait_for", { session_id: Number(listed[1]), until: "exit" });
     assert.match(text, /Process exited with code 0\n.*\nOutput:\ndone\n$/s);
   });
 }
@@ -189,9 +202,12 @@ test("through a server: commands run where the server runs, unless told otherwis
 
 test("what runs ends with the client that had it started", { timeout: 60_000 }, async () => {
   const mcp = await startMcp();
-  const { text } = await mcp.call("exec_command", { cmd: "echo $$; exec sleep 300", yield_time_ms: 1000 });
-  sessionIn(text);
-  const pid = Number(text.trim().split("\n").at(-1));
+  const started = await mcp.call("exec_command", {
+    cmd: 'echo "pid $$"; exec sleep 300',
+    yield_time_ms: 250,
+  });
+  const args = { session_id: sessionIn(started.text), until: "pattern", pattern: "pid [0-9]+\\n" };
+  const pid = Number(/matched "pid (\d+)/.exec((await mcp.call("wait_for", args)).text)?.[1]);
   const server = mcp.pid();
   assert.ok(isAlive(pid) && isAlive(server));
   await mcp[Symbol.asyncDispose]();

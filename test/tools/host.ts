@@ -26,9 +26,9 @@ export interface BehaviourOptions {
 export type Behaves = (what: string, run: (set: Setup) => Promise<void>, more?: BehaviourOptions) => void;
 
 /** A test with tools on a fresh host, in a directory of its own that is no part of /tmp. */
-export function behavesOn(where: string, openHost: () => Promise<Host>): Behaves {
+export function behavesOn(openHost: () => Promise<Host>): Behaves {
   return (what, run, more = {}) => {
-    void test(`${where}: ${what}`, { skip: more.skip ?? false, timeout: 60_000 }, async () => {
+    void test(what, { skip: more.skip ?? false, timeout: 60_000 }, async () => {
       await using host = await openHost();
       const directory = realpathSync(mkdtempSync("/var/tmp/procwire-tools-"));
       const unified = createUnifiedExec({

@@ -1,10 +1,11 @@
+import { describe } from "node:test";
 import { createLocalBackend } from "../../src/local/local-backend.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { testCommands } from "./command-behaviour.ts";
 import { behavesOn } from "./host.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
-const behaves = behavesOn("here", async () => {
+const behaves = behavesOn(async () => {
   const backend = createLocalBackend();
   return {
     backend,
@@ -12,5 +13,9 @@ const behaves = behavesOn("here", async () => {
     [Symbol.asyncDispose]: () => backend[Symbol.asyncDispose](),
   };
 });
-testCommands(behaves);
-testWalls(behaves);
+
+// They mostly wait, so they may as well wait together.
+describe("here", { concurrency: 4 }, () => {
+  testCommands(behaves);
+  testWalls(behaves);
+});

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
+import { describe, test } from "node:test";
 import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -32,9 +32,13 @@ async function openRemote(reconnect = true): Promise<Host & { proxy: FaultProxy;
   };
 }
 
-const behaves = behavesOn("far away", () => openRemote());
-testCommands(behaves);
-testWalls(behaves);
+const behaves = behavesOn(() => openRemote());
+
+// They mostly wait, so they may as well wait together.
+describe("far away", { concurrency: 4 }, () => {
+  testCommands(behaves);
+  testWalls(behaves);
+});
 
 async function withTools(
   run: (
