@@ -1,5 +1,4 @@
 import type { Connection, ConnectionEvent } from "../connection/connection.ts";
-import type { OutputStream } from "../exec/exec-process.ts";
 import { decodeBase64 } from "../protocol/base64.ts";
 import type { Message } from "../protocol/envelope.ts";
 import { encodeError, encodeNotification, encodeRequest } from "../protocol/envelope.ts";
@@ -15,6 +14,7 @@ import {
 } from "../protocol/methods.ts";
 import { isObject, type Schema } from "../protocol/schema.ts";
 import type { Caller, CallerEnd, CallerEvents } from "./caller.ts";
+import { isOutputStream, readOutputBytes } from "./output-bytes.ts";
 
 /** JSON-RPC over any Connection. */
 export class RpcCaller implements Caller {
@@ -27,6 +27,7 @@ export class RpcCaller implements Caller {
   constructor(connection: Connection, events: CallerEvents) {
     this.#connection = connection;
     this.#events = events;
+    connection.takeBytes = (message) => this.#takeOutput(message);
     connection.open((event) => this.#onEvent(event));
   }
 
@@ -126,6 +127,13 @@ export class RpcCaller implements Caller {
     }
   }
 
+  #takeOutput(message: Uint8Array): boolean {
+    if (this.#end) return false;
+    const params = readOutputBytes(message);
+    if (params) this.#events.notified({ method: "process/output", params });
+    return params !== null;
+  }
+
   #onNotification(method: string, params: unknown): void {
     if (this.#end) return;
     // What a newer server tells besides is not for this client.
@@ -174,7 +182,7 @@ function codecOf<M extends MethodName>(method: M): Codec<M> {
   return methods[method] as unknown as Codec<M>;
 }
 
-/** The hot path: checked by hand, since a schema's walk costs more than the chunk. A text is a refusal. */
+/** Where only the text is at hand: checked by hand, since a schema's walk costs more than a chunk. A text is a refusal. */
 function readOutput(params: unknown): ServerNotification | string {
   if (!isObject(params)) return "params are no object";
   const { processId, seq, stream, chunk } = params;
@@ -184,10 +192,6 @@ function readOutput(params: unknown): ServerNotification | string {
   const decoded = decodeBase64(chunk);
   if (!decoded.ok) return decoded.problem;
   return { method: "process/output", params: { processId, seq, stream, chunk: decoded.bytes } };
-}
-
-function isOutputStream(stream: unknown): stream is OutputStream {
-  return stream === "stdout" || stream === "stderr" || stream === "pty";
 }
 
 function decodeOther(method: ServerNotification["method"], params: unknown): ServerNotification | string {

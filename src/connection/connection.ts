@@ -29,6 +29,11 @@ export interface Connection {
   readonly queuedBytes: number;
   /** Called when a queue that had grown is empty again. */
   onDrain: () => void;
+  /**
+   * Set by whoever can read some message by its bytes: true when it has taken it. The rest is parsed and told as events.
+   * Transports that carry text alone never ask.
+   */
+  takeBytes?: (message: Uint8Array) => boolean;
   /** Stops and resumes taking input; what the peer sends meanwhile waits in the system. */
   pause(): void;
   resume(): void;

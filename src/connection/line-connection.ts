@@ -20,6 +20,7 @@ const NEWLINE = 10;
 export class LineConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
+  takeBytes?: (message: Uint8Array) => boolean;
   readonly #input: Readable;
   readonly #output: Writable;
   readonly #maxMessageBytes: number;
@@ -46,9 +47,10 @@ export class LineConnection implements Connection {
     this.#input.on("end", () => {
       // A last line without its newline is still a message.
       this.#line(Buffer.concat(this.#partial));
-      this.#end(null);
+      // What can be answered at once still is, before the end is told.
+      setImmediate(() => this.#end(null));
     });
-    this.#input.on("close", () => this.#end(null));
+    this.#input.on("close", () => setImmediate(() => this.#end(null)));
     this.#input.on("error", (error) =>
       this.#end(`failed to read JSON-RPC message from ${this.label}: ${error.message}`),
     );
@@ -118,6 +120,7 @@ export class LineConnection implements Connection {
       this.#tooLong();
       return;
     }
+    if (this.takeBytes?.(line)) return;
     const write = this.#isServer ? writeEvent(line, this.#codec) : null;
     if (write) {
       this.#onEvent?.(write);

@@ -5,6 +5,7 @@ import { systemClock } from "../async/clock.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
 import { messageEvent, writeEvent } from "./connection.ts";
+import { FrameBuffers } from "./frame-buffers.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { type Flushable, TurnFlusher } from "./turn-flusher.ts";
 import { CloseCode, FrameReader, FrameWriter, type MessageKind, type Role } from "./websocket-frames.ts";
@@ -19,6 +20,7 @@ const CLOSE_WITHIN_MS = 1_000;
 const JOIN_BELOW_BYTES = 64 * 1024;
 
 const defaultFlusher = new TurnFlusher();
+const frameBuffers = new FrameBuffers();
 
 export interface WebSocketConnectionOptions {
   label: string;
@@ -38,6 +40,7 @@ export interface WebSocketConnectionOptions {
 export class WebSocketConnection implements Connection, Flushable {
   readonly label: string;
   onDrain: () => void = () => undefined;
+  takeBytes?: (message: Uint8Array) => boolean;
   readonly #socket: Duplex;
   readonly #options: WebSocketConnectionOptions;
   readonly #clock: Clock;
@@ -59,7 +62,7 @@ export class WebSocketConnection implements Connection, Flushable {
     this.#clock = options.clock ?? systemClock;
     this.#flusher = options.flusher ?? defaultFlusher;
     this.#codec = options.codec ?? plainByteCodec;
-    this.#writer = new FrameWriter(options.role, this.#codec, randomMaskKey);
+    this.#writer = new FrameWriter(options.role, this.#codec, randomMaskKey, frameBuffers);
   }
 
   open(onEvent: (event: ConnectionEvent) => void): void {
@@ -127,14 +130,19 @@ export class WebSocketConnection implements Connection, Flushable {
     const [only] = frames;
     if (only === undefined || this.#socket.destroyed || this.#socket.writableEnded) return;
     if (frames.length === 1) {
-      this.#socket.write(only);
+      this.#send(only);
     } else if (bytes <= JOIN_BELOW_BYTES) {
       this.#socket.write(Buffer.concat(frames, bytes));
     } else {
       this.#socket.cork();
-      for (const frame of frames) this.#socket.write(frame);
+      for (const frame of frames) this.#send(frame);
       this.#socket.uncork();
     }
+  }
+
+  #send(frame: Buffer): void {
+    if (frameBuffers.isLent(frame)) this.#socket.write(frame, () => frameBuffers.give(frame));
+    else this.#socket.write(frame);
   }
 
   #write(frame: Buffer): void {
@@ -144,7 +152,7 @@ export class WebSocketConnection implements Connection, Flushable {
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#over) return;
+    if (this.#over || this.takeBytes?.(payload)) return;
     const write = this.#options.role === "server" ? writeEvent(payload, this.#codec) : null;
     if (write) {
       this.#onEvent?.(write);
