@@ -1,6 +1,8 @@
 // What JavaScript sees. Each function takes plain values and answers plain values; `src/local/native.ts` is the only
 // caller and has the types. Arguments are checked there, so a wrong one here is a bug and answers undefined.
+#include <malloc.h>
 #include <node_api.h>
+#include <unistd.h>
 
 #include <stdlib.h>
 
@@ -99,6 +101,14 @@ struct Call {
   napi_value answer(bool value) const {
     napi_value made;
     napi_get_boolean(env, value, &made);
+    return made;
+  }
+
+  napi_value answer(const std::vector<pid_t>& pids) const {
+    napi_value made;
+    napi_create_array_with_length(env, pids.size(), &made);
+    for (size_t at = 0; at < pids.size(); at++)
+      napi_set_element(env, made, static_cast<uint32_t>(at), answer(static_cast<double>(pids[at])));
     return made;
   }
 
@@ -207,12 +217,12 @@ napi_value entry(napi_env env, napi_callback_info info) {
 
 napi_value children(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  napi_value made;
-  napi_create_array(env, &made);
-  uint32_t at = 0;
-  for (pid_t pid : childPids(static_cast<pid_t>(call.number(0))))
-    napi_set_element(env, made, at++, call.answer(static_cast<double>(pid)));
-  return made;
+  return call.answer(childPids(static_cast<pid_t>(call.number(0))));
+}
+
+// This program's children that the spawner did not start, and is not about to: orphans come to the main thread.
+napi_value orphans(napi_env env, napi_callback_info info) {
+  return Call(env, info).answer(childPids(getpid(), spawnerThread()));
 }
 
 napi_value descendants(napi_env env, napi_callback_info info) {
@@ -326,6 +336,15 @@ napi_value pump(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// (): keeps freed memory of large chunks instead of giving it back and faulting it in again. Changes the whole program.
+napi_value keepFreedMemory(napi_env, napi_callback_info) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024);
+  mallopt(M_TRIM_THRESHOLD, 32 * 1024 * 1024);
+#endif
+  return nullptr;
+}
+
 // ---- for tests
 
 napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
@@ -355,6 +374,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("signalGroup", signalGroup),
       FUNCTION("entry", entry),
       FUNCTION("childPids", children),
+      FUNCTION("orphanPids", orphans),
       FUNCTION("descendants", descendants),
       FUNCTION("allProcesses", processes),
       FUNCTION("holds", holds),
@@ -366,6 +386,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("unmask", unmaskBytes),
       FUNCTION("parseWrite", parseWrite),
       FUNCTION("pump", pump),
+      FUNCTION("keepFreedMemory", keepFreedMemory),
       FUNCTION("forcePlainPaths", forcePlainPaths),
 #undef FUNCTION
   };

@@ -59,11 +59,12 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   };
 }
 
-/** The native loops for bytes, and one last look at the processes before a turn's messages leave. */
+/** For a server program: the native loops for bytes, and one last look at the processes before a turn's messages leave. */
 export function nativeTuning(): WireTuning {
   const native = loadNative();
   if (native.type === "missing") return {};
   const { spawner } = native;
+  spawner.keepFreedMemory();
   return { codec: spawner, flusher: new TurnFlusher(() => spawner.pump()) };
 }
 

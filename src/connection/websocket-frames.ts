@@ -1,4 +1,5 @@
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
+import { FrameBuffers } from "./frame-buffers.ts";
 
 /**
  * WebSocket frames (RFC 6455), both roles, without extensions.
@@ -216,9 +217,11 @@ export class FrameWriter {
   readonly #role: Role;
   readonly #codec: ByteCodec;
   readonly #randomKey: () => number;
+  readonly #buffers: FrameBuffers;
 
-  constructor(role: Role, codec: ByteCodec, randomKey: () => number) {
+  constructor(role: Role, codec: ByteCodec, randomKey: () => number, buffers = new FrameBuffers()) {
     this.#role = role;
+    this.#buffers = buffers;
     this.#codec = codec;
     this.#randomKey = randomKey;
   }
@@ -265,7 +268,7 @@ export class FrameWriter {
   #begin(opcode: number, payloadBytes: number): { frame: Buffer; at: number } {
     const maskBytes = this.#role === "client" ? 4 : 0;
     const lengthBytes = payloadBytes < 126 ? 0 : payloadBytes < 65536 ? 2 : 8;
-    const frame = Buffer.allocUnsafe(2 + lengthBytes + maskBytes + payloadBytes);
+    const frame = this.#buffers.take(2 + lengthBytes + maskBytes + payloadBytes);
     frame[0] = 0x80 | opcode;
     const maskBit = maskBytes === 0 ? 0 : 0x80;
     if (lengthBytes === 0) {

@@ -36,6 +36,8 @@ export interface NativeSpawner {
 
   entry(pid: number): NativeEntries;
   childPids(pid: number): number[];
+  /** This program's own children, without what the spawner started or is starting. */
+  orphanPids(): number[];
   descendants(pid: number): NativeEntries;
   allProcesses(): NativeEntries;
   holds(pid: number, pts: number, ...pipes: number[]): boolean;
@@ -56,6 +58,8 @@ export interface NativeSpawner {
   ): [id: string | number, processId: string, writeId: string | undefined, chunk: Buffer] | undefined;
   /** Takes what the processes have ready now, without waiting for the event loop's next round. */
   pump(): void;
+  /** Keeps freed memory for the next chunk instead of giving it back each time. Changes the whole program; for a server. */
+  keepFreedMemory(): void;
 
   /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   forcePlainPaths(on: boolean): void;
@@ -128,6 +132,7 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "signalGroup",
   "entry",
   "childPids",
+  "orphanPids",
   "descendants",
   "allProcesses",
   "holds",
@@ -139,6 +144,7 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "unmask",
   "parseWrite",
   "pump",
+  "keepFreedMemory",
   "forcePlainPaths",
 ];
 
