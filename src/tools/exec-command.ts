@@ -1,11 +1,11 @@
 import { posix } from "node:path";
-import type { ExecProcess, StartParams } from "../exec/exec-process.ts";
+import type { ExecProcess } from "../exec/exec-process.ts";
 import type { ApprovalRequest } from "./approval.ts";
 import { describeCommand } from "./approval.ts";
 import type { ExecCommandArguments } from "./definitions.ts";
 import { definitions, execCommandSchema } from "./definitions.ts";
 import type { ExecContext } from "./exec-context.ts";
-import type { ExecSession } from "./exec-session.ts";
+import type { ExecSession, SessionCommand } from "./exec-session.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
 import { prepareCommand } from "./sandbox-attempt.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "./tool.ts";
@@ -95,29 +95,34 @@ async function attempt(
 ): Promise<Attempt> {
   const tty = args.tty ?? false;
   const argv = [args.shell ?? context.shell, args.login === false ? "-c" : "-lc", args.cmd];
-  const prepared = prepareCommand(argv, workdir, choice);
-  const started = await start(context, {
-    processId: context.newProcessId(),
-    argv: prepared.argv,
-    cwd: workdir,
-    env: { ...ADDED_ENVIRONMENT, ...context.env },
-    envPolicy: context.envPolicy,
-    tty,
-    ...(tty ? { size: context.terminalSize } : { pipeStdin: context.pipeStdin }),
-    mode: "prepared",
-    sandboxType: prepared.sandboxType,
-  });
+  const command = { cmd: args.cmd, argv, cwd: workdir, tty, sandbox: choice.type, attempt: number };
+  const started = await start(context, command, choice);
   if (typeof started === "string") return { type: "notStarted", message: started };
-  const command = { cmd: args.cmd, argv, cwd: workdir, tty, sandbox: prepared.sandbox, attempt: number };
   const session = await context.openSession(sessionId, started, command);
   await waitWindow(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
   return { type: "started", session };
 }
 
 /** The process, or why there is none, in the words of whoever could not start it. */
-async function start(context: ExecContext, params: StartParams): Promise<ExecProcess | string> {
+async function start(
+  context: ExecContext,
+  { argv, cwd, tty }: SessionCommand,
+  choice: SandboxChoice,
+): Promise<ExecProcess | string> {
   try {
-    return await context.backend.start(params);
+    const walls = choice.type === "none" ? choice : await context.realRoots.resolve();
+    const prepared = prepareCommand(argv, cwd, walls);
+    return await context.backend.start({
+      processId: context.newProcessId(),
+      argv: prepared.argv,
+      cwd,
+      env: { ...ADDED_ENVIRONMENT, ...context.env },
+      envPolicy: context.envPolicy,
+      tty,
+      ...(tty ? { size: context.terminalSize } : { pipeStdin: context.pipeStdin }),
+      mode: "prepared",
+      sandboxType: prepared.sandboxType,
+    });
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }

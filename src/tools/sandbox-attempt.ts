@@ -1,3 +1,4 @@
+import { posix } from "node:path";
 import type { SandboxType } from "../exec/exec-process.ts";
 import type { SandboxPolicy, SandboxRoot } from "../sandbox/bubblewrap.ts";
 import { bubblewrapArgv } from "../sandbox/bubblewrap.ts";
@@ -7,7 +8,7 @@ export type SandboxChoice =
   | { type: "none" }
   | {
       type: "bubblewrap";
-      /** Absolute paths on the host of the processes, free of links. Everything else can only be read. */
+      /** Absolute paths on the host of the processes. Everything else can only be read. */
       writableRoots: readonly string[];
       /** Names inside each writable root that stay read-only. Default: `.git`, whose hooks run outside later. */
       protectedNames?: readonly string[];
@@ -21,7 +22,6 @@ export type SandboxChoice =
 /** A command made ready to start: walls and network policy applied, nothing left to decide. */
 export interface PreparedCommand {
   argv: string[];
-  sandbox: SandboxChoice["type"];
   sandboxType: SandboxType;
 }
 
@@ -34,23 +34,23 @@ export function checkSandbox(choice: SandboxChoice, hostSandboxes: readonly stri
   throw new Error(`sandbox \`${choice.type}\` is not available: ${has}`);
 }
 
-export function prepareCommand(argv: string[], cwd: string, choice: SandboxChoice): PreparedCommand {
-  if (choice.type === "none") return { argv, sandbox: "none", sandboxType: "none" };
-  return {
-    argv: bubblewrapArgv(policyOf(choice, cwd), argv),
-    sandbox: "bubblewrap",
-    sandboxType: "linuxSeccomp",
-  };
+export function prepareCommand(argv: readonly string[], cwd: string, choice: SandboxChoice): PreparedCommand {
+  if (choice.type === "none") return { argv: [...argv], sandboxType: "none" };
+  return { argv: bubblewrapArgv(policyOf(choice, cwd), argv), sandboxType: "linuxSeccomp" };
+}
+
+/** What stays read-only inside of what can be written. */
+export function protectedPaths(choice: Extract<SandboxChoice, { type: "bubblewrap" }>): string[] {
+  const { writableRoots, protectedNames = [".git"] } = choice;
+  return writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
 }
 
 function policyOf(choice: Extract<SandboxChoice, { type: "bubblewrap" }>, cwd: string): SandboxPolicy {
-  const { writableRoots, protectedNames = [".git"], deniedRoots = [], network, privateTmp = true } = choice;
+  const { writableRoots, deniedRoots = [], network, privateTmp = true } = choice;
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
     ...writableRoots.map((path) => ({ path, access: "write" }) as const),
-    ...writableRoots.flatMap((root) =>
-      protectedNames.map((name) => ({ path: `${root}/${name}`, access: "read" }) as const),
-    ),
+    ...protectedPaths(choice).map((path) => ({ path, access: "read" }) as const),
     ...deniedRoots.map((path) => ({ path, access: "deny" }) as const),
   ];
   return { roots, cwd, network, tmp: privateTmp ? "private" : "shared", devices: "minimal" };

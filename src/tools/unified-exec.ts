@@ -18,6 +18,7 @@ import type { ArchiveLimits } from "./output-archive.ts";
 import { DEFAULT_ARCHIVE_LIMITS } from "./output-archive.ts";
 import { readOutputTool } from "./read-output.ts";
 import { readScreenTool } from "./read-screen.ts";
+import { RealRoots } from "./real-roots.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
 import { checkSandbox } from "./sandbox-attempt.ts";
 import { SessionKeeper } from "./session-keeper.ts";
@@ -83,16 +84,19 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const feed = new EventFeed();
   const tasks = new TaskSet(options.onError ?? (() => undefined));
   const keeper = new SessionKeeper({ clock, feed, shelf, sessions, tasks });
+  const { backend, env = {}, envPolicy = INHERIT_WITHOUT_SECRETS } = options;
+  const newProcessId = () => `exec-${randomUUID()}`;
   const context: ExecContext = {
-    backend: options.backend,
+    backend,
     clock,
     cwd: options.cwd,
     shell: options.shell ?? "/bin/bash",
-    env: options.env ?? {},
-    envPolicy: options.envPolicy === undefined ? INHERIT_WITHOUT_SECRETS : options.envPolicy,
+    env,
+    envPolicy,
     pipeStdin: options.pipeStdin ?? false,
     terminalSize: options.terminalSize ?? DEFAULT_TERMINAL_SIZE,
     sandbox,
+    realRoots: new RealRoots(backend, sandbox, { env, envPolicy }, newProcessId),
     yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
     maxOutputTokens: limits.maxOutputTokens ?? Number.POSITIVE_INFINITY,
     gate: new ApprovalGate(options.approval ?? neverAsk()),
@@ -101,7 +105,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     tasks,
     writes: new Lanes(),
     openSession: (sessionId, process, command) => keeper.open(sessionId, process, command),
-    newProcessId: () => `exec-${randomUUID()}`,
+    newProcessId,
     newChunkId: () => randomBytes(3).toString("hex"),
   };
   let closing: Promise<void> | null = null;

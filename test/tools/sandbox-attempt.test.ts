@@ -64,11 +64,14 @@ function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
   return { backend, clock, unified, events: collectEvents(unified) };
 }
 
+/** Lets a call get as far as it can without time passing. */
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
 test("a denial asks again, and runs once more without the walls", async () => {
   const approval = policy("ask");
   const { backend, clock, unified, events } = setUp(approval);
   const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
-  await clock.advance(0);
+  await settled();
   backend.last.print("touch: Read-only file system\n", "stderr");
   backend.last.end(1);
   await clock.advance(0);
@@ -101,7 +104,7 @@ test("a denial asks again, and runs once more without the walls", async () => {
 test("a denial that may not be retried is told as it is", async () => {
   const { backend, clock, unified } = setUp(policy("refuse"));
   const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
-  await clock.advance(0);
+  await settled();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
   await clock.advance(0);
@@ -115,7 +118,7 @@ test("it is retried once only, and only for a denial", async () => {
   const approval = policy("allow", "allow", "allow");
   const { backend, clock, unified } = setUp(approval);
   const denied = call(unified, "exec_command", { cmd: "a" });
-  await clock.advance(0);
+  await settled();
   for (let attempt = 0; attempt < 2; attempt++) {
     backend.last.print("Permission denied\n");
     backend.last.end(1);
@@ -123,7 +126,7 @@ test("it is retried once only, and only for a denial", async () => {
   }
   assert.equal(fact(await denied, "exit_code"), 1);
   const failed = call(unified, "exec_command", { cmd: "b" });
-  await clock.advance(0);
+  await settled();
   backend.last.print("2 tests failed\n");
   backend.last.end(1);
   await clock.advance(0);
@@ -135,7 +138,7 @@ test("it is retried once only, and only for a denial", async () => {
 test("without walls a refusal by the system is nobody's denial", async () => {
   const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
   const result = call(unified, "exec_command", { cmd: "a" });
-  await clock.advance(0);
+  await settled();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
   await clock.advance(0);
@@ -154,7 +157,7 @@ test("a model may ask to leave the walls, with its reason and a prefix", async (
     prefix_rule: ["git", "pull"],
   };
   const result = call(unified, "exec_command", args);
-  await clock.advance(0);
+  await settled();
   assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "git pull"]);
   backend.last.end(0);
   await clock.advance(0);

@@ -23,6 +23,17 @@ export class ScriptedBackend implements ExecBackend {
   async start(params: StartParams): Promise<ScriptedProcess> {
     if (this.startError !== null) throw notFound(this.startError);
     const process = new ScriptedProcess(params, this.clock);
+    if (params.argv[0] === "readlink") {
+      // A host without links.
+      process.print(
+        params.argv
+          .slice(3)
+          .map((path) => `${path}\0`)
+          .join(""),
+      );
+      process.end(0);
+      return process;
+    }
     this.started.push(process);
     return process;
   }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
@@ -35,6 +35,43 @@ export function testWalls(behaves: Behaves): void {
         );
         assert.ok(!existsSync(resolve(directory, path)));
       }
+    },
+    { skip: noWalls, options: walled() },
+  );
+
+  behaves(
+    "a workspace that is reached through a link is the real one",
+    async ({ call, directory }) => {
+      const output = await call("exec_command", { cmd: "echo through >file && cat file", workdir: "link" });
+      assert.equal(textOf(output), "through\n");
+      assert.equal(readFileSync(join(directory, "real", "file"), "utf8"), "through\n");
+    },
+    {
+      skip: noWalls,
+      options: (directory) => {
+        mkdirSync(join(directory, "real"));
+        symlinkSync(join(directory, "real"), join(directory, "link"));
+        return { sandbox: { type: "bubblewrap", writableRoots: [join(directory, "link")], network: false } };
+      },
+    },
+  );
+
+  behaves(
+    "what should stay read-only and is a link is refused, not half protected",
+    async ({ call, directory }) => {
+      symlinkSync("/var/tmp", join(directory, ".git"));
+      const output = await call("exec_command", { cmd: "true" });
+      assert.equal(output.ok, false);
+      assert.match(
+        output.text,
+        /^exec_command failed: `.*\/\.git` is a symbolic link, which a sandbox cannot/,
+      );
+      rmSync(join(directory, ".git"));
+      assert.equal(
+        fact(await call("exec_command", { cmd: "true" }), "exit_code"),
+        0,
+        "and is asked about again",
+      );
     },
     { skip: noWalls, options: walled() },
   );
