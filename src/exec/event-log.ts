@@ -33,6 +33,9 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
   tailBytes: 512 * 1024,
 };
 
+/** A chunk up to this size is never kept in pieces, however small the retention is. */
+const SMALLEST_PIECE_BYTES = 4096;
+
 export interface EventLogOptions {
   limits?: Partial<EventLogLimits>;
   /** Shared by all logs of a server, so that many processes together stay bounded too. */
@@ -78,7 +81,12 @@ export class EventLog {
 
   append(stream: OutputStream, chunk: Uint8Array): void {
     if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
-    this.#chunks.push({ seq: this.#nextSeq++, stream, chunk });
+    // Chunks are evicted whole: one that is large beside the retention is kept in pieces, so that not all of it goes.
+    const pieceBytes = Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES) | 0;
+    for (let at = 0; at < chunk.length; at += pieceBytes) {
+      const piece = chunk.length <= pieceBytes ? chunk : chunk.subarray(at, at + pieceBytes);
+      this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });
+    }
     this.#headTail(stream).push(chunk);
     this.#budget?.grow(chunk.length);
     this.#evict();

@@ -224,6 +224,18 @@ describe("waiting reads", () => {
   });
 });
 
+test("keeps the end of a chunk that is larger than its retention", () => {
+  const log = new EventLog({ limits: { retainedBytes: 100_000 } });
+  const chunk = Uint8Array.from({ length: 1_000_003 }, (_, at) => at % 251);
+  log.append("stdout", chunk);
+  const { chunks, gap } = log.read();
+  const kept = Buffer.concat(chunks.map((one) => one.chunk));
+  assert.ok(kept.length > 75_000 && kept.length <= 100_000);
+  assert.ok(kept.equals(chunk.subarray(chunk.length - kept.length)));
+  assert.deepEqual(gap, { fromSeq: 1, toSeq: (chunks[0]?.seq ?? 0) - 1, bytes: chunk.length - kept.length });
+  assert.equal(log.totalBytes, chunk.length);
+});
+
 // ---- against a model that keeps everything and thinks slowly
 
 type Stored =

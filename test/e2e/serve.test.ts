@@ -1,0 +1,548 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { createHash, createHmac } from "node:crypto";
+import { existsSync, statSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { WebSocket } from "ws";
+import { isAlive, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { rawTcp, sh, startParams, WireClient, webSocketWire } from "../support/wire.ts";
+
+/** Runs `procwire serve` to its end; for what it refuses. */
+async function runToEnd(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {
+  const child = new ServeChild(args);
+  let stdout = "";
+  child.child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  const { code } = await child.exited;
+  return { code, stdout, stderr: child.stderr };
+}
+
+async function httpStatus(url: string, path: string, init: RequestInit = {}): Promise<Response> {
+  return fetch(`${url.replace(/^ws/, "http")}${path}`, init);
+}
+
+/** The status and body a WebSocket upgrade is refused with. */
+function upgradeRefusal(
+  url: string,
+  headers: Record<string, string> = {},
+): Promise<{ status: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(url, { headers });
+    socket.on("open", () => {
+      socket.close();
+      reject(new Error("it was let in"));
+    });
+    socket.on("error", () => undefined);
+    socket.on("unexpected-response", (_, response) => {
+      let body = "";
+      response.setEncoding("utf8");
+      response.on("data", (text: string) => {
+        body += text;
+      });
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, body }));
+    });
+  });
+}
+
+describe("starting", () => {
+  test("prints the URL alone on stdout, and the same URL as a word of the first line on stderr", async () => {
+    await using server = await serve();
+    assert.match(server.stdout, /^ws:\/\/127\.0\.0\.1:\d+\n$/);
+    const [first] = server.stderr.split("\n");
+    assert.ok(first?.split(" ").includes(server.url), server.stderr);
+    await using client = await server.connect();
+    await client.handshake();
+    await server.stop();
+    assert.equal(server.stdout, `${server.url}\n`);
+  });
+
+  test("listens on IPv6 loopback", async () => {
+    await using server = await new ServeChild(["--listen", "ws://[::1]:0"]).listening();
+    assert.match(server.url, /^ws:\/\/\[::1\]:\d+$/);
+    await using client = await server.connect();
+    await client.handshake();
+  });
+
+  test("a unix socket is for its owner alone, and is gone afterwards", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "s");
+    await using server = await new ServeChild(["--listen", `unix://${path}`]).listening();
+    assert.equal(server.url, `unix://${path}`);
+    assert.ok(server.stderr.split("\n")[0]?.split(" ").includes(server.url));
+    assert.equal(statSync(path).mode & 0o777, 0o600);
+    await using client = await server.connect();
+    await client.handshake();
+    const second = await runToEnd("--listen", `unix://${path}`);
+    assert.equal(second.code, 1);
+    assert.match(second.stderr, /another server is listening there/);
+    await server.stop();
+    assert.ok(!existsSync(path));
+  });
+
+  test("a socket file left behind by a server that is gone is replaced, any other file is not", async () => {
+    using scratch = scratchDirectory();
+    const stale = join(scratch.path, "stale");
+    const leaves = `require("node:net").createServer().listen(${JSON.stringify(stale)}, () => process.kill(process.pid, "SIGKILL"))`;
+    spawnSync(process.execPath, ["-e", leaves]);
+    assert.ok(existsSync(stale));
+    await using server = await new ServeChild(["--listen", `unix://${stale}`]).listening();
+    assert.equal(server.url, `unix://${stale}`);
+    const file = join(scratch.path, "file");
+    writeFileSync(file, "mine");
+    const refused = await runToEnd("--listen", `unix://${file}`);
+    assert.equal(refused.code, 1);
+    assert.ok(existsSync(file));
+  });
+
+  for (const [url, message] of [
+    ["http://127.0.0.1:1", "unsupported --listen URL `http://127.0.0.1:1`; expected "],
+    ["ws://localhost:1", "invalid websocket --listen URL `ws://localhost:1`; expected `ws://IP:PORT`"],
+    ["unix://relative", "invalid unix --listen URL `unix://relative`; expected "],
+  ] as const) {
+    test(`refuses --listen ${url} in one line, exit code 1`, async () => {
+      const { code, stdout, stderr } = await runToEnd("--listen", url);
+      assert.equal(code, 1);
+      assert.equal(stdout, "");
+      assert.ok(stderr.includes(message), stderr);
+      assert.equal(stderr.trim().split("\n").length, 1, stderr);
+    });
+  }
+
+  test("refuses an address that is taken", async () => {
+    await using server = await serve();
+    const { code, stderr } = await runToEnd("--listen", server.url);
+    assert.equal(code, 1);
+    assert.match(stderr, /EADDRINUSE|in use/);
+    assert.equal(stderr.trim().split("\n").length, 1, stderr);
+  });
+
+  test("refuses to serve anyone who can reach it without authentication", async () => {
+    for (const url of ["ws://0.0.0.0:0", "ws://[::]:0"]) {
+      const { code, stdout, stderr } = await runToEnd("--listen", url);
+      assert.equal(code, 1);
+      assert.equal(stdout, "");
+      assert.match(stderr, /refusing to listen on .* without authentication/);
+    }
+  });
+
+  test("refuses flags it does not know or cannot use, exit code 2", async () => {
+    for (const args of [
+      ["--nonsense"],
+      ["--max-processes", "many"],
+      ["--detached-session-ttl=-1"],
+      ["--on-detach", "x"],
+    ]) {
+      const { code, stderr } = await runToEnd(...args);
+      assert.equal(code, 2, stderr);
+      assert.equal(stderr.trim().split("\n").length, 1, stderr);
+    }
+  });
+
+  test("--help names every flag and says which are seconds", async () => {
+    const child = new ServeChild(["--help"]);
+    let text = "";
+    child.child.stdout?.setEncoding("utf8").on("data", (part: string) => {
+      text += part;
+    });
+    assert.equal((await child.exited).code, 0);
+    for (const flag of [
+      "--listen",
+      "--max-processes",
+      "--max-connections",
+      "--max-message-bytes",
+      "--retained-output-bytes",
+      "--detached-session-ttl SECONDS",
+      "--shutdown-grace SECONDS",
+      "--on-detach",
+      "--allow-direct-exec",
+      "--allow-prepared-exec",
+      "--ws-auth",
+      "--ws-token-file",
+      "--ws-token-sha256",
+      "--ws-shared-secret-file",
+      "--ws-issuer",
+      "--ws-audience",
+      "--ws-max-clock-skew-seconds",
+      "--config",
+    ]) {
+      assert.ok(text.includes(flag), `${flag} is not told`);
+    }
+    assert.ok(text.split("\n").every((line) => line.length <= 140));
+  });
+
+  test("a JSON file holds the same options, flags win over it", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "config.json");
+    writeFileSync(
+      path,
+      JSON.stringify({ listen: "ws://127.0.0.1:0", maxProcesses: 1, allowDirectExec: false }),
+    );
+    await using server = await new ServeChild(["--config", path, "--allow-direct-exec"]).listening();
+    await using client = await server.connect();
+    await client.handshake();
+    await client.start("one", sh("sleep 100"));
+    assert.match(
+      (await client.refused("process/start", startParams("two", ["true"]))).message,
+      /^too many processes: /,
+    );
+    writeFileSync(path, JSON.stringify({ maxProceses: 1 }));
+    const wrong = await runToEnd("--config", path);
+    assert.equal(wrong.code, 1);
+    assert.match(wrong.stderr, /unknown option `maxProceses`/);
+    writeFileSync(path, "{");
+    assert.equal((await runToEnd("--config", path)).code, 1);
+  });
+});
+
+describe("stopping", () => {
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    test(`${signal} ends every process, tells how, and exits 0`, async () => {
+      await using server = await serve("--shutdown-grace", "0.3");
+      await using client = await server.connect();
+      await client.handshake();
+      const immune =
+        "trap '' TERM HUP INT; echo $$; setsid sleep 1000 & echo $!; while :; do sleep 0.05; done";
+      await client.start("immune", sh(immune));
+      await client.start("terminal", sh("echo $$; sleep 1000"), { tty: true });
+      await client.start("polite", sh("trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.05; done"));
+      await client.until(
+        "four pids",
+        () =>
+          client.output("immune").split("\n").length === 3 &&
+          ["terminal", "polite"].every((id) => client.output(id).includes("\n")),
+      );
+      const pids = ["immune", "terminal", "polite"].flatMap((id) =>
+        client.output(id).trim().split("\n").map(Number),
+      );
+      assert.equal(pids.length, 4);
+      const exit = await server.stop(signal);
+      assert.deepEqual(exit, { code: 0, signal: null });
+      assert.deepEqual(pids.filter(isAlive), []);
+      await client.ended();
+      assert.ok(client.output("polite").includes("bye"));
+      const exits = client.messages.filter(({ method }) => method === "process/exited");
+      assert.deepEqual(
+        exits.map(({ params }) => params?.reason),
+        ["terminated", "terminated", "terminated"],
+      );
+    });
+  }
+
+  test("does not wait for an HTTP request that never ends, nor for a client that does not close", async () => {
+    await using server = await serve("--shutdown-grace", "0");
+    const { socket, closed } = await rawTcp(server.url.replace("ws", "http"));
+    socket.write("GET /readyz HTTP/1.1\r\nhost: x\r\nx-never:");
+    const silent = await rawTcp(server.url.replace("ws", "http"));
+    silent.socket.write(
+      "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+    );
+    await until("the upgrade", () => silent.received().includes("101"));
+    const exit = await server.stop();
+    assert.deepEqual(exit, { code: 0, signal: null });
+    await closed;
+    await silent.closed;
+  });
+
+  test("a second signal does not wait for the grace", async () => {
+    await using server = await serve("--shutdown-grace", "1000");
+    await using client = await server.connect();
+    await client.handshake();
+    await client.start("immune", sh("trap '' TERM; echo $$; while :; do sleep 0.05; done"));
+    await client.outputContains("immune", "\n");
+    const pid = Number(client.output("immune"));
+    server.child.kill("SIGTERM");
+    await until("it stopped accepting", async () => {
+      const probe = connect(Number(new URL(server.url).port), "127.0.0.1");
+      return new Promise((resolve) => {
+        probe.on("connect", () => {
+          probe.destroy();
+          resolve(false);
+        });
+        probe.on("error", () => resolve(true));
+      });
+    });
+    server.child.kill("SIGTERM");
+    assert.equal((await server.exited).code, 0);
+    await until("the process is gone", () => !isAlive(pid));
+  });
+
+  test("the end of stdin on stdio ends the children and exits 0", async () => {
+    await using server = new ServeChild(["--shutdown-grace", "0.2"], { stdin: "pipe" });
+    const client = server.overStdio();
+    await client.handshake();
+    await client.start("p", sh("trap '' TERM; echo $$; while :; do sleep 0.05; done"));
+    await client.start("t", sh("echo $$; sleep 1000"), { tty: true });
+    await client.until("two pids", () => ["p", "t"].every((id) => client.output(id).includes("\n")));
+    const pids = ["p", "t"].map((id) => Number(client.output(id)));
+    server.child.stdin?.end();
+    assert.deepEqual(await server.exited, { code: 0, signal: null });
+    assert.deepEqual(pids.filter(isAlive), []);
+    assert.ok(
+      client.texts.every((text) => text.startsWith("{")),
+      "something else than messages on stdout",
+    );
+  });
+
+  test("a protocol error on stdio ends the server too, with exit code 0", async () => {
+    await using server = new ServeChild([], { stdin: "pipe" });
+    const client = server.overStdio();
+    client.notify("initialized");
+    assert.equal(await client.ended(), 0);
+    assert.deepEqual(client.texts, []);
+  });
+
+  test("on stdio a last line without its newline is still answered", async () => {
+    await using server = new ServeChild([], { stdin: "pipe" });
+    const client = server.overStdio();
+    server.child.stdin?.end('{"id":1,"method":"initialize","params":{"clientName":"x"}}');
+    const answer = await client.waitFor("the answer", ({ id }) => id === 1);
+    assert.equal(answer.result?.protocolVersion, "exec-server.v0");
+    assert.equal(await client.ended(), 0);
+  });
+});
+
+describe("HTTP beside the socket", () => {
+  test("answers health, and nothing else", async () => {
+    await using server = await serve();
+    const ready = await httpStatus(server.url, "/readyz");
+    assert.deepEqual([ready.status, await ready.text()], [200, ""]);
+    assert.equal((await httpStatus(server.url, "/readyz", { method: "HEAD" })).status, 200);
+    const post = await httpStatus(server.url, "/readyz", { method: "POST" });
+    assert.deepEqual([post.status, post.headers.get("allow")], [405, "GET,HEAD"]);
+    const health = await httpStatus(server.url, "/healthz");
+    assert.equal(health.status, 200);
+    const told = (await health.json()) as { status: string; degraded: string[] };
+    assert.equal(told.status, told.degraded.length === 0 ? "ok" : "degraded");
+    assert.equal((await httpStatus(server.url, "/health")).status, 404);
+    assert.equal((await httpStatus(server.url, "/../etc/passwd")).status, 404);
+    const root = await httpStatus(server.url, "/");
+    assert.deepEqual([root.status, await root.text()], [400, "Connection header did not include 'upgrade'"]);
+    const postRoot = await httpStatus(server.url, "/", { method: "POST" });
+    assert.deepEqual([postRoot.status, await postRoot.text()], [405, "Request method must be `GET`"]);
+    assert.deepEqual(await upgradeRefusal(`${server.url}/other`), { status: 404, body: "" });
+    await using client = new WireClient(await webSocketWire(`${server.url}/?query=1`));
+    await client.handshake();
+  });
+
+  test("refuses an upgrade of another version or kind", async () => {
+    await using server = await serve();
+    const ask = async (headers: string) => {
+      const { socket, received, closed } = await rawTcp(server.url.replace("ws", "http"));
+      socket.write(`GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\n${headers}\r\n`);
+      await closed;
+      return received();
+    };
+    const key = "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+    const version = await ask(`upgrade: websocket\r\nsec-websocket-version: 12\r\n${key}`);
+    assert.match(version, /^HTTP\/1\.1 400 .*`Sec-WebSocket-Version` header did not include '13'$/s);
+    assert.match(await ask(`upgrade: h2c\r\n`), /^HTTP\/1\.1 400 /);
+    assert.match(await ask(`upgrade: websocket\r\nsec-websocket-version: 13\r\n`), /^HTTP\/1\.1 400 /);
+  });
+
+  test("a page of another site is refused everywhere, before anything else is looked at", async () => {
+    using scratch = scratchDirectory();
+    const token = join(scratch.path, "token");
+    writeFileSync(token, "secret");
+    await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", token);
+    for (const origin of ["http://evil.example", "null", "https://127.0.0.1", "http://127.0.0.1:1"]) {
+      for (const path of ["/", "/readyz", "/healthz", "/nothing"]) {
+        assert.equal((await httpStatus(server.url, path, { headers: { origin } })).status, 403);
+      }
+      assert.deepEqual(await upgradeRefusal(server.url, { origin, authorization: "Bearer secret" }), {
+        status: 403,
+        body: "",
+      });
+    }
+  });
+
+  test("a name somebody points at this machine does not make a page its own", async () => {
+    await using server = await serve();
+    const port = new URL(server.url).port;
+    const ask = async (host: string) => {
+      const { socket, received, closed } = await rawTcp(server.url.replace("ws", "http"));
+      socket.write(
+        `GET /readyz HTTP/1.1\r\nhost: ${host}:${port}\r\norigin: http://${host}:${port}\r\nconnection: close\r\n\r\n`,
+      );
+      await closed;
+      return received().split("\r\n")[0];
+    };
+    assert.equal(await ask("rebound.example"), "HTTP/1.1 403 Forbidden");
+    assert.equal(await ask("127.0.0.1"), "HTTP/1.1 200 OK");
+  });
+});
+
+describe("authentication", () => {
+  test("by a capability token", async () => {
+    const sha256 = createHash("sha256").update("open sesame").digest("hex");
+    await using server = await serve("--ws-auth", "capability-token", "--ws-token-sha256", sha256);
+    assert.equal((await httpStatus(server.url, "/readyz")).status, 200);
+    assert.deepEqual(await upgradeRefusal(server.url), {
+      status: 401,
+      body: "missing websocket bearer token",
+    });
+    assert.deepEqual(await upgradeRefusal(server.url, { authorization: "Basic x" }), {
+      status: 401,
+      body: "invalid authorization header",
+    });
+    assert.deepEqual(await upgradeRefusal(server.url, { authorization: "Bearer x" }), {
+      status: 401,
+      body: "invalid websocket bearer token",
+    });
+    // The scheme's case does not matter; a token has no space in it, so this one cannot be sent as it is.
+    const token = createHash("sha256").update("word").digest("hex");
+    await using other = await serve("--ws-auth", "capability-token", "--ws-token-sha256", token);
+    await using client = await other.connect({ authorization: "bEaReR word" });
+    await client.handshake();
+  });
+
+  test("by a signed token", async () => {
+    using scratch = scratchDirectory();
+    const secret = "a secret of at least 32 bytes....";
+    const path = join(scratch.path, "secret");
+    writeFileSync(path, `${secret}\n`);
+    const args = ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", path, "--ws-issuer", "me"];
+    await using server = await serve(...args);
+    const jwt = (claims: object) => {
+      const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+      const body = `${part({ alg: "HS256" })}.${part(claims)}`;
+      return {
+        authorization: `Bearer ${body}.${createHmac("sha256", secret).update(body).digest("base64url")}`,
+      };
+    };
+    const soon = Math.floor(Date.now() / 1000) + 60;
+    await using client = await server.connect(jwt({ exp: soon, iss: "me" }));
+    await client.handshake();
+    assert.deepEqual(await upgradeRefusal(server.url, jwt({ exp: 1, iss: "me" })), {
+      status: 401,
+      body: "expired websocket jwt",
+    });
+    assert.deepEqual(await upgradeRefusal(server.url, jwt({ exp: soon, iss: "you" })), {
+      status: 401,
+      body: "websocket jwt issuer mismatch",
+    });
+  });
+
+  test("lets a server listen beyond this machine", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "token");
+    writeFileSync(path, "secret");
+    const args = ["--listen", "ws://0.0.0.0:0", "--ws-auth", "capability-token", "--ws-token-file", path];
+    await using server = await new ServeChild(args).listening();
+    assert.match(server.url, /^ws:\/\/0\.0\.0\.0:\d+$/);
+  });
+
+  test("flags that do not fit are refused at start", async () => {
+    const { code, stderr } = await runToEnd("--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token");
+    assert.equal(code, 1);
+    assert.match(stderr, /`--ws-token-file` or `--ws-token-sha256` is required/);
+  });
+});
+
+describe("limits", () => {
+  test("too many processes are refused with the number; those that ended do not count", async () => {
+    await using server = await serve("--max-processes", "2");
+    await using client = await server.connect();
+    await client.handshake();
+    await client.start("ended", ["true"]);
+    await client.finished("ended");
+    await client.start("a", sh("sleep 100"));
+    await client.start("b", sh("sleep 100"));
+    assert.deepEqual(await client.refused("process/start", startParams("c", ["true"])), {
+      code: -32600,
+      message: "too many processes: this session may have 2 live processes at once",
+    });
+    await client.call("process/terminate", { processId: "a" });
+    await client.finished("a");
+    await client.start("c", ["true"]);
+    await using other = await server.connect();
+    await other.handshake();
+    await other.start("a", ["true"]);
+    const exec = { argv: sh("sleep 100"), cwd: "/", env: {}, tty: false };
+    await other.call("command/exec", exec);
+    await other.call("command/exec", exec);
+    assert.match((await other.refused("command/exec", exec)).message, /^too many processes: .* 2 /);
+  });
+
+  test("too many connections are answered 503, and a place that becomes free is given", async () => {
+    await using server = await serve("--max-connections", "1");
+    const first = await server.connect();
+    await first.handshake();
+    const refused = await upgradeRefusal(server.url);
+    assert.equal(refused.status, 503);
+    assert.match(refused.body, /^too many connections: this server takes 1 at once/);
+    await first.close();
+    await until("a free place", async () => {
+      const health = (await (await httpStatus(server.url, "/healthz")).json()) as { connections: number };
+      return health.connections === 0;
+    });
+    await using second = await server.connect();
+    await second.handshake();
+  });
+
+  test("a message that is too large closes its connection with 1009, and only detaches", async () => {
+    await using server = await serve("--max-message-bytes", "10000");
+    const client = await server.connect();
+    await client.handshake();
+    await client.start("p", sh("read x; echo $x"), { pipeStdin: true });
+    client.raw(JSON.stringify({ id: 1, method: "environment/status", more: "x".repeat(10_000) }));
+    assert.equal(await client.ended(), 1009);
+    await using again = await server.connect();
+    await again.handshake({ resumeSessionId: client.sessionId });
+    await again.write("p", "alive\n");
+    assert.equal((await again.finished("p")).output, "alive\n");
+  });
+
+  test("kinds of starts that are not allowed are refused", async () => {
+    await using server = await serve("--no-allow-direct-exec");
+    await using client = await server.connect();
+    await client.handshake();
+    assert.deepEqual(await client.refused("process/start", startParams("p", ["true"])), {
+      code: -32600,
+      message: "direct exec is not allowed on this server",
+    });
+    const exec = { argv: ["true"], cwd: "/", env: {}, tty: false };
+    assert.equal(
+      (await client.refused("command/exec", exec)).message,
+      "direct exec is not allowed on this server",
+    );
+    await client.start("p", ["true"], { mode: "prepared" });
+    await using other = await serve("--no-allow-prepared-exec");
+    await using second = await other.connect();
+    await second.handshake();
+    assert.equal(
+      (await second.refused("process/start", startParams("p", ["true"], { mode: "prepared" }))).message,
+      "prepared exec is not allowed on this server",
+    );
+    await second.start("p", ["true"]);
+  });
+
+  test("a retention given in bytes is kept", async () => {
+    await using server = await serve("--retained-output-bytes", "100000");
+    await using client = await server.connect();
+    await client.handshake();
+    await client.start("p", sh("head -c 1000000 /dev/zero"));
+    await client.finished("p");
+    const { chunks } = (await client.call("process/read", { processId: "p" })) as {
+      chunks: { chunk: string }[];
+    };
+    const bytes = chunks.reduce((sum, { chunk }) => sum + Buffer.from(chunk, "base64").length, 0);
+    assert.ok(bytes <= 100_000 && bytes > 0);
+  });
+
+  test("a detached session lives as long as it is told", async () => {
+    await using server = await serve("--detached-session-ttl", "0");
+    const client = await server.connect();
+    await client.handshake();
+    await client.start("p", sh("echo $$; sleep 1000"));
+    await client.outputContains("p", "\n");
+    const pid = Number(client.output("p"));
+    client.cut();
+    await until("the process is gone", () => !isAlive(pid));
+    await using again = await server.connect();
+    const error = await again.refused("initialize", { clientName: "x", resumeSessionId: client.sessionId });
+    assert.equal(error.message, `unknown session id ${client.sessionId}`);
+  });
+});
