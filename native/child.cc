@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -301,6 +302,10 @@ void Child::drainAtExit(OutStream& stream, size_t most) {
     if (length <= 0) return;
     most -= static_cast<size_t>(length);
   }
+  // A paused stream is not read again, so see now whether this was all that will ever come.
+  struct pollfd look = {stream.watch.fd, POLLIN, 0};
+  if (loop_ && look.fd >= 0 && poll(&look, 1, 0) > 0 && (look.revents & POLLHUP) && !(look.revents & POLLIN))
+    endOut(stream);
 }
 
 void Child::settle() {

@@ -195,6 +195,7 @@ void Loop::answer(SpawnRequest& request) {
     children_.insert(child);
     argv[argc++] = child->handle();
     napi_create_int32(env_, request.pid, &argv[argc++]);
+    napi_create_double(env_, static_cast<double>(request.startTime), &argv[argc++]);
     napi_create_int32(env_, request.pts, &argv[argc++]);
     napi_create_array(env_, &argv[argc]);
     for (uint32_t at = 0, length = 0; at < 3; at++) {

@@ -49,16 +49,6 @@ bool eachNumber(const char* path, Visit visit) {
   return true;
 }
 
-template <typename Wanted>
-std::vector<ProcessEntry> scan(Wanted wanted) {
-  std::vector<ProcessEntry> found;
-  eachNumber("/proc", [&](int pid) {
-    ProcessEntry entry;
-    if (readEntry(pid, entry) && wanted(entry)) found.push_back(entry);
-  });
-  return found;
-}
-
 // Kernels may be built without the children files.
 bool haveChildrenFiles() {
   static bool have = [] {
@@ -90,13 +80,20 @@ bool readEntry(pid_t pid, ProcessEntry& entry) {
   return true;
 }
 
-std::vector<ProcessEntry> childrenOf(pid_t pid) {
-  if (!haveChildrenFiles()) return scan([pid](const ProcessEntry& entry) { return entry.parent == pid; });
-  std::vector<ProcessEntry> found;
+std::vector<pid_t> childPids(pid_t pid, pid_t except) {
+  std::vector<pid_t> found;
+  if (!haveChildrenFiles()) {
+    // Without them nobody can say which thread a child hangs below: then none is the safe answer.
+    if (except != 0) return found;
+    for (const ProcessEntry& entry : allProcesses())
+      if (entry.parent == pid) found.push_back(entry.pid);
+    return found;
+  }
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task", pid);
   // A child hangs below the thread that started it.
   eachNumber(path, [&](int thread) {
+    if (thread == except) return;
     char list[64];
     snprintf(list, sizeof list, "/proc/%d/task/%d/children", pid, thread);
     std::string text;
@@ -105,22 +102,32 @@ std::vector<ProcessEntry> childrenOf(pid_t pid) {
     char* end;
     for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
       at = end;
-      ProcessEntry entry;
-      if (readEntry(static_cast<pid_t>(child), entry)) found.push_back(entry);
+      found.push_back(static_cast<pid_t>(child));
     }
   });
   return found;
 }
 
 std::vector<ProcessEntry> descendantsOf(pid_t pid) {
-  std::vector<ProcessEntry> found = childrenOf(pid);
-  for (size_t at = 0; at < found.size(); at++)
-    for (const ProcessEntry& entry : childrenOf(found[at].pid)) found.push_back(entry);
+  std::vector<ProcessEntry> found;
+  const auto addChildren = [&found](pid_t parent) {
+    for (pid_t child : childPids(parent)) {
+      ProcessEntry entry;
+      if (readEntry(child, entry)) found.push_back(entry);
+    }
+  };
+  addChildren(pid);
+  for (size_t at = 0; at < found.size(); at++) addChildren(found[at].pid);
   return found;
 }
 
-std::vector<ProcessEntry> sessionMembers(pid_t session) {
-  return scan([session](const ProcessEntry& entry) { return entry.session == session; });
+std::vector<ProcessEntry> allProcesses() {
+  std::vector<ProcessEntry> found;
+  eachNumber("/proc", [&found](int pid) {
+    ProcessEntry entry;
+    if (readEntry(pid, entry)) found.push_back(entry);
+  });
+  return found;
 }
 
 bool holdsEnds(pid_t pid, const std::vector<uint64_t>& pipes, int pts) {

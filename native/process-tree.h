@@ -22,12 +22,14 @@ struct ProcessEntry {
 // False when it is gone.
 bool readEntry(pid_t pid, ProcessEntry& entry);
 
-// Children of one process, or all below it, nearest first.
-std::vector<ProcessEntry> childrenOf(pid_t pid);
+// The numbers of a process's children, without a look at each. Those that hang below the thread `except` are left out.
+std::vector<pid_t> childPids(pid_t pid, pid_t except = 0);
+
+// All below a process, nearest first.
 std::vector<ProcessEntry> descendantsOf(pid_t pid);
 
-// Looks at every process of the machine.
-std::vector<ProcessEntry> sessionMembers(pid_t session);
+// Every process of the machine.
+std::vector<ProcessEntry> allProcesses();
 
 // Does it have one of these pipes open, or this terminal (-1: none)?
 bool holdsEnds(pid_t pid, const std::vector<uint64_t>& pipes, int pts);

@@ -20,6 +20,9 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <atomic>
+
+#include "process-tree.h"
 #include "uv-lite.h"
 #include "wait-thread.h"
 
@@ -45,6 +48,7 @@ constexpr size_t kChildStackBytes = 256 * 1024;
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
 bool oldCallsOnly = false;
+std::atomic<pid_t> spawnerThreadId{0};
 
 // ---- the child's side: between vfork and exec only plain system calls are allowed
 
@@ -340,6 +344,9 @@ bool start(SpawnRequest& request) {
     return false;
   }
   request.pid = pid;
+  // Nobody has reaped it yet, so this is it, dead or alive.
+  ProcessEntry entry;
+  if (readEntry(pid, entry)) request.startTime = entry.startTime;
   if (!pidfd) {
     request.exitFd = exitEnds[0];
     watchExit(pid, exitEnds[1]);
@@ -370,6 +377,7 @@ void deliver(std::unique_ptr<SpawnRequest> request) {
 void* spawnerMain(void* argument) {
   Spawner* spawner = static_cast<Spawner*>(argument);
   pthread_setname_np(pthread_self(), "procwire-spawn");
+  spawnerThreadId = static_cast<pid_t>(syscall(SYS_gettid));
   for (;;) {
     pthread_mutex_lock(&spawner->mutex);
     while (spawner->queue.empty()) pthread_cond_wait(&spawner->wake, &spawner->mutex);
@@ -394,6 +402,8 @@ int spawnLater(std::unique_ptr<SpawnRequest>& request) {
   pthread_mutex_unlock(&only->mutex);
   return running ? 0 : EAGAIN;
 }
+
+pid_t spawnerThread() { return spawnerThreadId; }
 
 void discard(SpawnRequest& request) {
   if (request.pid > 0) {

@@ -36,6 +36,7 @@ struct SpawnRequest {
   const char* syscall = "";
   std::string path;
   pid_t pid = -1;
+  uint64_t startTime = 0;  // as in /proc, tells the leader from a later process with its number
   int exitFd = -1;    // readable once the leader has ended
   int stdinFd = -1;   // write end, pipes only
   int stdoutFd = -1;  // read end, or the terminal's master
@@ -56,6 +57,9 @@ struct Mailbox {
 // Hands the request over to the spawner thread, and it comes back through its mailbox; or leaves it and answers the
 // errno of a machine that has no room for that one thread.
 int spawnLater(std::unique_ptr<SpawnRequest>& request);
+
+// The spawner's thread: what was started hangs below it, and below no other thread of this program. 0 before the first.
+pid_t spawnerThread();
 
 // Kills what was started for a loop that no longer exists, and gives its descriptors back.
 void discard(SpawnRequest& request);

@@ -27,7 +27,10 @@ export interface ChildEvents {
   drain(): void;
 }
 
-/** What identifies the ends a child was given, so that a process holding one of them can be told to be its descendant. */
+/**
+ * What identifies the ends a child was given, so that a process holding one of them can be told to be its descendant.
+ * Only while our own ends are open: afterwards the system gives the numbers to others.
+ */
 export interface ChildEnds {
   /** Inodes of its pipes. */
   pipes: readonly number[];
@@ -38,6 +41,8 @@ export interface ChildEnds {
 /** A started program: the leader of its own session and process group. */
 export interface Child {
   readonly pid: number;
+  /** As in the process table: tells it, and what began after it, from processes with reused numbers. */
+  readonly startTime: number;
   /** Queues bytes and returns how many of all that was queued the system has not taken yet; 0 also when nobody can read them any more. */
   write(bytes: Uint8Array): number;
   /** Closes stdin once the queue is empty. On a terminal: an end-of-file keystroke. */
@@ -51,7 +56,10 @@ export interface Child {
   signalGroup(signal: number): boolean;
   /** Stops listening: what a process out of reach still holds open is given up, and `close` follows once it has exited. */
   cut(): void;
+  /** Empty once closed or cut. */
   readonly ends: ChildEnds;
 }
+
+export const NO_ENDS: ChildEnds = { pipes: [], pts: null };
 
 export type SpawnChild = (spec: ChildSpec, events: ChildEvents) => Promise<Child>;

@@ -4,6 +4,8 @@ import { constants } from "node:os";
 import type { Readable } from "node:stream";
 import type { OutputStream } from "../exec/exec-process.ts";
 import type { Child, ChildEvents, ChildSpec, RawExit } from "./child.ts";
+import { NO_ENDS } from "./child.ts";
+import { procFsTable } from "./process-table.ts";
 import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
 
 /**
@@ -111,7 +113,8 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
 
   return {
     pid,
-    ends: { pipes: [], pts: null },
+    startTime: procFsTable.entry(pid)?.startTime ?? 0,
+    ends: NO_ENDS,
     write(bytes) {
       const { stdin } = child;
       if (!stdin || stdin.destroyed || stdin.writableEnded) return 0;

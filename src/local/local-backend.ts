@@ -21,7 +21,7 @@ import type {
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
-import { internalError, invalidParams } from "../protocol/errors.ts";
+import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ChildSpec, SpawnChild } from "./child.ts";
 import { childEnvironment } from "./environment.ts";
 import { spawnFallbackChild } from "./fallback-child.ts";
@@ -72,7 +72,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #degraded: readonly string[];
   /** Started and not yet closed. */
   readonly #open = new Set<LocalProcess>();
-  readonly #leaders = new Set<number>();
+  readonly #starting = new Set<Promise<void>>();
+  #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
   constructor(options: LocalBackendOptions) {
@@ -81,13 +82,10 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const native = options.forceFallback ? null : loadNative();
     const spawner = native?.type === "loaded" ? native.spawner : null;
     const table = spawner ? nativeProcessTable(spawner) : procFsTable;
-    const isLeader = (pid: number) => this.#leaders.has(pid);
     this.#spawn = spawner ? nativeSpawn(spawner) : spawnFallbackChild;
     this.#orphans =
-      spawner && options.subreaper
-        ? new OrphanKeeper({ native: spawner, table, clock: this.#clock, isLeader })
-        : null;
-    this.#killer = new TreeKiller({ table, clock: this.#clock, subreaper: this.#orphans !== null, isLeader });
+      spawner && options.subreaper ? new OrphanKeeper({ native: spawner, table, clock: this.#clock }) : null;
+    this.#killer = new TreeKiller({ table, clock: this.#clock, subreaper: this.#orphans !== null });
     this.#degraded = spawner
       ? []
       : [`native spawner missing: ${native?.type === "missing" ? native.why : "it was not wanted"}`];
@@ -99,6 +97,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 
   async start(params: StartParams): Promise<LocalProcess> {
+    if (this.#disposed) throw invalidRequest("this backend has been closed; it starts no more processes");
     const sandbox = await this.#resolveSandbox(params);
     const spec = this.#specOf(params, sandbox?.argv ?? params.argv);
     const log = new EventLog({
@@ -114,16 +113,26 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       wasDenied: sandbox?.wasDenied ?? (() => false),
       onClose: () => this.#forget(process),
     });
+    const starting = this.#launch(process, spec);
+    this.#starting.add(starting);
     try {
-      const child = await this.#spawn(spec, process.childEvents);
-      process.attach(child);
-      if (!log.isClosed) this.#remember(process, child.pid);
+      await starting;
+    } finally {
+      this.#starting.delete(starting);
+    }
+    return process;
+  }
+
+  async #launch(launched: LocalProcess, spec: ChildSpec): Promise<void> {
+    try {
+      const child = await this.#spawn(spec, launched.childEvents);
+      launched.attach(child);
+      if (!launched.log.isClosed) this.#remember(launched);
     } catch (error) {
-      log.dispose();
+      launched.log.dispose();
       if (error instanceof SpawnError) throw internalError(error.message, { cause: error });
       throw error;
     }
-    return process;
   }
 
   async list(): Promise<ProcessListing[]> {
@@ -135,12 +144,17 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
    * closed; can be called again.
    */
   async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
-    await Promise.all([...this.#open].map((process) => this.#end(process, graceMs, reason)));
+    // What is being started while everything ends, ends too.
+    while (this.#open.size > 0 || this.#starting.size > 0) {
+      await Promise.allSettled(this.#starting);
+      await Promise.all([...this.#open].map((process) => this.#end(process, graceMs, reason)));
+    }
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed = true;
     await this.shutdown(0);
     this.#orphans?.close();
   }
@@ -160,16 +174,14 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     );
   }
 
-  #remember(opened: LocalProcess, pid: number): void {
+  #remember(opened: LocalProcess): void {
     if (this.#open.size === 0) process.on("exit", this.#onExit);
     this.#open.add(opened);
-    this.#leaders.add(pid);
     this.#orphans?.expect();
   }
 
   #forget(closed: LocalProcess): void {
     if (!this.#open.delete(closed)) return;
-    if (closed.pid !== null) this.#leaders.delete(closed.pid);
     if (this.#open.size === 0) process.off("exit", this.#onExit);
     this.#orphans?.expect();
   }

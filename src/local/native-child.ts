@@ -1,12 +1,14 @@
 import type { Child, SpawnChild } from "./child.ts";
+import { NO_ENDS } from "./child.ts";
 import type { NativeSpawner } from "./native.ts";
 import { NativeEvent } from "./native.ts";
 import { spawnErrorFromErrno } from "./spawn-error.ts";
 
 /** Starts programs through the native spawner. */
 export function nativeSpawn(native: NativeSpawner): SpawnChild {
-  return (spec, events) =>
-    new Promise((resolve, reject) => {
+  return (spec, events) => {
+    let ends = NO_ENDS;
+    return new Promise((resolve, reject) => {
       native.spawn(
         spec.file,
         block(spec.argv),
@@ -16,19 +18,26 @@ export function nativeSpawn(native: NativeSpawner): SpawnChild {
         spec.pipeStdin,
         spec.terminal?.rows ?? 0,
         spec.terminal?.cols ?? 0,
-        (errno, syscall, path, child, pid, pts, pipes) => {
+        (errno, syscall, path, child, pid, startTime, pts, pipes) => {
           if (errno !== 0) {
             reject(spawnErrorFromErrno(errno, syscall, path));
             return;
           }
+          ends = { pipes, pts: pts < 0 ? null : pts };
           const started: Child = {
             pid,
-            ends: { pipes, pts: pts < 0 ? null : pts },
+            startTime,
+            get ends() {
+              return ends;
+            },
             write: (bytes) => native.write(child, bytes),
             closeStdin: () => native.closeStdin(child),
             pause: () => native.pause(child),
             resume: () => native.resume(child),
-            cut: () => native.cut(child),
+            cut: () => {
+              ends = NO_ENDS;
+              native.cut(child);
+            },
             resize: ({ rows, cols }) => void native.resize(child, rows, cols),
             ttyState: () => {
               const state = native.terminalState(child);
@@ -54,6 +63,7 @@ export function nativeSpawn(native: NativeSpawner): SpawnChild {
               else events.exit({ type: "code", code: Number(first) });
               return;
             case NativeEvent.close:
+              ends = NO_ENDS;
               events.close();
               return;
             case NativeEvent.drain:
@@ -63,6 +73,7 @@ export function nativeSpawn(native: NativeSpawner): SpawnChild {
         },
       );
     });
+  };
 }
 
 /** Parts, each ended by a zero byte: one value crosses into the addon instead of one per part. */

@@ -7,8 +7,8 @@ const NUMBERS_PER_ENTRY = 6;
 export function nativeProcessTable(native: NativeSpawner): ProcessTable {
   return {
     descendants: (pid) => decode(native.descendants(pid)),
-    ownChildren: () => decode(native.children(process.pid)),
-    sessionMembers: (session) => decode(native.sessionMembers(session)),
+    orphanPids: () => native.orphanPids(),
+    all: () => decode(native.allProcesses()),
     entry: (pid) => decode(native.entry(pid))[0] ?? null,
     holds: (pid, ends) => native.holds(pid, ends.pts ?? -1, ...ends.pipes),
     signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,

@@ -21,8 +21,6 @@ export interface OrphanKeeperOptions {
   native: NativeSpawner;
   table: ProcessTable;
   clock: Clock;
-  /** Is this own child a program that was started here, and so no orphan? */
-  isLeader: (pid: number) => boolean;
 }
 
 /**
@@ -92,8 +90,11 @@ export class OrphanKeeper {
   }
 
   #orphans(): ProcessEntry[] {
-    const { table, isLeader } = this.#options;
-    return table.ownChildren().filter(({ pid, session }) => session !== this.#ownSession && !isLeader(pid));
+    const { table } = this.#options;
+    return table.orphanPids().flatMap((pid) => {
+      const entry = table.entry(pid);
+      return entry && entry.session !== this.#ownSession ? [entry] : [];
+    });
   }
 }
 

@@ -20,10 +20,10 @@ export interface ProcessEntry extends ProcessIdentity {
 export interface ProcessTable {
   /** All processes below this one, nearest first; dead ones included. */
   descendants(pid: number): ProcessEntry[];
-  /** This program's own children: those it started, and orphans that came to it. */
-  ownChildren(): ProcessEntry[];
-  /** All members of a session, wherever they hang in the tree. Looks at every process of the machine. */
-  sessionMembers(session: number): ProcessEntry[];
+  /** Numbers of this program's children that it did not start through the spawner: orphans, where it is a subreaper. */
+  orphanPids(): number[];
+  /** Every process of the machine. Takes milliseconds. */
+  all(): ProcessEntry[];
   /** Null when it is gone. */
   entry(pid: number): ProcessEntry | null;
   /** Does it hold one of these pipes, or this terminal? False when one may not look. */
@@ -53,8 +53,9 @@ export const procFsTable: ProcessTable = {
     }
     return found;
   },
-  ownChildren: () => allEntries().filter((entry) => entry.parent === process.pid),
-  sessionMembers: (session) => allEntries().filter((entry) => entry.session === session),
+  // Without the spawner there is no subreaper, and nothing tells an orphan from any other child.
+  orphanPids: () => [],
+  all: allEntries,
   entry: readEntry,
   holds(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));

@@ -16,6 +16,9 @@ const SWEEP_MS = 2000;
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 50;
 
+/** How old a list of all processes may be: many trees that end together share one. */
+const SHARED_SCAN_MS = 20;
+
 export interface KillTarget {
   child: Child;
   exited(): boolean;
@@ -28,8 +31,6 @@ export interface TreeKillerOptions {
   clock: Clock;
   /** Orphans come to this program, so what escaped is found among its own children instead of among all processes. */
   subreaper: boolean;
-  /** Is this own child the leader of a process of its own, and so nobody's descendant? */
-  isLeader: (pid: number) => boolean;
 }
 
 /**
@@ -38,9 +39,16 @@ export interface TreeKillerOptions {
  */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
+  /** Whose children orphans become without a subreaper: somebody above this program. */
+  readonly #adopters: ReadonlySet<number>;
+  #scan: { takenAt: number; entries: ProcessEntry[] } | null = null;
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
+    const adopters = new Set([1]);
+    for (let pid = process.ppid; pid > 1 && !adopters.has(pid); pid = options.table.entry(pid)?.parent ?? 0)
+      adopters.add(pid);
+    this.#adopters = adopters;
   }
 
   /** Resolves with the pids of those that could not be ended. */
@@ -96,18 +104,39 @@ export class TreeKiller {
 
   /** Adds everybody who belongs to the child now to `seen`. */
   #look(child: Child, seen: Map<number, ProcessEntry>): Map<number, ProcessEntry> {
-    const { table, subreaper, isLeader } = this.#options;
+    const { table } = this.#options;
     const add = (entry: ProcessEntry) => {
       if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
     };
+    const leader = table.entry(child.pid);
+    // Reaped, and its number given to a stranger: nobody can be told by it any more.
+    if (leader && leader.startTime !== child.startTime) return seen;
     table.descendants(child.pid).forEach(add);
-    const candidates = subreaper ? table.ownChildren() : table.sessionMembers(child.pid);
-    for (const entry of candidates) {
-      if (isLeader(entry.pid) || seen.has(entry.pid)) continue;
-      if (entry.session === child.pid || table.holds(entry.pid, child.ends)) add(entry);
+    for (const entry of this.#candidates()) {
+      if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
+      if (entry.session === child.pid || (this.#adopted(entry) && table.holds(entry.pid, child.ends)))
+        add(entry);
     }
     for (const { pid } of [...seen.values()]) table.descendants(pid).forEach(add);
     return seen;
+  }
+
+  /** Where somebody whose parent has ended can be found. */
+  #candidates(): ProcessEntry[] {
+    const { table, clock, subreaper } = this.#options;
+    if (subreaper) return table.orphanPids().flatMap((pid) => table.entry(pid) ?? []);
+    const now = clock.now();
+    if (!this.#scan || now - this.#scan.takenAt > SHARED_SCAN_MS || now < this.#scan.takenAt)
+      this.#scan = { takenAt: now, entries: table.all() };
+    return this.#scan.entries;
+  }
+
+  /**
+   * Only an orphan is told by what it holds. A child of this program, on its way from fork to exec, holds everything
+   * this program holds.
+   */
+  #adopted(entry: ProcessEntry): boolean {
+    return this.#options.subreaper || this.#adopters.has(entry.parent);
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {

@@ -1,165 +1,201 @@
 import assert from "node:assert/strict";
-import { describe, test } from "node:test";
+import { describe, it } from "node:test";
 import fc from "fast-check";
 import { ManualClock } from "../../src/async/clock.ts";
 import { EventLog } from "../../src/exec/event-log.ts";
-import type { WaitParams, WaitResult } from "../../src/exec/exec-process.ts";
+import type { ExitStatus, WaitParams } from "../../src/exec/exec-process.ts";
 import { OutputMatcher } from "../../src/exec/output-matcher.ts";
 import { waitOn } from "../../src/exec/wait-condition.ts";
-import { RequestError } from "../../src/protocol/errors.ts";
+import { DisconnectedError, RequestError } from "../../src/protocol/errors.ts";
 
-const EXIT = { exitCode: 5, signal: null, reason: "exited", sandboxDenied: false } as const;
-const bytes = (text: string) => new TextEncoder().encode(text);
+const exit: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 
-function setup(isPortListening: (port: number) => Promise<boolean> = async () => false) {
+function setUp(listening: () => boolean = () => false) {
   const clock = new ManualClock();
   const log = new EventLog({ clock });
-  let result: WaitResult | Error | null = null;
-  const wait = async (params: WaitParams) => {
-    const done = waitOn({ log, clock, isPortListening }, params).then(
-      (value) => {
-        result = value;
-      },
-      (error: Error) => {
-        result = error;
-      },
-    );
-    await clock.advance(0);
-    return done;
+  const looks = { count: 0 };
+  const isPortListening = async () => {
+    looks.count++;
+    return listening();
   };
-  return { clock, log, wait, result: () => result };
+  const say = (text: string, stream: "stdout" | "stderr" = "stdout") => log.append(stream, Buffer.from(text));
+  const wait = (params?: WaitParams) => waitOn({ log, clock, isPortListening }, params);
+  return { clock, log, say, wait, looks };
 }
 
-/** Lets what does not depend on the clock come to rest. */
-async function settle(): Promise<void> {
-  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
-}
-
-describe("waiting", () => {
-  test("for the exit ends with the code, also when it came before", async () => {
-    const { log, wait, result } = setup();
-    void wait({});
-    await settle();
-    assert.equal(result(), null);
-    log.exited(EXIT);
-    await settle();
-    assert.deepEqual(result(), { reason: "exited", exitCode: 5, signal: null, seq: 1 });
-    await wait({ until: { type: "exit" } });
-    assert.deepEqual(result(), { reason: "exited", exitCode: 5, signal: null, seq: 1 });
+describe("waiting on a process", () => {
+  it("ends with the exit, whether it comes before or after the call", async () => {
+    const { log, wait, say } = setUp();
+    const early = wait();
+    say("x");
+    log.exited(exit);
+    const expected = { reason: "exited", exitCode: 3, signal: null, seq: 2 };
+    assert.deepEqual(await early, expected);
+    assert.deepEqual(await wait(), expected);
   });
 
-  test("ends with timeout when nothing came, and leaves no timer", async () => {
-    const { clock, wait, result } = setup();
-    void wait({ timeoutMs: 100 });
-    await clock.advance(99);
-    assert.equal(result(), null);
-    await clock.advance(1);
-    assert.deepEqual(result(), { reason: "timeout", exitCode: null, signal: null, seq: 0 });
+  it("finds a pattern that is cut anywhere, also inside a character, in one stream or in any", async () => {
+    const { log, say, wait } = setUp();
+    const bytes = Buffer.from("grüße: ready on 42\n");
+    const matched = wait({
+      until: { type: "output", pattern: "grüße: ready on \\d+$|grüße: ready on \\d+\\n" },
+    });
+    const elsewhere = wait({ until: { type: "output", pattern: "ready", stream: "stderr" } });
+    for (const byte of bytes) log.append("stdout", Buffer.from([byte]));
+    assert.equal((await matched).match, "grüße: ready on 4");
+    say("not ", "stderr");
+    say("ready", "stdout");
+    say("ready", "stderr");
+    const result = await elsewhere;
+    assert.deepEqual([result.reason, result.match], ["matched", "ready"]);
+  });
+
+  it("counts what was told before the call, unless told from where", async () => {
+    const { log, say, wait } = setUp();
+    say("ready");
+    assert.equal((await wait({ until: { type: "output", pattern: "ready" } })).reason, "matched");
+    assert.equal((await wait({ until: { type: "bytes", count: 5 } })).reason, "reached");
+    const later = wait({ until: { type: "output", pattern: "ready" }, afterSeq: 1 });
+    const more = wait({ until: { type: "bytes", count: 5 }, afterSeq: 1 });
+    log.exited(exit);
+    say("again");
+    log.closed();
+    assert.equal((await later).reason, "closed");
+    assert.equal((await more).reason, "reached");
+  });
+
+  it("ends with `closed` when what it waits for can no longer come, and looks at late output first", async () => {
+    const { log, say, wait } = setUp();
+    const missed = wait({ until: { type: "output", pattern: "never" } });
+    const late = wait({ until: { type: "output", pattern: "late" } });
+    const many = wait({ until: { type: "bytes", count: 1000 } });
+    log.exited(exit);
+    say("late");
+    log.closed();
+    assert.deepEqual(await missed, { reason: "closed", exitCode: 3, signal: null, seq: 3 });
+    assert.equal((await late).reason, "matched");
+    assert.equal((await many).reason, "closed");
+  });
+
+  it("waits for silence from the call on, and begins again with each output", async () => {
+    const { clock, say, wait } = setUp();
+    await clock.advance(10_000);
+    const idle = wait({ until: { type: "idle", quietMs: 100 } });
+    let done = false;
+    const settled = idle.then((result) => {
+      done = true;
+      return result;
+    });
+    await clock.advance(90);
+    say("x");
+    await clock.advance(90);
+    assert.equal(done, false);
+    await clock.advance(10);
+    assert.equal((await settled).reason, "idle");
+  });
+
+  it("times out on the clock it was given", async () => {
+    const { clock, wait } = setUp();
+    const waiting = [
+      wait({ timeoutMs: 50 }),
+      wait({ until: { type: "output", pattern: "x" }, timeoutMs: 50 }),
+      wait({ until: { type: "idle", quietMs: 100 }, timeoutMs: 50 }),
+    ];
+    await clock.advance(50);
+    for (const result of await Promise.all(waiting))
+      assert.deepEqual(result, { reason: "timeout", exitCode: null, signal: null, seq: 0 });
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("for quiet ends that long after the last event", async () => {
-    const { clock, log, wait, result } = setup();
-    void wait({ until: { type: "idle", quietMs: 100 } });
-    await clock.advance(60);
-    log.append("stdout", bytes("x"));
-    await clock.advance(99);
-    assert.equal(result(), null);
-    await clock.advance(1);
-    assert.equal((result() as WaitResult).reason, "idle");
-  });
-
-  test("for bytes counts from the cursor", async () => {
-    const { log, wait, result } = setup();
-    log.append("stdout", bytes("12345"));
-    void wait({ until: { type: "bytes", count: 3 }, afterSeq: 1 });
-    await settle();
-    assert.equal(result(), null);
-    log.append("stderr", bytes("678"));
-    await settle();
-    assert.equal((result() as WaitResult).reason, "reached");
-  });
-
-  test("for a port looks again until somebody listens", async () => {
+  it("looks at a port now and then, however much is printed, and once more at the end", async () => {
     let listening = false;
-    const { clock, wait, result } = setup(async () => listening);
-    void wait({ until: { type: "port", port: 80 } });
-    await clock.advance(500);
-    assert.equal(result(), null);
+    const { clock, log, say, wait, looks } = setUp(() => listening);
+    const found = wait({ until: { type: "port", port: 80 } });
+    for (let line = 0; line < 100; line++) say("line");
+    await clock.advance(200);
+    assert.ok(looks.count < 10, `${looks.count} looks`);
     listening = true;
-    await clock.advance(100);
-    assert.equal((result() as WaitResult).reason, "listening");
-  });
-
-  test("for a pattern finds it across chunks and in what was printed before, on the stream that was asked for", async () => {
-    const { log, wait, result } = setup();
-    log.append("stderr", bytes("ready on 80"));
-    log.append("stdout", bytes("rea"));
-    void wait({ until: { type: "output", pattern: "ready on (\\d+)\n", stream: "stdout" } });
-    await settle();
-    assert.equal(result(), null);
-    log.append("stdout", bytes("dy on 7"));
-    log.append("stderr", bytes("noise"));
-    log.append("stdout", bytes("0\n"));
-    await settle();
-    const met = result() as WaitResult;
-    assert.equal(met.reason, "matched");
-    assert.equal(met.match, "ready on 70\n");
-  });
-
-  test("for what can no longer come ends with closed", async () => {
-    const { log, wait, result } = setup();
-    void wait({ until: { type: "output", pattern: "never" } });
-    log.append("stdout", bytes("something"));
-    log.exited(EXIT);
+    await clock.advance(50);
+    assert.equal((await found).reason, "listening");
+    listening = false;
+    const atEnd = wait({ until: { type: "port", port: 80 } });
+    await clock.advance(10);
+    listening = true;
+    log.exited(exit);
     log.closed();
-    await settle();
-    assert.deepEqual(result(), { reason: "closed", exitCode: 5, signal: null, seq: 3 });
+    assert.equal((await atEnd).reason, "listening");
   });
 
-  test("with a pattern that does not compile, or is too large, is refused as bad params", async () => {
-    for (const pattern of ["(", "a{1000}{1000}", "(?<=x)y"]) {
-      const { wait, result } = setup();
-      await wait({ until: { type: "output", pattern } });
-      const error = result();
-      assert.ok(error instanceof RequestError, pattern);
-      assert.equal(error.code, -32602);
-    }
+  it("rejects when aborted, when the pattern is wrong, and when the process can no longer be followed", async () => {
+    const { log, wait } = setUp();
+    const controller = new AbortController();
+    const aborted = wait({ signal: controller.signal });
+    controller.abort(new Error("enough"));
+    await assert.rejects(aborted, /enough/);
+    for (const pattern of ["(", "a{2,1}", "\\p{Nope}", "(?:a{900}){900}"])
+      await assert.rejects(
+        wait({ until: { type: "output", pattern } }),
+        (error) => error instanceof RequestError && error.code === -32602 && error.message.includes(pattern),
+      );
+    const lost = wait();
+    log.fail("exec-server transport disconnected: gone");
+    await assert.rejects(
+      lost,
+      (error) => error instanceof DisconnectedError && error.message.endsWith(": gone"),
+    );
   });
 });
 
-describe("the matcher", () => {
-  test("finds what a search of the whole text finds, wherever it is cut", async () => {
-    const pattern = "b+c|é$|x\\by";
-    const alphabet = fc.constantFrom("a", "b", "c", "é", "x", " ", "y");
+describe("an output matcher", () => {
+  it("finds what one search over the whole text finds, however it is cut", async () => {
+    const texts = fc.string({ unit: fc.constantFrom("a", "b", "\n", " ", "é"), maxLength: 60 });
+    const patterns = fc.constantFrom("ab", "a+b", "^b", "(?m)^b", "\\bab\\b", "é a", "b\\n", "aa?b");
     await fc.assert(
-      fc.asyncProperty(fc.array(alphabet, { maxLength: 30 }), fc.array(fc.nat()), async (letters, cuts) => {
-        const whole = Buffer.from(letters.join(""));
-        const places = [...new Set(cuts.map((cut) => cut % (whole.length + 1)))].sort((a, b) => a - b);
-        const matcher = new OutputMatcher(pattern);
-        let found: string | null = null;
-        let from = 0;
-        for (const place of [...places, whole.length]) {
-          found ??= await matcher.push("stdout", whole.subarray(from, place));
-          from = place;
-        }
-        const expected = /b+c/.exec(whole.toString())?.[0];
-        if (expected !== undefined) assert.ok(found !== null);
-        if (found !== null) assert.ok(whole.toString().includes(found));
-      }),
+      fc.asyncProperty(
+        texts,
+        patterns,
+        fc.array(fc.nat(80), { maxLength: 6 }),
+        async (text, pattern, cuts) => {
+          const bytes = Buffer.from(text);
+          const whole = await new OutputMatcher(pattern).push("stdout", bytes);
+          const matcher = new OutputMatcher(pattern);
+          let found: string | null = null;
+          const places = [
+            0,
+            ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
+            bytes.length,
+          ];
+          for (let at = 1; at < places.length && found === null; at++)
+            found = await matcher.push("stdout", bytes.subarray(places[at - 1], places[at]));
+          assert.equal(found === null, whole === null);
+        },
+      ),
+      { numRuns: 500 },
     );
   });
 
-  test("is not stalled by a pathological pattern: other work goes on between its slices", async () => {
-    const matcher = new OutputMatcher("(a*)*(a*)*(a*)*(a*)*b");
-    let ticks = 0;
-    const timer = setInterval(() => ticks++, 1);
-    try {
-      const pushed = matcher.push("stdout", new Uint8Array(1_000_000).fill(97));
-      assert.equal(await pushed, null);
-      assert.ok(ticks > 3, `only ${ticks} other things happened meanwhile`);
-    } finally {
-      clearInterval(timer);
-    }
+  it("knows the beginning of the output from the middle of it", async () => {
+    const matcher = new OutputMatcher("^needle");
+    assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(50_000))), null);
+    assert.equal(await matcher.push("stdout", Buffer.from("needle")), null);
+    const lines = new OutputMatcher("(?m)^needle");
+    await lines.push("stdout", Buffer.from("x".repeat(50_000)));
+    assert.equal(await lines.push("stdout", Buffer.from("needle")), null);
+    assert.equal(await lines.push("stdout", Buffer.from("\nneedle")), "needle");
+  });
+
+  it("does not stall on a pattern that other engines take exponential time for", async () => {
+    const matcher = new OutputMatcher("(x+x+)+y");
+    assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(100_000))), null);
+    assert.ok(await matcher.push("stdout", Buffer.from("y")));
+  });
+
+  it("lets other work run while it goes through a long text", async () => {
+    const matcher = new OutputMatcher("(?i)(a|b|c|d){20}z");
+    let turns = 0;
+    const ticking = setInterval(() => turns++, 0);
+    await matcher.push("stdout", Buffer.from("abcd".repeat(20_000)));
+    clearInterval(ticking);
+    assert.ok(turns > 1, `${turns} turns`);
   });
 });

@@ -3,6 +3,7 @@ import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
 import type { NativeSpawner } from "../../src/local/native.ts";
 import { loadNative } from "../../src/local/native.ts";
 import { nativeSpawn } from "../../src/local/native-child.ts";
+import { nativeProcessTable } from "../../src/local/native-process-table.ts";
 
 /** Told by tests of the addon where there is none: every such test then skips, loudly. */
 export const NO_ADDON: string | false = (() => {
@@ -145,6 +146,6 @@ export function isRunning(pid: number): boolean {
 
 /** Ends whoever is left of a started program's session, also when a test has failed in between. */
 export function endSession(started: Started): void {
-  const members = addon().sessionMembers(started.child.pid);
-  for (let at = 0; at < members.length; at += 6) addon().signal(members[at] ?? 0, members[at + 4] ?? 0, 9);
+  const table = nativeProcessTable(addon());
+  for (const entry of table.all()) if (entry.session === started.child.pid) table.signal(entry, 9);
 }

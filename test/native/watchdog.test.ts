@@ -28,7 +28,7 @@ async function firstOutput(child: ChildProcess): Promise<string> {
 
 const pidsIn = (place: string) =>
   readdirSync(place).map((name) => Number(readFileSync(join(place, name), "utf8")));
-const childOf = (pid: number) => addon().children(pid)[0] ?? 0;
+const childOf = (pid: number) => addon().childPids(pid)[0] ?? 0;
 
 describe("the watchdog", {
   skip: NO_ADDON || (watchdog ? false : "THE WATCHDOG IS NOT TESTED: it was not built"),

@@ -39,7 +39,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     await others.until((output) => output.includes("still here"));
     others.child.closeStdin();
     await others.close;
-    assert.equal(addon().children(process.pid).length, 0);
+    assert.equal(addon().childPids(process.pid).length, 0);
     const before = descriptors();
     for (let round = 0; round < 5; round++) {
       const again = startWorker(2, 2);

@@ -1,0 +1,448 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import { setTimeout as delay } from "node:timers/promises";
+import { withDeadline } from "../../src/async/deadline.ts";
+import type { WatchReceiver } from "../../src/async/watch.ts";
+import type {
+  ExecBackend,
+  ExecEvent,
+  ExecProcess,
+  ReadResult,
+  StartParams,
+} from "../../src/exec/exec-process.ts";
+import { RequestError } from "../../src/protocol/errors.ts";
+
+export interface BackendUnderTest {
+  backend: ExecBackend;
+  close(): Promise<void>;
+}
+
+export interface ContractOptions {
+  /** Say why where a backend has no terminals; the tests that need one then skip with these words. */
+  noTerminal?: string;
+}
+
+/** Long enough for a loaded machine; nothing here takes a tenth of it. */
+const PATIENCE_MS = 20_000;
+
+/**
+ * What every ExecBackend must do, whatever stands between it and the process. The first tests are the reference
+ * implementation's own, by name; the others hold what it left open.
+ */
+export function execProcessContract(
+  name: string,
+  makeBackend: () => Promise<BackendUnderTest>,
+  options: ContractOptions = {},
+): void {
+  const needsTerminal = { skip: options.noTerminal ?? false };
+
+  describe(`exec process over ${name}`, () => {
+    let underTest: BackendUnderTest;
+    let ids = 0;
+    before(async () => {
+      underTest = await makeBackend();
+    });
+    after(() => underTest.close());
+
+    const start = (argv: string[], params: Partial<StartParams> = {}): Promise<ExecProcess> =>
+      underTest.backend.start({
+        processId: `proc-${++ids}`,
+        argv,
+        cwd: process.cwd(),
+        env: { PATH: "/usr/bin:/bin" },
+        tty: false,
+        ...params,
+      });
+    const shell = (script: string, params: Partial<StartParams> = {}) =>
+      start(["/bin/sh", "-c", script], params);
+
+    // ---- the reference implementation's tests
+
+    it("exec_process_starts_and_exits", async () => {
+      const started = await start(["true"], { processId: "proc-first", env: {} });
+      assert.equal(started.processId, "proc-first");
+      const { exitCode, closed } = await collectFromReads(started);
+      assert.equal(exitCode, 0);
+      assert.ok(closed);
+    });
+
+    it("exec_process_streams_output", async () => {
+      const started = await shell("sleep 0.05; printf 'session output\\n'");
+      const { output, exitCode, closed } = await collectFromReads(started);
+      assert.equal(output, "session output\n");
+      assert.equal(exitCode, 0);
+      assert.ok(closed);
+    });
+
+    it("exec_process_pushes_events", async () => {
+      const script = "printf 'event output\\n'; sleep 0.1; printf 'event err\\n' >&2; sleep 0.1; exit 7";
+      const events = await collectEvents(await shell(script));
+      assert.deepEqual(events.map(summary), [
+        { type: "output", seq: 1, stream: "stdout", text: "event output\n" },
+        { type: "output", seq: 2, stream: "stderr", text: "event err\n" },
+        { type: "exited", seq: 3, exitCode: 7 },
+        { type: "closed", seq: 4 },
+      ]);
+    });
+
+    it("exec_process_replays_events_after_close", async () => {
+      const started = await shell("printf 'late one\\n'; printf 'late two\\n'");
+      const fromReads = await collectFromReads(started);
+      assert.deepEqual(fromReads, { output: "late one\nlate two\n", exitCode: 0, closed: true });
+      const events = await collectEvents(started);
+      assert.equal(text(events, "stdout"), "late one\nlate two\n");
+      assert.equal(text(events, "stderr"), "");
+      assert.equal(events.at(-1)?.type, "closed");
+    });
+
+    it("exec_process_write_then_read", needsTerminal, async () => {
+      const started = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { tty: true });
+      await started.write(Buffer.from("hello\n"));
+      const { output, exitCode, closed } = await collectFromReads(started);
+      assert.match(output, /from-stdin:hello/);
+      assert.equal(exitCode, 0);
+      assert.ok(closed);
+    });
+
+    it("exec_process_write_then_read_without_tty", async () => {
+      const started = await shell("IFS= read line; printf 'from-stdin:%s\\n' \"$line\"", { pipeStdin: true });
+      assert.deepEqual(await started.write(Buffer.from("hello\n")), { status: "accepted" });
+      assert.deepEqual(await collectFromReads(started), {
+        output: "from-stdin:hello\n",
+        exitCode: 0,
+        closed: true,
+      });
+    });
+
+    it("exec_process_rejects_write_without_pipe_stdin", async () => {
+      const started = await shell(
+        "sleep 0.3; if IFS= read -r line; then printf 'read:%s\\n' \"$line\"; else printf 'eof\\n'; fi",
+      );
+      assert.deepEqual(await started.write(Buffer.from("ignored\n")), { status: "stdinClosed" });
+      assert.deepEqual(await collectFromReads(started), { output: "eof\n", exitCode: 0, closed: true });
+    });
+
+    it("exec_process_preserves_queued_events_before_subscribe", async () => {
+      const started = await shell("printf 'queued output\\n'");
+      await patiently(started.wait(), "the process to exit");
+      assert.deepEqual(await collectFromReads(started), {
+        output: "queued output\n",
+        exitCode: 0,
+        closed: true,
+      });
+    });
+
+    // ---- starting
+
+    it("refuses a program that is not there, with the system's words, and the id is free again", async () => {
+      const refusal = (error: unknown) =>
+        error instanceof RequestError &&
+        error.code === -32603 &&
+        error.message === "No such file or directory (os error 2)";
+      await assert.rejects(start(["no-such-program"], { processId: "reused" }), refusal);
+      await assert.rejects(start(["true"], { processId: "reused", cwd: "/no/such/folder" }), refusal);
+      const started = await start(["true"], { processId: "reused" });
+      assert.equal((await started.wait()).exitCode, 0);
+    });
+
+    it("refuses an empty argv", async () => {
+      await assert.rejects(start([]), (error) => error instanceof RequestError && error.code === -32602);
+    });
+
+    it("gives exactly the environment asked for, and the name asked for", async () => {
+      const env = await start(["/usr/bin/env"], { env: { ONLY: "this" } });
+      assert.equal((await collectFromReads(env)).output, "ONLY=this\n");
+      const renamed = await start(["/bin/sh", "-c", "echo $0"], { arg0: "other" });
+      assert.equal((await collectFromReads(renamed)).output, "other\n");
+    });
+
+    it("lists a process while it runs, with what it is", async () => {
+      const started = await shell("echo listed; sleep 100", { processId: "listed" });
+      await started.wait({ until: { type: "bytes", count: 7 } });
+      const listing = (await underTest.backend.list()).find((entry) => entry.processId === "listed");
+      assert.ok(listing);
+      assert.deepEqual(listing.argv, ["/bin/sh", "-c", "echo listed; sleep 100"]);
+      assert.equal(listing.running, true);
+      assert.equal(listing.exitCode, null);
+      assert.equal(listing.outputBytes, 7);
+      await started.terminate();
+    });
+
+    // ---- ending
+
+    it("tells death by a signal as 128 + n and by name", async () => {
+      const started = await shell("kill -KILL $$");
+      const result = await started.wait();
+      assert.deepEqual([result.exitCode, result.signal, result.reason], [137, "SIGKILL", "exited"]);
+      const exited = (await collectEvents(started)).find((event) => event.type === "exited");
+      assert.equal(exited?.type === "exited" && exited.reason, "signaled");
+    });
+
+    it("terminates by force: running at first, not running later, and says why it ended", async () => {
+      const started = await shell("trap '' TERM HUP INT; echo ready; while :; do sleep 0.1; done");
+      await started.wait({ until: { type: "output", pattern: "ready" } });
+      assert.equal((await started.terminate()).running, true);
+      const events = await collectEvents(started);
+      const exited = events.find((event) => event.type === "exited");
+      assert.deepEqual(exited?.type === "exited" && [exited.exitCode, exited.reason], [137, "terminated"]);
+      assert.deepEqual(await started.terminate(), { running: false });
+    });
+
+    it("terminates gracefully: the program may end by itself", async () => {
+      const started = await shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done");
+      await started.wait({ until: { type: "output", pattern: "ready" } });
+      await started.terminate({ type: "graceful", timeoutMs: PATIENCE_MS });
+      const { output, exitCode } = await collectFromReads(started);
+      // Some shells also say that their `sleep` was terminated.
+      assert.match(output, /^ready\n(?:Terminated\n)?bye\n$/);
+      assert.equal(exitCode, 9);
+    });
+
+    it("sends any signal by name, and `interrupt` to the whole group", async () => {
+      const started = await shell("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
+      await started.wait({ until: { type: "output", pattern: "ready" } });
+      await started.signal("SIGUSR1");
+      await started.wait({ until: { type: "output", pattern: "usr1" } });
+      await started.signal("interrupt");
+      const result = await started.wait();
+      assert.deepEqual([result.exitCode, result.signal], [130, "SIGINT"]);
+      await started.signal("SIGTERM");
+      await assert.rejects(
+        started.signal("SIGNONSENSE"),
+        (error) => error instanceof RequestError && error.code === -32602,
+      );
+    });
+
+    it("ends a process that outlives its time, and says so", async () => {
+      const started = await shell("while :; do sleep 0.05; done", { timeoutMs: 50 });
+      const exited = (await collectEvents(started)).find((event) => event.type === "exited");
+      assert.equal(exited?.type === "exited" && exited.reason, "timeout");
+    });
+
+    it("ends with its scope", async () => {
+      let pid: number | null;
+      {
+        await using started = await shell("while :; do sleep 0.05; done");
+        pid = started.pid;
+      }
+      if (pid !== null) assert.throws(() => process.kill(pid, 0), { code: "ESRCH" });
+    });
+
+    it("tells the order: the leader's output, exited, late output of others, closed", async () => {
+      const started = await shell("(sleep 0.2; printf late) & printf early; exit 3");
+      const events = await collectEvents(started);
+      assert.deepEqual(events.map(summary), [
+        { type: "output", seq: 1, stream: "stdout", text: "early" },
+        { type: "exited", seq: 2, exitCode: 3 },
+        { type: "output", seq: 3, stream: "stdout", text: "late" },
+        { type: "closed", seq: 4 },
+      ]);
+    });
+
+    // ---- feeding
+
+    it("closes stdin once, behind what was written", async () => {
+      const started = await start(["wc", "-c"], { pipeStdin: true });
+      const bytes = Buffer.alloc(300_000, 1);
+      assert.deepEqual(await started.write(bytes), { status: "accepted" });
+      assert.deepEqual(await started.closeStdin(), { status: "accepted" });
+      assert.deepEqual(await started.closeStdin(), { status: "stdinClosed" });
+      assert.deepEqual(await started.write(bytes), { status: "stdinClosed" });
+      assert.equal((await collectFromReads(started)).output.trim(), "300000");
+    });
+
+    it("writes the same write id once", async () => {
+      const started = await start(["cat"], { pipeStdin: true });
+      for (const writeId of ["a", "a", "b"])
+        assert.deepEqual(await started.write(Buffer.from(`${writeId}\n`), { writeId }), {
+          status: "accepted",
+        });
+      await started.closeStdin();
+      assert.equal((await collectFromReads(started)).output, "a\nb\n");
+    });
+
+    it("refuses to write into a process that was ended, and accepts for one that ended by itself", async () => {
+      const ended = await start(["cat"], { pipeStdin: true });
+      await ended.terminate();
+      await ended.wait();
+      await assert.rejects(ended.write(Buffer.from("x")), { message: "failed to write to process stdin" });
+      const gone = await start(["true"], { pipeStdin: true });
+      await gone.wait();
+      assert.deepEqual(await gone.write(Buffer.from("x")), { status: "accepted" });
+    });
+
+    it("has a terminal of the size asked for, and resizes it", needsTerminal, async () => {
+      const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
+      const started = await shell(script, { tty: true, size: { rows: 33, cols: 99 } });
+      await started.wait({ until: { type: "output", pattern: "33 99" } });
+      await started.resize({ rows: 44, cols: 111 });
+      await started.wait({ until: { type: "output", pattern: "44 111" } });
+      const { tty } = await started.snapshot();
+      assert.deepEqual(tty, { rows: 44, cols: 111, echo: true, canonical: true });
+      await started.terminate();
+    });
+
+    it(
+      "has a terminal of 24 rows and 80 columns when no size is given, and refuses to resize a pipe",
+      needsTerminal,
+      async () => {
+        const started = await shell("stty size", { tty: true });
+        assert.equal((await collectFromReads(started)).output, "24 80\r\n");
+        const piped = await shell("exit 0");
+        await assert.rejects(
+          piped.resize({ rows: 1, cols: 1 }),
+          (error) => error instanceof RequestError && error.code === -32600,
+        );
+      },
+    );
+
+    // ---- reading
+
+    it("waits for output, bytes, silence and the end, and says what came", async () => {
+      const started = await shell("printf 'one two'; sleep 0.1; printf ' three'; read x; exit 5", {
+        pipeStdin: true,
+      });
+      const matched = await started.wait({ until: { type: "output", pattern: "t[a-z]{4}" } });
+      assert.deepEqual([matched.reason, matched.match], ["matched", "three"]);
+      assert.equal((await started.wait({ until: { type: "bytes", count: 13 } })).reason, "reached");
+      assert.equal((await started.wait({ until: { type: "idle", quietMs: 20 } })).reason, "idle");
+      assert.equal((await started.wait({ timeoutMs: 20 })).reason, "timeout");
+      assert.equal(
+        (await started.wait({ until: { type: "output", pattern: "never" }, timeoutMs: 20 })).reason,
+        "timeout",
+      );
+      await started.write(Buffer.from("\n"));
+      const exited = await started.wait();
+      assert.deepEqual([exited.reason, exited.exitCode, exited.signal], ["exited", 5, null]);
+      assert.equal((await started.wait({ until: { type: "output", pattern: "never" } })).reason, "closed");
+      await assert.rejects(
+        started.wait({ until: { type: "output", pattern: "(" } }),
+        (error) => error instanceof RequestError && error.code === -32602,
+      );
+    });
+
+    it("keeps head and tail for a snapshot, streams apart", async () => {
+      const started = await shell("printf out; printf err >&2; exit 2");
+      await collectEvents(started);
+      const snapshot = await started.snapshot();
+      assert.equal(Buffer.from(snapshot.stdout).toString(), "out");
+      assert.equal(Buffer.from(snapshot.stderr).toString(), "err");
+      assert.equal(snapshot.terminal.length, 0);
+      assert.deepEqual(
+        [snapshot.truncated, snapshot.omittedBytes, snapshot.totalBytes, snapshot.exitCode, snapshot.running],
+        [false, 0, 6, 2, false],
+      );
+      const large = await start(["head", "-c", "3000000", "/dev/zero"]);
+      await collectEvents(large);
+      const cut = await large.snapshot();
+      assert.equal(cut.truncated, true);
+      assert.equal(cut.stdout.length + cut.omittedBytes, 3_000_000);
+    });
+
+    it("holds a process back for a slow lossless reader, and loses nothing", async () => {
+      const bytes = 6_000_000;
+      const started = await start(["head", "-c", String(bytes), "/dev/zero"]);
+      let seen = 0;
+      let seq = 0;
+      for await (const event of started.events({ lossless: true })) {
+        assert.notEqual(event.type, "gap");
+        if (event.type !== "output") continue;
+        assert.equal(event.seq, ++seq);
+        seen += event.chunk.length;
+        if (seq % 8 === 0) await delay(1);
+      }
+      assert.equal(seen, bytes);
+    });
+
+    it("tells a gap to a reader that comes after output was evicted", async () => {
+      const started = await start(["head", "-c", "3000000", "/dev/zero"]);
+      await patiently(started.wait(), "the process to exit");
+      await collectEvents(started);
+      const read = await started.read({ afterSeq: 0 });
+      const kept = read.chunks.reduce((sum, { chunk }) => sum + chunk.length, 0);
+      assert.ok(read.gap);
+      assert.equal(read.gap.fromSeq, 1);
+      assert.equal(read.gap.toSeq + 1, read.chunks[0]?.seq);
+      assert.equal(read.gap.bytes + kept, 3_000_000);
+    });
+
+    it("answers a read at once when there is something, and after the wait when there is not", async () => {
+      const started = await shell("printf first; read x; printf second", { pipeStdin: true });
+      const first = await started.read({ waitMs: PATIENCE_MS });
+      assert.equal(Buffer.from(first.chunks[0]?.chunk ?? []).toString(), "first");
+      assert.equal(first.nextSeq, 2);
+      const nothing = await started.read({ afterSeq: 1, waitMs: 10 });
+      assert.deepEqual([nothing.chunks.length, nothing.exited, nothing.closed], [0, false, false]);
+      const pending = started.read({ afterSeq: 1, waitMs: PATIENCE_MS });
+      await started.write(Buffer.from("\n"));
+      assert.equal(Buffer.from((await pending).chunks[0]?.chunk ?? []).toString(), "second");
+    });
+  });
+}
+
+// ---- collectors, as the reference implementation's tests have them
+
+async function collectFromReads(
+  started: ExecProcess,
+): Promise<{ output: string; exitCode: number | null; closed: boolean }> {
+  const wake = started.subscribeWake();
+  let output = "";
+  let exitCode: number | null = null;
+  let afterSeq = 0;
+  for (;;) {
+    const response = await readUntilChange(started, wake, afterSeq);
+    if (response.failure !== null) throw new Error(`process failed before closed state: ${response.failure}`);
+    for (const { chunk } of response.chunks) output += Buffer.from(chunk).toString();
+    if (response.exited) exitCode = response.exitCode;
+    if (response.closed) return { output, exitCode, closed: true };
+    afterSeq = response.nextSeq - 1;
+  }
+}
+
+async function readUntilChange(
+  started: ExecProcess,
+  wake: WatchReceiver<number>,
+  afterSeq: number,
+): Promise<ReadResult> {
+  const response = await started.read({ afterSeq, waitMs: 0 });
+  if (response.chunks.length > 0 || response.closed || response.failure !== null) return response;
+  await patiently(wake.changed(), "the process to wake its readers");
+  return started.read({ afterSeq, waitMs: 0 });
+}
+
+async function collectEvents(started: ExecProcess): Promise<ExecEvent[]> {
+  const collect = async () => {
+    const events: ExecEvent[] = [];
+    for await (const event of started.events()) events.push(event);
+    return events;
+  };
+  return patiently(collect(), "the process to close");
+}
+
+const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
+
+function text(events: readonly ExecEvent[], stream: string): string {
+  return events
+    .flatMap((event) =>
+      event.type === "output" && event.stream === stream ? [Buffer.from(event.chunk).toString()] : [],
+    )
+    .join("");
+}
+
+function summary(event: ExecEvent): unknown {
+  switch (event.type) {
+    case "output":
+      return {
+        type: "output",
+        seq: event.seq,
+        stream: event.stream,
+        text: Buffer.from(event.chunk).toString(),
+      };
+    case "exited":
+      return { type: "exited", seq: event.seq, exitCode: event.exitCode };
+    case "closed":
+      return { type: "closed", seq: event.seq };
+    default:
+      return event;
+  }
+}

@@ -1,0 +1,23 @@
+import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { loadNative } from "../../src/local/native.ts";
+import { execProcessContract } from "./exec-process-contract.ts";
+
+const native = loadNative();
+
+execProcessContract(
+  "the local backend",
+  async () => {
+    const backend = createLocalBackend();
+    return { backend, close: () => backend[Symbol.asyncDispose]() };
+  },
+  native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TESTED: ${native.why}` } : {},
+);
+
+execProcessContract(
+  "the local backend without the native spawner",
+  async () => {
+    const backend = createLocalBackend({ forceFallback: true });
+    return { backend, close: () => backend[Symbol.asyncDispose]() };
+  },
+  { noTerminal: "there are no terminals without the native spawner" },
+);

@@ -1,0 +1,269 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { describe, it } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import type { StartParams } from "../../src/exec/exec-process.ts";
+import { RetentionBudget } from "../../src/exec/retention-budget.ts";
+import type { LocalBackend } from "../../src/local/local-backend.ts";
+import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { SpawnError } from "../../src/local/spawn-error.ts";
+import { RequestError } from "../../src/protocol/errors.ts";
+import { eventually, isRunning, NO_ADDON } from "../native/started.ts";
+
+let ids = 0;
+const start = (backend: LocalBackend, script: string, params: Partial<StartParams> = {}) =>
+  backend.start({
+    processId: `p${++ids}`,
+    argv: ["/bin/sh", "-c", script],
+    cwd: "/",
+    env: { PATH: "/usr/bin:/bin" },
+    tty: false,
+    ...params,
+  });
+
+const refusedAs = (code: number, message: string | RegExp) => (error: unknown) => {
+  assert.ok(error instanceof RequestError);
+  assert.equal(error.code, code);
+  if (typeof message === "string") assert.equal(error.message, message);
+  else assert.match(error.message, message);
+  return true;
+};
+
+describe("the local backend", { skip: NO_ADDON }, () => {
+  it("refuses what no system call could carry, in the wire's words", async () => {
+    await using backend = createLocalBackend();
+    const refusals: [Partial<StartParams>, number, string | RegExp][] = [
+      [{ argv: [] }, -32602, "argv must not be empty"],
+      [{ argv: [""] }, -32603, "missing program for pipe spawn"],
+      [{ argv: [""], tty: true }, -32603, "missing program for PTY spawn"],
+      [{ argv: ["sh", "a\0b"] }, -32603, "nul byte found in provided data"],
+      [{ arg0: "a\0b" }, -32603, "nul byte found in provided data"],
+      [{ env: { A: "a\0b" } }, -32603, "data provided contains a nul byte"],
+      [{ cwd: "relative" }, -32602, /neither an absolute path nor a file: URI/],
+      [
+        { cwd: "file://elsewhere/x" },
+        -32602,
+        "cwd URI `file://elsewhere/x` is not valid on this exec-server host: 'file://elsewhere/x' is invalid on 'linux'",
+      ],
+      [{ sandbox: { permissions: {} } }, -32602, "sandbox intent cannot be enforced on this executor"],
+    ];
+    for (const [params, code, message] of refusals)
+      await assert.rejects(start(backend, "true", params), refusedAs(code, message), JSON.stringify(params));
+  });
+
+  it("keeps the system's error below the wire's", async () => {
+    await using backend = createLocalBackend();
+    for (const tty of [false, true]) {
+      await assert.rejects(start(backend, "true", { cwd: "/etc/passwd", tty }), (error) => {
+        assert.ok(error instanceof RequestError && error.cause instanceof SpawnError);
+        assert.equal(error.message, "Not a directory (os error 20)");
+        const { code, errno, syscall, path, target } = error.cause;
+        assert.deepEqual(
+          { code, errno, syscall, path, target },
+          { code: "ENOTDIR", errno: 20, syscall: "chdir", path: "/etc/passwd", target: "cwd" },
+        );
+        return true;
+      });
+    }
+  });
+
+  it("starts in a folder named by a file URI", async () => {
+    await using backend = createLocalBackend();
+    for (const cwd of ["file:///usr/bin", "file://localhost/usr/bin", "file:///usr/%62in", "/usr/bin"]) {
+      const started = await start(backend, "pwd", { cwd });
+      await started.closed;
+      assert.equal(
+        Buffer.from((await started.snapshot()).stdout)
+          .toString()
+          .trim(),
+        "/usr/bin",
+        cwd,
+      );
+    }
+  });
+
+  it("runs behind walls where it was given somebody who builds them, and tells when they refused", async () => {
+    await using backend = createLocalBackend({
+      resolveSandbox: async (intent, { argv }) => {
+        assert.deepEqual(intent, { wall: true });
+        return {
+          argv: ["/usr/bin/env", "WALLED=1", ...argv],
+          sandboxType: "linuxSeccomp",
+          wasDenied: ({ exitCode }) => exitCode === 13,
+        };
+      },
+    });
+    const started = await start(backend, "echo $WALLED; exit 13", { sandbox: { wall: true } });
+    assert.equal(started.sandboxType, "linuxSeccomp");
+    await started.closed;
+    assert.equal(Buffer.from((await started.snapshot()).stdout).toString(), "1\n");
+    assert.equal(started.log.exit?.sandboxDenied, true);
+    const label = await start(backend, "true", { mode: "prepared", sandboxType: "macosSeatbelt" });
+    assert.equal(label.sandboxType, "macosSeatbelt");
+  });
+
+  it("kills a process that is deaf to TERM when its time and the grace are over", async () => {
+    const clock = new ManualClock();
+    const backend = createLocalBackend({ clock });
+    const started = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.05; done", {
+      timeoutMs: 1000,
+    });
+    await eventually("it is ready", () => started.log.totalBytes > 0);
+    await clock.advance(1000);
+    await clock.advance(1999);
+    assert.equal(started.running, true);
+    await clock.advance(1);
+    await eventually("it is dead", () => started.log.exit !== null);
+    assert.deepEqual([started.log.exit?.exitCode, started.log.exit?.reason], [137, "timeout"]);
+    await started.closed;
+  });
+
+  it("makes a writer wait while a program does not read, and lets it go when the program does or is ended", async () => {
+    await using backend = createLocalBackend();
+    const started = await start(backend, "kill -STOP $$; cat >/dev/null; echo all", { pipeStdin: true });
+    const large = Buffer.alloc(3 * 1024 * 1024, "x");
+    let accepted = false;
+    const writing = started.write(large).then((result) => {
+      accepted = true;
+      return result;
+    });
+    await eventually("it has stopped", () =>
+      readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "),
+    );
+    assert.equal(accepted, false);
+    await started.signal("SIGCONT");
+    assert.deepEqual(await writing, { status: "accepted" });
+    const blocked = await start(backend, "sleep 100", { pipeStdin: true });
+    const stuck = blocked.write(large);
+    await blocked.terminate();
+    assert.deepEqual(await stuck, { status: "accepted" });
+  });
+
+  it("pauses a process whose output a holding reader has not taken, and goes on when it has", async () => {
+    await using backend = createLocalBackend({ eventLogLimits: { retainedBytes: 256 * 1024 } });
+    const started = await start(backend, "head -c 8000000 /dev/zero; echo done >&2");
+    const cursor = started.log.cursor({ holding: true });
+    const blocked = () => readFileSync(`/proc/${started.pid}/task/${started.pid}/children`, "utf8") !== "";
+    await eventually("the retention is full", () => started.log.retainedBytes >= 256 * 1024);
+    assert.ok(blocked());
+    assert.ok(started.log.retainedBytes < 2_000_000, `${started.log.retainedBytes} bytes retained`);
+    // It stands still although time passes and the loop turns.
+    const before = started.log.totalBytes;
+    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(started.log.totalBytes, before);
+    let bytes = 0;
+    while (!cursor.ended) {
+      const event = cursor.next();
+      if (event?.type === "output" && event.stream === "stdout") bytes += event.chunk.length;
+      if (!event) await started.log.nextChange();
+    }
+    assert.equal(bytes, 8_000_000);
+  });
+
+  it("sees a port that a process listens on", async () => {
+    await using backend = createLocalBackend();
+    const probe = createServer();
+    await new Promise<void>((resolve) => probe.listen(0, "127.0.0.1", resolve));
+    const address = probe.address();
+    const port = typeof address === "object" && address ? address.port : 0;
+    const idle = await start(backend, "sleep 100");
+    assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 5000 })).reason, "listening");
+    await new Promise((resolve) => probe.close(resolve));
+    assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 10 })).reason, "timeout");
+  });
+
+  it("ends everything at shutdown: the willing by TERM, the deaf by KILL, and closes what others hold open", async () => {
+    const backend = createLocalBackend();
+    const willing = await start(
+      backend,
+      "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done",
+    );
+    const deaf = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.02; done", {
+      tty: true,
+    });
+    const left = await start(backend, "setsid sleep 100 & echo $!");
+    for (const started of [willing, deaf])
+      await started.wait({ until: { type: "output", pattern: "ready" } });
+    await left.wait();
+    assert.equal((await backend.list()).length, 3);
+    await backend.shutdown(100);
+    assert.equal((await backend.list()).length, 0);
+    assert.equal(willing.log.exit?.exitCode, 3);
+    assert.equal(deaf.log.exit?.signal, "SIGKILL");
+    assert.ok(left.log.isClosed);
+    await backend.shutdown(100);
+    await backend[Symbol.asyncDispose]();
+  });
+
+  it("gives everything back when a process is disposed of, also what its descendants hold", async () => {
+    await using backend = createLocalBackend();
+    const descriptors = () => readdirSync("/proc/self/fd").length;
+    await (await start(backend, "true")).closed;
+    const before = descriptors();
+    const budget = new RetentionBudget();
+    await using other = createLocalBackend({ budget });
+    let holder = 0;
+    {
+      await using started = await start(other, "setsid sleep 100 & echo $!; exit 0");
+      await started.wait({ until: { type: "exit" } });
+      holder = Number(Buffer.from((await started.snapshot()).stdout).toString());
+      assert.ok(isRunning(holder));
+      assert.ok(budget.bytes > 0);
+    }
+    assert.equal(isRunning(holder), false);
+    assert.equal(budget.bytes, 0);
+    assert.equal(descriptors(), before);
+  });
+
+  it("costs little for an idle process", async () => {
+    await using backend = createLocalBackend();
+    const processes = 200;
+    await Promise.all(Array.from({ length: processes }, () => start(backend, "exec sleep 100")));
+    await backend.shutdown(0);
+    const before = process.memoryUsage().rss;
+    await Promise.all(Array.from({ length: processes }, () => start(backend, "exec sleep 100")));
+    const each = (process.memoryUsage().rss - before) / processes;
+    assert.ok(each < 200_000, `${each} bytes each`);
+  });
+
+  it("is not degraded", () => {
+    assert.deepEqual(createLocalBackend().degraded(), []);
+  });
+});
+
+describe("the local backend without the native spawner", () => {
+  it("says that it is degraded, and how to get a terminal", async () => {
+    await using backend = createLocalBackend({ forceFallback: true });
+    assert.equal(backend.degraded().length, 1);
+    assert.match(backend.degraded()[0] ?? "", /^native spawner missing: /);
+    await assert.rejects(
+      start(backend, "true", { tty: true }),
+      refusedAs(-32603, /^a terminal needs the native spawner.*install a C\+\+ compiler/),
+    );
+  });
+
+  it("tells an exit although a grandchild holds the pipes, after all that the leader wrote", async () => {
+    await using backend = createLocalBackend({ forceFallback: true });
+    const started = await start(backend, "head -c 100000 /dev/zero; sleep 100 & exit 4");
+    const result = await started.wait();
+    assert.deepEqual([result.exitCode, started.log.totalBytes], [4, 100_000]);
+    assert.equal(started.log.isClosed, false);
+  });
+
+  it("tells a missing folder from a missing program", async () => {
+    await using backend = createLocalBackend({ forceFallback: true });
+    for (const [params, target] of [
+      [{ cwd: "/no/such/folder" }, "cwd"],
+      [{ argv: ["no-such-program"] }, "program"],
+    ] as const)
+      await assert.rejects(
+        start(backend, "true", { ...params, argv: [...("argv" in params ? params.argv : ["true"])] }),
+        (error) => {
+          assert.ok(error instanceof RequestError && error.cause instanceof SpawnError);
+          assert.equal(error.cause.target, target);
+          return true;
+        },
+      );
+  });
+});

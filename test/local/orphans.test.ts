@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { promisify } from "node:util";
+import { NO_ADDON } from "../native/started.ts";
+
+const folder = mkdtempSync(join(tmpdir(), "procwire-orphans-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("orphans of a server's processes", { skip: NO_ADDON }, () => {
+  it("come to it, are reaped one by one, end with it, and are told; other people's children are left alone", async () => {
+    // In a program of its own: being a subreaper changes the whole program.
+    const places = ["terminate-", "shutdown-"].map((name) => mkdtempSync(join(folder, name)));
+    const fixture = join(import.meta.dirname, "..", "fixtures", "native", "subreaper.ts");
+    const { stdout } = await promisify(execFile)(process.execPath, [fixture, ...places]);
+    const told = Object.assign(
+      {},
+      ...stdout
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line)),
+    );
+    assert.deepEqual(told.terminate, { running: true });
+    // The twice-forked one holds nothing of the process: it cannot be attributed, and dies with the server.
+    assert.deepEqual(told.aliveAfterTerminate, ["daemon"]);
+    assert.equal(told.other, 12);
+    assert.deepEqual(told.aliveAfterShutdown, []);
+    assert.equal(told.bystander, true);
+    const names = told.ended.map(({ name }: { name: string }) => name);
+    assert.equal(names.filter((name: string) => name === "daemon").length, 2);
+    assert.equal(told.children, 0);
+  });
+});

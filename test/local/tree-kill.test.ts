@@ -1,0 +1,161 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, describe, it } from "node:test";
+import { systemClock } from "../../src/async/clock.ts";
+import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { nativeProcessTable } from "../../src/local/native-process-table.ts";
+import { TreeKiller } from "../../src/local/tree-kill.ts";
+import {
+  addon,
+  endSession,
+  eventually,
+  isRunning,
+  manyRuns,
+  NO_ADDON,
+  startChild,
+} from "../native/started.ts";
+
+const maker = join(import.meta.dirname, "..", "fixtures", "native", "orphan-maker.sh");
+const folder = mkdtempSync(join(tmpdir(), "procwire-tree-"));
+after(() => rmSync(folder, { recursive: true, force: true }));
+
+function pidsIn(place: string): Map<string, number> {
+  return new Map(readdirSync(place).map((name) => [name, Number(readFileSync(join(place, name), "utf8"))]));
+}
+
+describe("ending a process tree", { skip: NO_ADDON }, () => {
+  for (const tty of [false, true]) {
+    it(`reaches the immune and who left the session, ${tty ? "in a terminal" : "over pipes"}, 20 times`, async () => {
+      await using backend = createLocalBackend();
+      for (let run = 0; run < 20; run++) {
+        const place = mkdtempSync(join(folder, "tree-"));
+        const started = await backend.start({
+          processId: place,
+          argv: ["sh", maker, place],
+          cwd: "/",
+          env: { PATH: "/usr/bin:/bin" },
+          tty,
+        });
+        await started.wait({ until: { type: "output", pattern: "ready" } });
+        const pids = pidsIn(place);
+        const daemon = pids.get("daemon") ?? 0;
+        const answer = await started.terminate();
+        assert.deepEqual(answer, { running: true });
+        await started.closed;
+        // Twice forked, in a session of its own, holding nothing: only a subreaper can know whose it is.
+        for (const [name, pid] of pids) if (name !== "daemon") assert.ok(!isRunning(pid), `${name} lives`);
+        process.kill(daemon, "SIGKILL");
+      }
+    });
+  }
+
+  it("gives everybody in the session the chance to end by himself, jobs of a shell included", async () => {
+    await using backend = createLocalBackend();
+    const place = mkdtempSync(join(folder, "jobs-"));
+    // With job control each job has a group of its own.
+    const job = `trap 'echo ended >${place}/job; exit' TERM; echo up >${place}/up; while :; do sleep 0.02; done`;
+    const started = await backend.start({
+      processId: "jobs",
+      argv: ["sh", "-c", `set -m; sh -c "${job}" & trap 'wait; exit 4' TERM; while :; do sleep 0.02; done`],
+      cwd: "/",
+      env: { PATH: "/usr/bin:/bin" },
+      tty: true,
+    });
+    await eventually("the job is up", () => readdirSync(place).includes("up"));
+    await started.terminate({ type: "graceful", timeoutMs: 10_000 });
+    assert.ok(readdirSync(place).includes("job"), "the job was killed before it could end");
+    assert.equal((await started.wait()).exitCode, 4);
+  });
+
+  it("continues the stopped, so that they can end", async () => {
+    await using backend = createLocalBackend();
+    const started = await backend.start({
+      processId: "stopped",
+      argv: [
+        "sh",
+        "-c",
+        "trap 'echo bye; exit 6' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done",
+      ],
+      cwd: "/",
+      env: { PATH: "/usr/bin:/bin" },
+      tty: false,
+    });
+    await started.wait({ until: { type: "output", pattern: "ready" } });
+    await eventually("it has stopped", () =>
+      readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "),
+    );
+    await started.terminate({ type: "graceful", timeoutMs: 10_000 });
+    assert.equal((await started.wait()).exitCode, 6);
+  });
+
+  it("delivers what the leader wrote before it was killed, 200 times", async () => {
+    await using backend = createLocalBackend();
+    await manyRuns(200, 5, async (run) => {
+      const tty = run % 2 === 0;
+      const started = await backend.start({
+        processId: `written-${run}`,
+        argv: ["sh", "-c", "head -c 40000 /dev/zero; touch $0; exec sleep 100", join(folder, `w${run}`)],
+        cwd: "/",
+        env: { PATH: "/usr/bin:/bin" },
+        tty,
+      });
+      if (tty) {
+        // A terminal holds a few KiB, so its writer is through only when nearly all has been read.
+        await started.wait({ until: { type: "bytes", count: 40_000 } });
+      } else {
+        started.child?.pause();
+        await eventually("it has written", () => existsSync(join(folder, `w${run}`)));
+      }
+      await started.terminate();
+      await started.closed;
+      assert.equal(started.log.totalBytes, 40_000, `run ${run}`);
+    });
+  });
+
+  it("ends nobody else: not those that are being started meanwhile, who briefly hold all that this program holds", async () => {
+    await using backend = createLocalBackend();
+    const one = (argv: string[], tty: boolean) =>
+      backend.start({ processId: "one", argv, cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty });
+    await manyRuns(300, 6, async (run) => {
+      const victim = await one(["sh", "-c", "sleep 100 & sleep 100"], run % 2 === 0);
+      const [started] = await Promise.all([one(["sh", "-c", "exit 7"], run % 3 === 0), victim.terminate()]);
+      assert.equal((await started.wait()).exitCode, 7, `run ${run}`);
+      await victim.closed;
+    });
+  });
+
+  it("tells who survived, and only then", async () => {
+    const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
+    try {
+      await started.until((output) => output.includes("\n"));
+      const survivor = Number(started.output().toString());
+      const table = nativeProcessTable(addon());
+      // Somebody this program may not signal.
+      const helpless = {
+        ...table,
+        signal: (who: { pid: number; startTime: number }, signal: number) =>
+          who.pid !== survivor && table.signal(who, signal),
+      };
+      const killer = new TreeKiller({
+        table: helpless,
+        clock: systemClock,
+        subreaper: false,
+      });
+      const target = {
+        // Its group is beyond reach too, but for the leader.
+        child: {
+          ...started.child,
+          signalGroup: () => table.signal(table.entry(started.child.pid) ?? { pid: 0, startTime: 0 }, 9),
+        },
+        exited: () => started.told.some((event) => event.type === "exit"),
+        onChange: () => () => undefined,
+      };
+      assert.deepEqual(await killer.kill(target, { type: "force" }), [survivor]);
+    } finally {
+      endSession(started);
+      await started.close;
+    }
+  });
+});
