@@ -74,7 +74,11 @@ export class RemoteProcess implements ExecProcess {
     this.#clock = deps.clock;
     this.#newWriteId = deps.newWriteId;
     this.#startedAtMs = deps.clock.now();
-    this.log = new EventLog({ clock: deps.clock, ...(deps.logLimits && { limits: deps.logLimits }) });
+    this.log = new EventLog({
+      clock: deps.clock,
+      isFollower: true,
+      ...(deps.logLimits && { limits: deps.logLimits }),
+    });
     this.#acknowledger = new Acknowledger(
       (seq) => this.#link.ack(processId, seq),
       () => this.log.nextSeq - 1,

@@ -41,6 +41,8 @@ export interface EventLogOptions {
   /** Shared by all logs of a server, so that many processes together stay bounded too. */
   budget?: RetentionBudget;
   clock?: Clock;
+  /** It repeats another log, whose numbers must stay: chunks are kept as they come, however large. */
+  isFollower?: boolean;
 }
 
 /**
@@ -55,6 +57,7 @@ export class EventLog {
 
   readonly #limits: EventLogLimits;
   readonly #clock: Clock;
+  readonly #isFollower: boolean;
   readonly #budget: RetentionBudget | undefined;
   readonly #chunks = new ChunkStore();
   readonly #streams = new Map<OutputStream, HeadTailBuffer>();
@@ -72,6 +75,7 @@ export class EventLog {
   constructor(options: EventLogOptions = {}) {
     this.#limits = { ...DEFAULT_EVENT_LOG_LIMITS, ...options.limits };
     this.#clock = options.clock ?? systemClock;
+    this.#isFollower = options.isFollower ?? false;
     this.#budget = options.budget;
     this.#lastEventAtMs = this.#clock.now();
     this.#budget?.join(this);
@@ -82,7 +86,9 @@ export class EventLog {
   append(stream: OutputStream, chunk: Uint8Array): void {
     if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
     // Chunks are evicted whole: one that is large beside the retention is kept in pieces, so that not all of it goes.
-    const pieceBytes = Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES) | 0;
+    const pieceBytes = this.#isFollower
+      ? chunk.length
+      : Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES) | 0;
     for (let at = 0; at < chunk.length; at += pieceBytes) {
       const piece = chunk.length <= pieceBytes ? chunk : chunk.subarray(at, at + pieceBytes);
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });

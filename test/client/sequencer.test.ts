@@ -60,7 +60,7 @@ describe("the sequencer", () => {
     const server = new ServerSide();
     server.output(1);
     server.output(1);
-    const log = new EventLog();
+    const log = new EventLog({ isFollower: true });
     const sequencer = server.follow(log);
     const [first, second] = server.told;
     assert.ok(first && second);
@@ -77,7 +77,7 @@ describe("the sequencer", () => {
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
     server.closed();
-    const log = new EventLog();
+    const log = new EventLog({ isFollower: true });
     await server.follow(log).catchUp();
     const events = await all(log);
     assert.deepEqual(
@@ -94,7 +94,7 @@ describe("the sequencer", () => {
     server.output(10);
     server.output(10);
     server.closed();
-    const log = new EventLog();
+    const log = new EventLog({ isFollower: true });
     await server.follow(log).catchUp();
     const events = await all(log);
     assert.deepEqual(
@@ -116,7 +116,7 @@ describe("the sequencer", () => {
     await fc.assert(
       fc.asyncProperty(steps, fc.nat(60), fc.boolean(), async (script, exitAt, tellsGaps) => {
         const server = new ServerSide({ tellsGaps });
-        const log = new EventLog();
+        const log = new EventLog({ isFollower: true });
         const sequencer = server.follow(log);
         const late: SequencedEvent[] = [];
         let exited = false;
@@ -152,7 +152,7 @@ describe("the sequencer", () => {
         fc.integer({ min: 1, max: 200 }),
         async (script, exitAt, retained) => {
           const server = new ServerSide({ retainedBytes: retained });
-          const log = new EventLog();
+          const log = new EventLog({ isFollower: true });
           const sequencer = server.follow(log);
           for (const [index, { bytes, fate }] of script.entries()) {
             if (index === exitAt) server.exited();

@@ -80,3 +80,14 @@ describe("a log with holes", () => {
     assert.deepEqual(await all(log), ["gap 1-1 2", "2 exited", "gap 3-3 2", "4 cc", "5 closed"]);
   });
 });
+
+describe("a log that follows another", () => {
+  it("keeps a chunk whole that its own retention would cut, since the numbers are the other's", () => {
+    const log = new EventLog({ isFollower: true, limits: { retainedBytes: 100 } });
+    log.append("stdout", new Uint8Array(50_000));
+    assert.equal(log.nextSeq, 2);
+    const own = new EventLog({ limits: { retainedBytes: 100 } });
+    own.append("stdout", new Uint8Array(50_000));
+    assert.ok(own.nextSeq > 2);
+  });
+});
