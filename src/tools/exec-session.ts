@@ -35,8 +35,6 @@ export class ExecSession {
   readonly process: ExecProcess;
   readonly archive: OutputArchive;
   readonly startedAtMs: number;
-  /** How many calls wait on it right now. */
-  waiting = 0;
   /** The last seq seen when something was last written to it. */
   inputSeq = 0;
 
@@ -53,6 +51,8 @@ export class ExecSession {
   #endAs: "evicted" | "closed" | null = null;
   #end: SessionEnd | null = null;
   #drain: Timer | null = null;
+  #waiting = 0;
+  #onUnwatched: () => void = () => undefined;
 
   constructor(sessionId: number, process: ExecProcess, command: SessionCommand, deps: SessionDeps) {
     this.sessionId = sessionId;
@@ -83,6 +83,21 @@ export class ExecSession {
   /** Resolves when the process has exited and its output is drained, or when it can no longer be followed. */
   get ended(): Promise<void> {
     return this.#ended.promise;
+  }
+
+  /** Somebody waits on it right now. */
+  get watched(): boolean {
+    return this.#waiting > 0;
+  }
+
+  async whileWatched<T>(wait: () => Promise<T>): Promise<T> {
+    this.#waiting++;
+    try {
+      return await wait();
+    } finally {
+      this.#waiting--;
+      if (this.#waiting === 0) this.#onUnwatched();
+    }
   }
 
   get seq(): number {
@@ -156,12 +171,21 @@ export class ExecSession {
       case "closed":
         this.#seq = event.seq;
         this.#finish(this.#endOf("the process closed its streams without an exit"));
-        // Nothing more comes: what the backend keeps of it can go.
+        // Nothing more comes: what the backend keeps of it can go, once nobody looks for something in it any more.
+        await this.#unwatched();
         await this.process[Symbol.asyncDispose]();
         return;
       case "failed":
         this.#finish(this.#endOf(event.message));
         return;
+    }
+  }
+
+  async #unwatched(): Promise<void> {
+    while (this.watched) {
+      await new Promise<void>((resolve) => {
+        this.#onUnwatched = resolve;
+      });
     }
   }
 

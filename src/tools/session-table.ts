@@ -61,7 +61,7 @@ export class SessionTable {
     const candidates = [...this.#sessions.values()].slice(0, -recent);
     return (
       candidates.find((session) => session.end !== null) ??
-      candidates.find((session) => session.waiting === 0) ??
+      candidates.find((session) => !session.watched) ??
       candidates[0] ??
       null
     );

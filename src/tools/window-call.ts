@@ -52,11 +52,9 @@ export async function whileWaiting<T>(
     timer = clock.after(PROGRESS_EVERY_MS, tell);
   }
   sessions.touch(session);
-  session.waiting++;
   try {
-    return await wait();
+    return await session.whileWatched(wait);
   } finally {
-    session.waiting--;
     timer.cancel();
     sessions.touch(session);
   }

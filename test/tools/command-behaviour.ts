@@ -187,6 +187,19 @@ export function testCommands(behaves: Behaves): void {
     assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
   });
 
+  behaves("a pattern in the last words of a process is still found", async ({ call, directory }) => {
+    const cmd = "until [ -e go ]; do sleep 0.02; done; seq 1 60000; echo needle";
+    const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
+    const waiting = call("wait_for", {
+      session_id,
+      until: "pattern",
+      pattern: "^needle",
+      max_output_tokens: 10,
+    });
+    writeFileSync(join(directory, "go"), "");
+    assert.equal(fact(await waiting, "wait"), 'matched "needle"');
+  });
+
   behaves("a command that leaves something running behind is answered at its own end", async ({ call }) => {
     const cmd = "sleep 60 & echo $!";
     const output = await call("exec_command", { cmd, yield_time_ms: 30_000 });
