@@ -45,7 +45,7 @@ export class Scratch {
   fifo(name: string): string {
     const path = this.path(name);
     mkdirSync(dirname(path), { recursive: true });
-    execFileSync("mkfifo", [path]);
+    execFileSync("sh", ["-c", 'mkfifo "$1"', "sh", path]);
     return path;
   }
 }
