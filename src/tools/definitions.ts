@@ -90,7 +90,7 @@ export const waitForSchema = {
     pattern: {
       type: "string",
       description:
-        "With `pattern`: a regular expression (RE2 syntax). Output since the last input counts, also what you have seen already.",
+        "With `pattern`: a regular expression (RE2 syntax; ^ and $ stand at the ends of lines). Output since the last input counts, also what you have seen already.",
     },
     port: { type: "number", minimum: 1, maximum: 65535, description: "With `port`: its number." },
     idle_ms: {

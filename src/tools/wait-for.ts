@@ -45,9 +45,9 @@ function conditionOf(args: WaitForArguments): WaitCondition | string {
     case "exit":
       return { type: "exit" };
     case "pattern":
-      return args.pattern === undefined
-        ? "missing argument `pattern`"
-        : { type: "output", pattern: args.pattern };
+      if (args.pattern === undefined) return "missing argument `pattern`";
+      // Output is lines to whoever writes the pattern.
+      return { type: "output", pattern: `(?m)${args.pattern}` };
     case "port":
       return args.port === undefined ? "missing argument `port`" : { type: "port", port: args.port };
     case "idle":
