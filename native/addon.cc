@@ -230,8 +230,6 @@ napi_value descendants(napi_env env, napi_callback_info info) {
   return call.answer(descendantsOf(static_cast<pid_t>(call.number(0))));
 }
 
-napi_value processes(napi_env env, napi_callback_info info) { return Call(env, info).answer(allProcesses()); }
-
 // (pid, pts or -1, ...pipe inodes)
 napi_value holds(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -376,7 +374,6 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("childPids", children),
       FUNCTION("orphanPids", orphans),
       FUNCTION("descendants", descendants),
-      FUNCTION("allProcesses", processes),
       FUNCTION("holds", holds),
       FUNCTION("signal", signal),
       FUNCTION("setSubreaper", subreaper),

@@ -28,6 +28,12 @@ bool libuvIsAsExpected() {
   return is(kUvAsync, "async") && is(kUvPoll, "poll") && is(kUvTimer, "timer");
 }
 
+struct Round {
+  bool& flag;
+  explicit Round(bool& flag) : flag(flag) { flag = true; }
+  ~Round() { flag = false; }
+};
+
 void* newHandle(int type) { return calloc(1, uv_handle_size(type)); }
 
 }  // namespace
@@ -137,6 +143,7 @@ void Loop::remove(Child* child) {
 }
 
 void Loop::onReady() {
+  Round round(inRound_);
   struct epoll_event events[kEventsPerRound];
   int count = epoll_wait(epoll_, events, kEventsPerRound, 0);
   for (int at = 0; at < count && !closing_; at++) {
@@ -148,6 +155,7 @@ void Loop::onReady() {
 }
 
 void Loop::onTimer() {
+  Round round(inRound_);
   timerRunning_ = false;
   std::vector<Watch*> due;
   due.swap(delayed_);
@@ -161,6 +169,7 @@ void Loop::onTimer() {
 }
 
 void Loop::onMail() {
+  Round round(inRound_);
   std::deque<std::unique_ptr<SpawnRequest>> finished;
   {
     std::lock_guard<std::mutex> lock(mailbox_->mutex);

@@ -43,9 +43,9 @@ class Loop {
   // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
   void call(napi_value function, size_t argc, napi_value* argv);
 
-  // Takes what is ready now. Only from JavaScript that the loop itself did not call.
+  // Takes what is ready now. Does nothing within a callback of this loop, which is about to do so itself.
   void pump() {
-    if (!closing_ && !children_.empty()) onReady();
+    if (!closing_ && !inRound_ && !children_.empty()) onReady();
   }
 
   napi_env env() const { return env_; }
@@ -78,6 +78,7 @@ class Loop {
   int openHandles_ = 0;
   bool timerRunning_ = false;
   bool closing_ = false;
+  bool inRound_ = false;  // JavaScript may be called by us just now
   size_t pendingSpawns_ = 0;
   napi_async_cleanup_hook_handle hook_ = nullptr;
   std::shared_ptr<Mailbox> mailbox_;

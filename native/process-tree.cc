@@ -49,6 +49,16 @@ bool eachNumber(const char* path, Visit visit) {
   return true;
 }
 
+// Every process of the machine.
+std::vector<ProcessEntry> allProcesses() {
+  std::vector<ProcessEntry> found;
+  eachNumber("/proc", [&found](int pid) {
+    ProcessEntry entry;
+    if (readEntry(pid, entry)) found.push_back(entry);
+  });
+  return found;
+}
+
 // Kernels may be built without the children files.
 bool haveChildrenFiles() {
   static bool have = [] {
@@ -118,15 +128,6 @@ std::vector<ProcessEntry> descendantsOf(pid_t pid) {
   };
   addChildren(pid);
   for (size_t at = 0; at < found.size(); at++) addChildren(found[at].pid);
-  return found;
-}
-
-std::vector<ProcessEntry> allProcesses() {
-  std::vector<ProcessEntry> found;
-  eachNumber("/proc", [&found](int pid) {
-    ProcessEntry entry;
-    if (readEntry(pid, entry)) found.push_back(entry);
-  });
   return found;
 }
 

@@ -28,9 +28,6 @@ std::vector<pid_t> childPids(pid_t pid, pid_t except = 0);
 // All below a process, nearest first.
 std::vector<ProcessEntry> descendantsOf(pid_t pid);
 
-// Every process of the machine.
-std::vector<ProcessEntry> allProcesses();
-
 // Does it have one of these pipes open, or this terminal (-1: none)?
 bool holdsEnds(pid_t pid, const std::vector<uint64_t>& pipes, int pts);
 

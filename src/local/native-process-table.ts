@@ -8,7 +8,8 @@ export function nativeProcessTable(native: NativeSpawner): ProcessTable {
   return {
     descendants: (pid) => decode(native.descendants(pid)),
     orphanPids: () => native.orphanPids(),
-    all: () => decode(native.allProcesses()),
+    children: (parents) =>
+      [...parents].flatMap((parent) => native.childPids(parent).flatMap((pid) => decode(native.entry(pid)))),
     entry: (pid) => decode(native.entry(pid))[0] ?? null,
     holds: (pid, ends) => native.holds(pid, ends.pts ?? -1, ...ends.pipes),
     signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,

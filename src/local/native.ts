@@ -39,7 +39,6 @@ export interface NativeSpawner {
   /** This program's own children, without what the spawner started or is starting. */
   orphanPids(): number[];
   descendants(pid: number): NativeEntries;
-  allProcesses(): NativeEntries;
   holds(pid: number, pts: number, ...pipes: number[]): boolean;
   /** 0, or the errno. */
   signal(pid: number, startTime: number, signal: number): number;
@@ -134,7 +133,6 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "childPids",
   "orphanPids",
   "descendants",
-  "allProcesses",
   "holds",
   "signal",
   "setSubreaper",

@@ -22,8 +22,8 @@ export interface ProcessTable {
   descendants(pid: number): ProcessEntry[];
   /** Numbers of this program's children that it did not start through the spawner: orphans, where it is a subreaper. */
   orphanPids(): number[];
-  /** Every process of the machine. Takes milliseconds. */
-  all(): ProcessEntry[];
+  /** Children of any of these. */
+  children(parents: ReadonlySet<number>): ProcessEntry[];
   /** Null when it is gone. */
   entry(pid: number): ProcessEntry | null;
   /** Does it hold one of these pipes, or this terminal? False when one may not look. */
@@ -55,7 +55,7 @@ export const procFsTable: ProcessTable = {
   },
   // Without the spawner there is no subreaper, and nothing tells an orphan from any other child.
   orphanPids: () => [],
-  all: allEntries,
+  children: (parents) => allEntries().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
   holds(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));

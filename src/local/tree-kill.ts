@@ -16,7 +16,7 @@ const SWEEP_MS = 2000;
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 50;
 
-/** How old a list of all processes may be: many trees that end together share one. */
+/** How old a list of possible orphans may be, or four times as old as it took to make: trees that end together share one. */
 const SHARED_SCAN_MS = 20;
 
 export interface KillTarget {
@@ -41,7 +41,7 @@ export class TreeKiller {
   readonly #options: TreeKillerOptions;
   /** Whose children orphans become without a subreaper: somebody above this program. */
   readonly #adopters: ReadonlySet<number>;
-  #scan: { takenAt: number; entries: ProcessEntry[] } | null = null;
+  #scan: { takenAt: number; validUntil: number; entries: ProcessEntry[] } | null = null;
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
@@ -114,29 +114,26 @@ export class TreeKiller {
     table.descendants(child.pid).forEach(add);
     for (const entry of this.#candidates()) {
       if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
-      if (entry.session === child.pid || (this.#adopted(entry) && table.holds(entry.pid, child.ends)))
-        add(entry);
+      if (entry.session === child.pid || table.holds(entry.pid, child.ends)) add(entry);
     }
     for (const { pid } of [...seen.values()]) table.descendants(pid).forEach(add);
     return seen;
   }
 
-  /** Where somebody whose parent has ended can be found. */
+  /**
+   * Where somebody whose parent has ended can be found. Never a program that this one is just starting: on its way
+   * from fork to exec that one holds everything this program holds.
+   */
   #candidates(): ProcessEntry[] {
     const { table, clock, subreaper } = this.#options;
     if (subreaper) return table.orphanPids().flatMap((pid) => table.entry(pid) ?? []);
     const now = clock.now();
-    if (!this.#scan || now - this.#scan.takenAt > SHARED_SCAN_MS || now < this.#scan.takenAt)
-      this.#scan = { takenAt: now, entries: table.all() };
+    if (!this.#scan || now >= this.#scan.validUntil || now < this.#scan.takenAt) {
+      const entries = table.children(this.#adopters);
+      const tookMs = clock.now() - now;
+      this.#scan = { takenAt: now, validUntil: now + Math.max(SHARED_SCAN_MS, 4 * tookMs), entries };
+    }
     return this.#scan.entries;
-  }
-
-  /**
-   * Only an orphan is told by what it holds. A child of this program, on its way from fork to exec, holds everything
-   * this program holds.
-   */
-  #adopted(entry: ProcessEntry): boolean {
-    return this.#options.subreaper || this.#adopters.has(entry.parent);
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {

@@ -179,21 +179,26 @@ describe("the local backend", { skip: NO_ADDON }, () => {
       backend,
       "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done",
     );
+    await willing.wait({ until: { type: "output", pattern: "ready" } });
+    await backend.shutdown(30_000);
+    assert.equal(willing.log.exit?.exitCode, 3);
     const deaf = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.02; done", {
       tty: true,
     });
+    await deaf.wait({ until: { type: "output", pattern: "ready" } });
     const left = await start(backend, "setsid sleep 100 & echo $!");
-    for (const started of [willing, deaf])
-      await started.wait({ until: { type: "output", pattern: "ready" } });
     await left.wait();
-    assert.equal((await backend.list()).length, 3);
-    await backend.shutdown(100);
+    // Still being started when everything ends.
+    const late = start(backend, "sleep 100");
+    assert.equal((await backend.list()).length, 2);
+    await backend.shutdown(10);
     assert.equal((await backend.list()).length, 0);
-    assert.equal(willing.log.exit?.exitCode, 3);
     assert.equal(deaf.log.exit?.signal, "SIGKILL");
     assert.ok(left.log.isClosed);
-    await backend.shutdown(100);
+    assert.ok((await late).log.isClosed);
+    await backend.shutdown(10);
     await backend[Symbol.asyncDispose]();
+    await assert.rejects(start(backend, "true"), refusedAs(-32600, /has been closed/));
   });
 
   it("gives everything back when a process is disposed of, also what its descendants hold", async () => {

@@ -28,10 +28,13 @@ for (const [name, make, skip] of tables) {
         while (below.every((entry) => entry.session === pid)) below = table.descendants(pid);
         const escaped = below.filter((entry) => entry.session !== pid);
         assert.equal(escaped.length, 1);
-        const members = table.all().flatMap((entry) => (entry.session === pid ? [entry.pid] : []));
+        const children = table.children(new Set([pid])).map((entry) => entry.pid);
         assert.deepEqual(
-          members.sort(),
-          [pid, ...below.filter((entry) => entry.session === pid).map((entry) => entry.pid)].sort(),
+          children.sort(),
+          below
+            .filter((entry) => entry.parent === pid)
+            .map((entry) => entry.pid)
+            .sort(),
         );
         assert.deepEqual(table.orphanPids(), []);
         const inside = below.find((entry) => entry.session === pid);

@@ -1,4 +1,4 @@
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
 import type { NativeSpawner } from "../../src/local/native.ts";
 import { loadNative } from "../../src/local/native.ts";
@@ -147,5 +147,8 @@ export function isRunning(pid: number): boolean {
 /** Ends whoever is left of a started program's session, also when a test has failed in between. */
 export function endSession(started: Started): void {
   const table = nativeProcessTable(addon());
-  for (const entry of table.all()) if (entry.session === started.child.pid) table.signal(entry, 9);
+  for (const name of readdirSync("/proc")) {
+    const entry = /^\d+$/.test(name) ? table.entry(Number(name)) : null;
+    if (entry?.session === started.child.pid) table.signal(entry, 9);
+  }
 }
