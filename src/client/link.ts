@@ -1,15 +1,11 @@
-import type { Clock, Timer } from "../async/clock.ts";
+import type { Clock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
 import { DISCONNECTED_PREFIX, DisconnectedError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
 import { type ServerTraits, shakeHands } from "./handshake.ts";
 import { type ReconnectPolicy, retryUntilResumed } from "./resume.ts";
-
-/** A server that is silent this long is asked whether it is still there; a dead wire shows no other sign. */
-const SILENCE_BEFORE_ASKING_MS = 15_000;
-/** And has this long to answer. Together well below the 30 s a detached session is kept. */
-const ALIVE_ANSWER_MS = 10_000;
+import { SilenceWatch } from "./silence-watch.ts";
 
 export interface LinkOptions {
   connect: Connect;
@@ -68,8 +64,7 @@ export class Link {
   #state: State = { type: "recovering" };
   #server: ServerTraits = { sessionId: null, environmentInfo: null, extended: false, granted: new Set() };
   #isInputPaused = false;
-  #heardAtMs = 0;
-  #aliveTimer: Timer | null = null;
+  #silence: SilenceWatch | null = null;
 
   private constructor(options: LinkOptions, listener: LinkListener) {
     this.#options = options;
@@ -116,7 +111,7 @@ export class Link {
         isFirst = false;
         caller.call(method, current).then(
           (result) => {
-            this.#heardAtMs = this.#options.clock.now();
+            this.#silence?.heard();
             if (pending.caller === caller) settle(() => resolve(result));
           },
           (error: Error) => {
@@ -176,7 +171,7 @@ export class Link {
     const opened: { caller: Caller | null } = { caller: null };
     const events: CallerEvents = {
       notified: (notification) => {
-        this.#heardAtMs = this.#options.clock.now();
+        this.#silence?.heard();
         this.#listener.notified(notification);
       },
       closed: (end) => {
@@ -205,15 +200,17 @@ export class Link {
     this.#server = server;
     this.#state = { type: "up", caller };
     this.#isInputPaused = false;
-    this.#heardAtMs = this.#options.clock.now();
+    // Only where one request is answered while another waits: a server that works strictly in turn may have good
+    // reasons to be silent.
+    if (this.#options.reconnect && server.extended)
+      this.#silence = new SilenceWatch(caller, this.#options.clock);
     // It may have been lost while the handshake's answer was on its way up to here.
     if (caller.end) this.#onClosed(caller, caller.end);
-    this.#watchSilence();
   }
 
   #onClosed(caller: Caller, end: CallerEnd): void {
     if (this.#state.type !== "up" || this.#state.caller !== caller) return;
-    this.#aliveTimer?.cancel();
+    this.#silence?.stop();
     const error = new DisconnectedError(end.reason ?? undefined);
     const { reconnect } = this.#options;
     const { sessionId } = this.#server;
@@ -278,7 +275,7 @@ export class Link {
   #fail(error: DisconnectedError): void {
     if (this.#state.type === "down") return;
     this.#state = { type: "down", error };
-    this.#aliveTimer?.cancel();
+    this.#silence?.stop();
     this.#ended.abort(error);
     for (const pending of [...this.#pending]) pending.reject(error);
     this.#listener.failed(error);
@@ -292,46 +289,6 @@ export class Link {
     this.#isInputPaused = isPaused;
     if (isPaused) this.#state.caller.pause();
     else this.#state.caller.resume();
-  }
-
-  /**
-   * Notices a connection that died without a word. Only with servers that answer one request while another waits: one
-   * that works strictly in turn may be silent for good reasons.
-   */
-  #watchSilence(): void {
-    if (this.#state.type !== "up" || !this.#options.reconnect || !this.#server.extended) return;
-    const { caller } = this.#state;
-    const { clock } = this.#options;
-    this.#aliveTimer?.cancel();
-    const silentMs = clock.now() - this.#heardAtMs;
-    this.#aliveTimer = clock.after(
-      Math.max(SILENCE_BEFORE_ASKING_MS - silentMs, 1),
-      () => {
-        if (clock.now() - this.#heardAtMs < SILENCE_BEFORE_ASKING_MS) this.#watchSilence();
-        else void this.#askWhetherAlive(caller);
-      },
-      { keepAlive: false },
-    );
-  }
-
-  async #askWhetherAlive(caller: Caller): Promise<void> {
-    const { clock } = this.#options;
-    const timer = clock.after(
-      ALIVE_ANSWER_MS,
-      () =>
-        caller.close(`no answer for ${ALIVE_ANSWER_MS} ms after ${SILENCE_BEFORE_ASKING_MS} ms of silence`),
-      { keepAlive: false },
-    );
-    try {
-      await caller.call("environment/status", {});
-      this.#heardAtMs = clock.now();
-    } catch {
-      // A refusal is an answer too; a lost connection is told by its own event.
-      this.#heardAtMs = clock.now();
-    } finally {
-      timer.cancel();
-    }
-    if (this.#state.type === "up" && this.#state.caller === caller) this.#watchSilence();
   }
 }
 

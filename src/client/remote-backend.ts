@@ -73,7 +73,7 @@ export class RemoteBackend implements ExecBackend {
     if (known) return known;
     const process = this.#register(processId, null);
     try {
-      await process.adopt();
+      await process.follower.adopt();
     } catch (error) {
       this.#processes.delete(processId);
       throw error;
@@ -91,11 +91,13 @@ export class RemoteBackend implements ExecBackend {
   notified(notification: ServerNotification): void {
     switch (notification.method) {
       case "process/output":
-        this.#processes.get(notification.params.processId)?.offer({ type: "output", ...notification.params });
+        this.#processes
+          .get(notification.params.processId)
+          ?.follower.offer({ type: "output", ...notification.params });
         return;
       case "process/exited": {
         const { processId, seq, exitCode, signal, reason, sandboxDenied } = notification.params;
-        this.#processes.get(processId)?.offer({
+        this.#processes.get(processId)?.follower.offer({
           type: "exited",
           seq,
           exitCode,
@@ -108,13 +110,13 @@ export class RemoteBackend implements ExecBackend {
       case "process/closed":
         this.#processes
           .get(notification.params.processId)
-          ?.offer({ type: "closed", seq: notification.params.seq });
+          ?.follower.offer({ type: "closed", seq: notification.params.seq });
         return;
       case "process/started":
-        this.#processes.get(notification.params.processId)?.learnPid(notification.params.pid);
+        this.#processes.get(notification.params.processId)?.follower.learnPid(notification.params.pid);
         return;
       case "process/failed":
-        this.#processes.get(notification.params.processId)?.fail(notification.params.message);
+        this.#processes.get(notification.params.processId)?.follower.fail(notification.params.message);
         return;
       default:
         return;
@@ -122,11 +124,11 @@ export class RemoteBackend implements ExecBackend {
   }
 
   resumed(): void {
-    for (const process of this.#processes.values()) process.resumed();
+    for (const process of this.#processes.values()) process.follower.resumed();
   }
 
   failed(error: DisconnectedError): void {
-    for (const process of [...this.#processes.values()]) process.fail(error.message);
+    for (const process of [...this.#processes.values()]) process.follower.fail(error.message);
   }
 
   // ---- below

@@ -1,0 +1,190 @@
+import type { Clock } from "../async/clock.ts";
+import { sleep } from "../async/clock.ts";
+import type { EventLogLimits } from "../exec/event-log.ts";
+import { EventLog } from "../exec/event-log.ts";
+import type { ExitStatus, ReadResult } from "../exec/exec-process.ts";
+import { DisconnectedError, ErrorCode, RequestError } from "../protocol/errors.ts";
+import { Acknowledger } from "./acknowledger.ts";
+import type { Link } from "./link.ts";
+import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts";
+
+/** Between two looks at a process whose start is still under way on the server. */
+const STARTING_POLL_MS = 20;
+
+export interface FollowerDeps {
+  link: Link;
+  clock: Clock;
+  logLimits?: Partial<EventLogLimits>;
+}
+
+/**
+ * Keeps a log of a process on a server: takes what the server tells, reads what it did not get to tell, confirms what
+ * the log holds, and holds the server back when a lossless reader of the log is slow.
+ */
+export class ProcessFollower {
+  readonly processId: string;
+  readonly log: EventLog;
+  readonly #link: Link;
+  readonly #clock: Clock;
+  readonly #sequencer: Sequencer;
+  readonly #acknowledger: Acknowledger;
+  #pid: number | null = null;
+  #isStarted = false;
+  /** The connection changed before it was known to run: it may have told something to nobody. */
+  #hasMissed = false;
+  #isHeldBack = false;
+  /** A death by signal is put down to whoever asked for the end. */
+  isEndedByUs = false;
+
+  constructor(processId: string, deps: FollowerDeps) {
+    this.processId = processId;
+    this.#link = deps.link;
+    this.#clock = deps.clock;
+    this.log = new EventLog({
+      clock: deps.clock,
+      isFollower: true,
+      ...(deps.logLimits && { limits: deps.logLimits }),
+    });
+    this.log.onPressure = (isPaused) => this.#holdBack(isPaused);
+    this.#acknowledger = new Acknowledger(
+      (seq) => this.#link.ack(processId, seq),
+      () => this.log.nextSeq - 1,
+      deps.clock,
+    );
+    this.#sequencer = new Sequencer(this.log, {
+      read: (params) => this.#readPage(params),
+      exitStatus: (result) => this.#exitStatus(result),
+      added: (bytes) => this.#acknowledger.added(bytes),
+    });
+  }
+
+  get pid(): number | null {
+    return this.#pid;
+  }
+
+  get isOver(): boolean {
+    return this.log.isClosed || this.log.failure !== null;
+  }
+
+  /** The server has answered that it runs. What came before that answer is put in order now. */
+  started(): void {
+    this.#isStarted = true;
+    if (this.#hasMissed) this.#catchUp();
+    else if (this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
+  }
+
+  /** Reads everything there is from the beginning; for a process this client has not started. */
+  async adopt(): Promise<void> {
+    this.#isStarted = true;
+    await this.#sequencer.catchUp();
+  }
+
+  learnPid(pid: number | null): void {
+    this.#pid = pid;
+  }
+
+  offer(event: SequencedEvent): void {
+    this.#sequencer.offer(event);
+    if (event.type !== "output") this.#acknowledger.flush();
+    if (this.#isStarted && this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
+  }
+
+  /** On a new connection: reads what was told while there was none. */
+  resumed(): void {
+    this.#hasMissed = true;
+    if (this.#isStarted) this.#catchUp();
+  }
+
+  fail(message: string): void {
+    this.log.fail(message);
+  }
+
+  /** What the server retains; `again` is asked instead when the connection broke over the first. */
+  async readRemote(params: { afterSeq: number; maxBytes?: number }, again = params): Promise<ReadResult> {
+    const { processId } = this;
+    const result = await this.#link.call(
+      "process/read",
+      { processId, ...params },
+      { renew: () => ({ processId, ...again }) },
+    );
+    const { sandboxDenied, gap, ...rest } = result;
+    return { ...rest, sandboxDenied: sandboxDenied ?? false, ...(gap && { gap }) };
+  }
+
+  /**
+   * What the server has seen when a wait ended is soon seen here too: whoever waited may then read it. Not when
+   * somebody holds the output back, since that may take as long as they like.
+   */
+  async reach(seq: number, signal: AbortSignal | undefined): Promise<void> {
+    while (this.log.nextSeq <= seq && !this.isOver && !this.#isHeldBack && !signal?.aborted)
+      await this.log.nextChange(signal ? { signal } : {});
+  }
+
+  #holdBack(isPaused: boolean): void {
+    this.#isHeldBack = isPaused;
+    if (this.#link.server.granted.has("outputAck")) this.#acknowledger.withhold(isPaused);
+    else this.#link.hold(this, isPaused);
+  }
+
+  /** Asks for less when the connection broke over a page. */
+  #readPage(params: { afterSeq: number; maxBytes?: number }): Promise<ReadResult> {
+    const { maxBytes } = params;
+    return this.readRemote(
+      params,
+      maxBytes === undefined ? params : { ...params, maxBytes: Math.min(maxBytes, FIRST_PAGE_BYTES) },
+    );
+  }
+
+  /** A read tells only the exit code; what else there is to know is asked for where it can be. */
+  async #exitStatus({ exitCode, sandboxDenied }: ReadResult): Promise<ExitStatus> {
+    const signal = this.#link.server.extended
+      ? (await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })).signal
+      : null;
+    const reason = signal === null ? "exited" : this.isEndedByUs ? "terminated" : "signaled";
+    return { exitCode: exitCode ?? -1, signal, reason, sandboxDenied };
+  }
+
+  #catchUp(): void {
+    this.#acknowledger.again();
+    this.#follow(() => this.#sequencer.catchUp());
+    // Nice to know; the process goes on without it.
+    if (this.#pid === null && this.#link.server.extended) void this.#askPid().catch(() => undefined);
+  }
+
+  async #askPid(): Promise<void> {
+    const { processes } = await this.#link.call("process/list", {});
+    this.#pid = processes.find(({ processId }) => processId === this.processId)?.pid ?? null;
+  }
+
+  #follow(step: () => Promise<void>): void {
+    // Every way it can end is dealt with there: recovered, retried, or told by a failed log.
+    void this.#followUntilKnown(step);
+  }
+
+  async #followUntilKnown(step: () => Promise<void>): Promise<void> {
+    for (;;) {
+      try {
+        await step();
+        this.#acknowledger.flush();
+        return;
+      } catch (error) {
+        // The link has told every process of a lost server already.
+        if (error instanceof DisconnectedError) return;
+        const message = error instanceof Error ? error.message : String(error);
+        if (!isStarting(error)) {
+          this.log.fail(`process ${this.processId} can no longer be followed: ${message}`);
+          return;
+        }
+        await sleep(this.#clock, STARTING_POLL_MS);
+      }
+    }
+  }
+}
+
+function isStarting(error: unknown): boolean {
+  return (
+    error instanceof RequestError &&
+    error.code === ErrorCode.invalidRequest &&
+    error.message.endsWith(" is starting")
+  );
+}
