@@ -34,15 +34,22 @@ export { createLocalHost } from "./local-host.ts";
 export { DisconnectedError, RequestError } from "./protocol/errors.ts";
 export type { RunMainOptions } from "./run-main.ts";
 export { runMain, runMainWithTransport } from "./run-main.ts";
+// ---- tools for models
+export { availableSandboxes } from "./sandbox/available.ts";
 export type { WebSocketAuth } from "./server/auth.ts";
 export { ExecServer } from "./server/exec-server.ts";
 export type { ServerConfig } from "./server/limits.ts";
 export type { Listening, ListenOptions } from "./server/listen.ts";
 export { listen } from "./server/listen.ts";
 export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
-// ---- tools for models
-export type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "./tools/approval.ts";
-export type { UnifiedExecEvent } from "./tools/exec-events.ts";
+export { askOnTerminal } from "./tools/approval/ask-on-terminal.ts";
+export { neverAsk } from "./tools/approval/never-ask.ts";
+export { loadRulesFile } from "./tools/approval/rules-file.ts";
+export type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "./tools/approval.ts";
+export { definitions } from "./tools/definitions.ts";
+export type { SessionEnd, UnifiedExecEvent } from "./tools/exec-events.ts";
+export { serveMcp } from "./tools/mcp-server.ts";
+export type { SandboxChoice } from "./tools/sandbox-attempt.ts";
 export type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "./tools/tool.ts";
 export type { UnifiedExec, UnifiedExecOptions } from "./tools/unified-exec.ts";
 export { createUnifiedExec } from "./tools/unified-exec.ts";

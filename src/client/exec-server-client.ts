@@ -173,7 +173,9 @@ export class ExecServerClient implements AsyncDisposable {
 
   /** What kind of host the server runs on. */
   async info(): Promise<EnvironmentInfo> {
-    return this.#open.server.environmentInfo ?? this.call("environment/info", {});
+    const { environmentInfo, extended } = this.#open.server;
+    // The handshake of a procwire server leaves out what takes a moment to find out, such as its sandboxes.
+    return environmentInfo && !extended ? environmentInfo : this.call("environment/info", {});
   }
 
   /** Any method of the protocol. A call that a lost connection left without an answer is sent again. */
