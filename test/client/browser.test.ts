@@ -11,7 +11,7 @@ import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { type Listening, listen } from "../../src/server/listen.ts";
 
-describe("the client for browsers", { timeout: 30_000 }, () => {
+describe("the client for browsers", { timeout: 120_000 }, () => {
   let directory: string;
   let server: ExecServer;
   let listening: Listening;

@@ -8,7 +8,7 @@ import { createLocalBackend } from "../../src/local/local-backend.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 
-const TIMEOUT = { timeout: 30_000 };
+const TIMEOUT = { timeout: 120_000 };
 const [PROCWIRE] = SERVE.args;
 assert.ok(PROCWIRE !== undefined);
 const CLI = [process.execPath, PROCWIRE];

@@ -11,7 +11,7 @@ import { DisconnectedError } from "../../src/protocol/errors.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 /** The seed's own patience: nothing may hang until somebody else's time-out. */
 const SOON_MS = 2000;
 const SLEEP: StartParams = {

@@ -13,7 +13,7 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen.ts";
 import { SERVE } from "../contract/backends.ts";
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 
 function here(): LocalEnvironmentParts {
   const host = createLocalHost();

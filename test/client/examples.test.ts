@@ -16,7 +16,7 @@ async function example(name: string, ...args: string[]): Promise<{ stdout: strin
   return runFile(process.execPath, [file, ...args]);
 }
 
-describe("the examples", { timeout: 60_000 }, () => {
+describe("the examples", { timeout: 120_000 }, () => {
   let server: ExecServer;
   let listening: Listening;
   before(async () => {

@@ -12,7 +12,7 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { type Listening, listen } from "../../src/server/listen.ts";
 import { type Fault, FaultProxy } from "../support/fault-proxy.ts";
 
-const TIMEOUT = { timeout: 90_000 };
+const TIMEOUT = { timeout: 180_000 };
 const CUTS = 300;
 const CHATTER = fileURLToPath(new URL("../fixtures/programs/chatter.ts", import.meta.url));
 const PATH = process.env.PATH ?? "/usr/bin:/bin";

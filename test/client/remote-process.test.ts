@@ -13,7 +13,7 @@ async function settle(): Promise<void> {
   for (let turn = 0; turn < 500; turn++) await Promise.resolve();
 }
 
-describe("a remote process", { timeout: 20_000 }, () => {
+describe("a remote process", { timeout: 120_000 }, () => {
   it("reads from the server what its own log has let go", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server, {

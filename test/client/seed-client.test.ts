@@ -13,7 +13,7 @@ import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
-const TIMEOUT = { timeout: 20_000 };
+const TIMEOUT = { timeout: 120_000 };
 const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
 const ECHO = [
   "bash",
