@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -74,6 +74,14 @@ export class ServeChild implements AsyncDisposable {
     );
   }
 
+  /** The program that serves: below the watchdog where there is one, this child itself where there is none. */
+  serverPid(): number {
+    const pid = this.child.pid;
+    assert.ok(pid !== undefined);
+    const below = childrenOf(pid);
+    return below[0] ?? pid;
+  }
+
   /** Asks it to stop and waits until it has. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<Exit> {
     if (this.child.exitCode === null && this.child.signalCode === null) this.child.kill(signal);
@@ -115,6 +123,17 @@ export function scratchDirectory(): { path: string } & Disposable {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
+export function childrenOf(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim();
+  return text === "" ? [] : text.split(" ").map(Number);
+}
+
+/** Memory a process has in use right now. */
+export function residentBytes(pid: number): number {
+  const kilobytes = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1];
+  return Number(kilobytes) * 1024;
+}
+
 /** True while a process of this id exists and is no zombie. */
 export function isAlive(pid: number): boolean {
   try {
@@ -123,7 +142,7 @@ export function isAlive(pid: number): boolean {
     return false;
   }
   try {
-    const stat = process.getBuiltinModule("node:fs").readFileSync(`/proc/${pid}/stat`, "utf8");
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
     return !/\) Z /.test(stat);
   } catch {
     return false;

@@ -1,0 +1,68 @@
+/** TCP in the middle that can be cut at any moment: both sides see the connection vanish. */
+
+import { connect, createServer, type Server, type Socket } from "node:net";
+
+export class CuttingProxy implements AsyncDisposable {
+  readonly url: string;
+  readonly #server: Server;
+  readonly #pairs = new Set<[Socket, Socket]>();
+  /** Bytes that have gone through towards the client since the last cut. */
+  forwarded = 0;
+  /** Called after each piece that went towards the client. */
+  onForward: () => void = () => undefined;
+  connections = 0;
+
+  private constructor(server: Server, url: string, target: { port: number; host: string }) {
+    this.#server = server;
+    this.url = url;
+    server.on("connection", (near) => {
+      this.connections++;
+      const far = connect(target.port, target.host);
+      const pair: [Socket, Socket] = [near, far];
+      this.#pairs.add(pair);
+      const drop = () => {
+        this.#pairs.delete(pair);
+        near.destroy();
+        far.destroy();
+      };
+      for (const socket of pair) {
+        socket.on("error", drop);
+        socket.on("close", drop);
+      }
+      near.pipe(far);
+      far.on("data", (chunk: Buffer) => {
+        if (!near.write(chunk)) {
+          far.pause();
+          near.once("drain", () => far.resume());
+        }
+        this.forwarded += chunk.length;
+        this.onForward();
+      });
+    });
+  }
+
+  /** In front of a server at this `ws://` URL. */
+  static async to(url: string): Promise<CuttingProxy> {
+    const { hostname, port } = new URL(url);
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const address = server.address();
+    if (typeof address !== "object" || address === null) throw new Error("no address");
+    return new CuttingProxy(server, `ws://127.0.0.1:${address.port}`, { port: Number(port), host: hostname });
+  }
+
+  /** Every connection vanishes; new ones are taken. */
+  cut(): void {
+    this.forwarded = 0;
+    for (const [near, far] of this.#pairs) {
+      near.resetAndDestroy();
+      far.resetAndDestroy();
+    }
+    this.#pairs.clear();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.cut();
+    await new Promise((resolve) => this.#server.close(resolve));
+  }
+}
