@@ -14,7 +14,7 @@ const MAY_IMPORT = {
   client: ["async", "connection", "exec", "protocol"],
   tools: ["async", "exec", "protocol", "sandbox"],
   agent: ["async", "protocol", "tools"],
-  fanout: ["async", "agent", "protocol", "tools"],
+  fanout: ["async", "agent", "exec", "protocol", "tools"],
   web: ["async", "client", "connection", "exec", "protocol"],
 };
 
@@ -39,10 +39,17 @@ export default {
       name: "universal-folders-use-no-node-builtin",
       severity: "error",
       comment: "a browser runs these",
-      from: { path: "^src/(protocol|async|exec)/|^src/client/[^/]+\\.ts$|^src/connection/(connection|memory-connection)\\.ts$" },
+      from: {
+        path: "^src/(protocol|async|exec)/|^src/client/[^/]+\\.ts$|^src/connection/(connection|memory-connection)\\.ts$",
+      },
       to: { dependencyTypes: ["core"] },
     },
-    { name: "no-circles", severity: "error", from: {}, to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } } },
+    {
+      name: "no-circles",
+      severity: "error",
+      from: {},
+      to: { circular: true, viaOnly: { dependencyTypesNot: ["type-only"] } },
+    },
   ],
   options: {
     doNotFollow: { path: "node_modules" },

@@ -1,6 +1,6 @@
 import { pathUri } from "./path-uri-schema.ts";
 import { optionalSandbox } from "./process-schemas.ts";
-import { array, boolean, bytes, f64, object, oneOf, optional, string, u64, unit, usize } from "./schema.ts";
+import { array, boolean, bytes, f64, object, oneOf, optional, string, u64, usize } from "./schema.ts";
 
 /** The shapes of `fs/*`. Every method takes an optional sandbox; paths are `file:` URIs. */
 
@@ -88,4 +88,3 @@ export const watchMissingParams = object("FsWatchMissingParams", {
 });
 export const watchMissingResult = object("WatchMissingResult", { watching: boolean });
 export const missingChangedParams = object("MissingChangedNotification", { watchId: u64 });
-export const empty = unit;
