@@ -12,8 +12,8 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
 const TIMEOUT = { timeout: 120_000 };
-/** The seed's own patience: nothing may hang until somebody else's time-out. */
-const SOON_MS = 2000;
+/** Far below the minute that a call would wait by itself: nothing may hang until somebody else's time-out. */
+const SOON_MS = 10_000;
 const SLEEP: StartParams = {
   processId: "proc-disconnect",
   argv: ["/bin/sh", "-c", "sleep 10"],
