@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { isAlive, type ServeChild, serve, until } from "../support/serve.ts";
+import { sh, type WireClient } from "../support/wire.ts";
+
+/** Whichever of our own programs is killed without warning, nothing that was started stays behind. */
+
+const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const skip = !existsSync(watchdog) && "the watchdog is not built: it needs a C++ compiler";
+
+/** Each prints the pids of what must not survive, one a line. */
+const KINDS: Record<string, { script: string; pids: number; tty?: boolean }> = {
+  "with pipes": { script: "echo $$; sleep 1000 & echo $!; wait", pids: 2 },
+  "in a terminal": { script: "echo $$; sleep 1000 & echo $!; wait", pids: 2, tty: true },
+  "in a session of its own": { script: "setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait", pids: 2 },
+  "twice forked": { script: "(setsid sh -c 'echo $$; exec sleep 1000' &) ; echo $$; sleep 1000", pids: 2 },
+  "whose leader is gone": {
+    script: "(setsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1 </dev/null' &)",
+    pids: 1,
+  },
+  "deaf to TERM and HUP": {
+    script: "trap '' TERM HUP INT; echo $$; sh -c 'echo $$; while :; do sleep 1; done' & wait",
+    pids: 2,
+  },
+  "deaf in a terminal": {
+    script: "trap '' TERM HUP INT; echo $$; while :; do sleep 1; done",
+    pids: 1,
+    tty: true,
+  },
+};
+
+async function startAll(server: ServeChild): Promise<{ client: WireClient; pids: Map<string, number[]> }> {
+  const client = await server.connect();
+  await client.handshake();
+  const pids = new Map<string, number[]>();
+  for (const [kind, { script, tty = false }] of Object.entries(KINDS))
+    await client.start(kind, sh(script), { tty });
+  for (const [kind, { pids: count }] of Object.entries(KINDS)) {
+    const found = () => client.output(kind).match(/\d+(?=\r?\n)/g) ?? [];
+    await client.until(`the pids of ${kind}`, () => found().length >= count);
+    pids.set(kind, found().map(Number));
+  }
+  for (const [kind, all] of pids) assert.ok(all.every(isAlive), `${kind} is not there to begin with`);
+  return { client, pids };
+}
+
+async function allGone(pids: Map<string, number[]>): Promise<void> {
+  for (const [kind, all] of pids) {
+    await until(`what was started ${kind} is gone (${all.filter(isAlive)})`, () => !all.some(isAlive));
+  }
+}
+
+/** Everything whose environment says that this server started it. */
+function marked(mark: string): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((name) => {
+      try {
+        return readFileSync(`/proc/${name}/environ`, "latin1").includes(mark);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
+
+describe("no orphans", { skip }, () => {
+  test("the watchdog is the parent of the server", async () => {
+    await using server = await serve();
+    assert.notEqual(server.serverPid(), server.child.pid);
+    const status = readFileSync(`/proc/${server.child.pid}/status`, "utf8");
+    const kilobytes = Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]);
+    assert.ok(kilobytes < 2048, `the watchdog takes ${kilobytes} kB`);
+  });
+
+  test("kill -9 of the server", async () => {
+    await using server = await serve();
+    const { client, pids } = await startAll(server);
+    process.kill(server.serverPid(), "SIGKILL");
+    await allGone(pids);
+    const exit = await server.exited;
+    assert.ok(exit.signal === "SIGKILL" || exit.code === 137, JSON.stringify(exit));
+    await client.ended();
+  });
+
+  test("kill -9 of the watchdog", async () => {
+    await using server = await serve();
+    const { client, pids } = await startAll(server);
+    const serverPid = server.serverPid();
+    server.child.kill("SIGKILL");
+    await allGone(pids);
+    await until("the server is gone too", () => !isAlive(serverPid));
+    await client.ended();
+  });
+
+  test("a polite end", async () => {
+    await using server = await serve("--shutdown-grace", "0.2");
+    const { pids } = await startAll(server);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
+  });
+
+  test("a hang-up", async () => {
+    await using server = await serve("--shutdown-grace", "0.2");
+    const { pids } = await startAll(server);
+    await server.stop("SIGHUP");
+    await allGone(pids);
+  });
+
+  test("the end of stdin of a server that another server runs", async () => {
+    const mark = `PROCWIRE_TEST_MARK=${process.pid}-${Date.now()}`;
+    await using server = await serve();
+    const client = await server.connect();
+    await client.handshake();
+    const [name, value] = mark.split("=");
+    const env = { PATH: "/usr/bin:/bin", [name ?? ""]: value };
+    const inner = `exec '${fileURLToPath(new URL("../../bin/procwire", import.meta.url))}' serve`;
+    await client.start("inner", sh(inner), { pipeStdin: true, env });
+    const say = (message: object) => client.write("inner", `${JSON.stringify(message)}\n`);
+    await say({ id: 1, method: "initialize", params: { clientName: "x" } });
+    await say({ method: "initialized" });
+    const params = {
+      processId: "p",
+      argv: sh("setsid sleep 1000 & echo up; wait"),
+      cwd: "file:///",
+      env,
+      tty: false,
+    };
+    await say({ id: 2, method: "process/start", params });
+    await client.outputContains("inner", Buffer.from("up\n").toString("base64"));
+    assert.ok(marked(mark).length >= 3);
+    await client.call("process/closeStdin", { processId: "inner" });
+    assert.equal((await client.finished("inner")).exitCode, 0);
+    await until("nothing is left", () => marked(mark).length === 0);
+  });
+});
