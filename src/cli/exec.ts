@@ -127,7 +127,7 @@ async function spawnTool(
   api: ResponsesApi,
 ): Promise<Tool> {
   const [{ createRowCaller }, { createSpawnAgentsTool }, { SqliteStore }, { jobsHome }] = await Promise.all([
-    import("../fanout/fan-out.ts"),
+    import("../fanout/job-run.ts"),
     import("../fanout/spawn-tool.ts"),
     import("../fanout/store/sqlite-store.ts"),
     import("../fanout/jobs-home.ts"),

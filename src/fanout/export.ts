@@ -61,8 +61,11 @@ export async function exportErrors(ledger: JobLedger, job: JobRecord, file: stri
   return writeTable(file, columns, {}, rows());
 }
 
-/** Refuses, before any money is spent, an output that could not be written at the end. */
-export async function checkOutput(file: string): Promise<void> {
+/** Refuses, before any money is spent, an output that could not be written at the end, or that is the input. */
+export async function checkOutput(file: string, input: string): Promise<void> {
+  if (path.resolve(file) === path.resolve(input)) {
+    throw new InputError(`the output ${file} is the input; it would be overwritten`);
+  }
   const folder = path.dirname(path.resolve(file));
   try {
     await mkdir(folder, { recursive: true });

@@ -1,5 +1,5 @@
-import type { FanoutEnd } from "./fan-out.ts";
 import type { ItemRecord, JobCounts, JobRecord } from "./job.ts";
+import type { JobEnd } from "./job-run.ts";
 import { type Progress, progressFields } from "./progress.ts";
 import { resultLine } from "./results-log.ts";
 import type { RowEvent } from "./runner.ts";
@@ -41,6 +41,6 @@ export function retryingEvent(jobId: string, event: Extract<RowEvent, { type: "r
   };
 }
 
-export function endedEvent({ summary }: FanoutEnd): JobEvent {
+export function endedEvent({ summary }: JobEnd): JobEvent {
   return { type: "job.completed", ...fullSummaryFields(summary) };
 }

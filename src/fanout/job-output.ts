@@ -2,9 +2,9 @@ import { type LineSink, LineWriter } from "../agent/line-writer.ts";
 import { StatusLine } from "../agent/status-line.ts";
 import { totalTokens } from "../agent/usage.ts";
 import { type Clock, systemClock } from "../async/clock.ts";
-import type { FanoutEnd, JobListener } from "./fan-out.ts";
 import type { ItemRecord, JobCounts, JobRecord } from "./job.ts";
 import { endedEvent, progressEvent, retryingEvent, rowEvent, startedEvent } from "./job-events.ts";
+import type { JobEnd, JobListener } from "./job-run.ts";
 import { countText, durationText, type Progress, progressLine } from "./progress.ts";
 import { INTERRUPTED, type RowEvent } from "./runner.ts";
 import type { JobSummary } from "./summary.ts";
@@ -61,7 +61,7 @@ export class HumanJobOutput implements JobListener {
     }
   }
 
-  ended(end: FanoutEnd): void {
+  ended(end: JobEnd): void {
     this.#status.clear();
     const seconds = Math.round((this.#clock.now() - this.#beganAtMs) / 1000);
     for (const line of endLines(end, seconds)) this.#status.line(line);
@@ -71,7 +71,7 @@ export class HumanJobOutput implements JobListener {
 /** A bar that is not drawn over needs no more. */
 const PLAIN_COLUMNS = 80;
 
-function endLines({ summary, end, errorsPath }: FanoutEnd, seconds: number): string[] {
+function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string[] {
   const { job, counts } = summary;
   const id = job.id.slice(0, 8);
   const tokens = countText(totalTokens(counts.usage));
@@ -129,7 +129,7 @@ export class JsonJobOutput implements JobListener {
     this.#write(retryingEvent(this.#jobId, event));
   }
 
-  ended(end: FanoutEnd): void {
+  ended(end: JobEnd): void {
     this.#tellProgress();
     this.#write(endedEvent(end));
   }

@@ -1,9 +1,9 @@
 import type { RunContext } from "../agent/headless-run.ts";
 import { subtractUsage, type TokenUsage } from "../agent/usage.ts";
 import { type Clock, systemClock } from "../async/clock.ts";
-import type { FanoutEnd, JobListener } from "./fan-out.ts";
 import type { ItemRecord, JobCounts, JobRecord } from "./job.ts";
 import { endedEvent, type JobEvent, progressEvent, rowEvent, startedEvent } from "./job-events.ts";
+import type { JobEnd, JobListener } from "./job-run.ts";
 import { type Progress, progressLine } from "./progress.ts";
 
 /** More often nobody needs to know. */
@@ -58,7 +58,7 @@ export class RunJobOutput implements JobListener {
     this.#context.notify({ method: "thread/closed", threadId });
   }
 
-  ended(end: FanoutEnd): void {
+  ended(end: JobEnd): void {
     const { counts, job } = end.summary;
     if (this.#usageBefore) this.#context.addWorkersUsage(subtractUsage(counts.usage, this.#usageBefore));
     const line = `agent job ${job.id.slice(0, 8)} ${job.status}: ${counts.completed} of ${counts.total} rows completed, ${counts.failed} failed; results: ${job.outputPath}`;

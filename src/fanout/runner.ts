@@ -22,6 +22,8 @@ export interface RunnerOptions {
   onRow?: (event: RowEvent) => void;
   /** How often the ledger is asked for rows and orders that come from elsewhere. */
   pollMs?: number;
+  /** Come back as soon as there is nothing to do here, although others still work on rows. */
+  leaveWhenIdle?: boolean;
 }
 
 export type RowEvent =
@@ -31,7 +33,10 @@ export type RowEvent =
 
 export type RunnerEnd =
   /** Every row is finished. */
-  { type: "finished" } | { type: "stopped"; status: "paused" | "failed" | "cancelled"; reason: string };
+  | { type: "finished" }
+  /** Nothing to do here now; only with `leaveWhenIdle`. */
+  | { type: "idle" }
+  | { type: "stopped"; status: "paused" | "failed" | "cancelled"; reason: string };
 
 export const CANCELLED_BY_WORKER = "cancelled by worker request";
 export const CANCELLED_BY_USER = "cancelled by the user";
@@ -60,6 +65,8 @@ class Runner {
   #tokens = 0;
   #finishedTokens = 0;
   #total = 0;
+  #failedBefore = 0;
+  #idle = false;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
@@ -74,6 +81,7 @@ class Runner {
     try {
       const counts = await ledger.counts();
       this.#total = counts.total;
+      this.#failedBefore = counts.failed;
       this.#tokens = totalTokens(counts.usage);
       await this.#fillLanes();
       await Promise.all(this.#lanes);
@@ -82,7 +90,7 @@ class Runner {
       signal.removeEventListener("abort", onAbort);
     }
     if (this.#error) throw this.#error.cause;
-    return this.#stop ?? { type: "finished" };
+    return this.#stop ?? { type: this.#idle ? "idle" : "finished" };
   }
 
   async #fillLanes(): Promise<void> {
@@ -95,7 +103,11 @@ class Runner {
       const claims = free > 0 ? await ledger.claim(free) : [];
       for (const claim of claims) this.#startLane(claim);
       if (claims.length === free && free > 0) continue;
-      if (this.#lanes.size === 0 && claims.length === 0 && (await this.#isFinished())) return;
+      if (this.#lanes.size === 0 && claims.length === 0) {
+        const finished = await this.#isFinished();
+        this.#idle = !finished;
+        if (finished || this.#options.leaveWhenIdle) return;
+      }
       const timer = await this.#wakeWhenDue(free > 0);
       await this.#wake.promise;
       timer?.cancel();
@@ -235,13 +247,11 @@ class Runner {
 
   /** Orders that come through the ledger: `jobs cancel`, or another process that stopped the job. */
   #poll(): { cancel(): void } {
-    const { clock, ledger, pollMs = DEFAULT_POLL_MS } = this.#options;
+    const { clock, pollMs = DEFAULT_POLL_MS } = this.#options;
     let timer: Timer;
     let cancelled = false;
     const look = () => {
-      ledger
-        .job()
-        .then((job) => this.#obey(job.status, job.error))
+      this.#look()
         .catch((error: unknown) => {
           this.#error ??= { cause: error };
           this.#wake.resolve();
@@ -257,6 +267,18 @@ class Runner {
         timer.cancel();
       },
     };
+  }
+
+  async #look(): Promise<void> {
+    const { ledger } = this.#options;
+    const job = await ledger.job();
+    this.#obey(job.status, job.error);
+    if (!ledger.shared) return;
+    // Others spend tokens and fail rows too.
+    const counts = await ledger.counts();
+    this.#tokens = totalTokens(counts.usage);
+    this.#failedHere = counts.failed - this.#failedBefore;
+    this.#checkFailFast();
   }
 
   #obey(status: JobStatus, error: string | null): void {

@@ -2,7 +2,7 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import type { RunContext } from "../agent/headless-run.ts";
 import type { Tool } from "../tools/tool.ts";
-import { type FanoutEnd, type RowRunning, runFanout } from "./fan-out.ts";
+import { runFanout } from "./fan-out.ts";
 import { prepareInput } from "./input.ts";
 import {
   DEFAULT_CONCURRENCY,
@@ -11,6 +11,7 @@ import {
   type JobTask,
   MAX_TOOL_CONCURRENCY,
 } from "./job.ts";
+import type { JobEnd, RowRunning } from "./job-run.ts";
 import { RunJobOutput } from "./run-job-output.ts";
 import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
 import type { JobStore } from "./store/job-store.ts";
@@ -54,7 +55,7 @@ export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
   };
 }
 
-async function run(options: SpawnToolOptions, args: SpawnArguments, signal: AbortSignal): Promise<FanoutEnd> {
+async function run(options: SpawnToolOptions, args: SpawnArguments, signal: AbortSignal): Promise<JobEnd> {
   const concurrency = effectiveConcurrency(options, args.maxConcurrency);
   const runtimeSeconds =
     args.maxRuntimeSeconds ?? options.defaultRuntimeSeconds ?? DEFAULT_ROW_TIMEOUT_SECONDS;
@@ -64,7 +65,7 @@ async function run(options: SpawnToolOptions, args: SpawnArguments, signal: Abor
     stdin: Readable.from([]),
     spoolFolder: options.jobsHome,
   });
-  return runFanout({
+  return await runFanout({
     store: options.store,
     jobsHome: options.jobsHome,
     input,

@@ -23,7 +23,7 @@ export function workerInstructions(schema: JsonObject | null): string {
 }
 
 /** What one agent is told: which item, the task, the row. */
-export function workerMessage(job: JobRecord, item: NewItem, task: string): string {
+export function workerMessage(job: Pick<JobRecord, "id" | "headers">, item: NewItem, task: string): string {
   return [
     MARKER,
     `Job ID: ${job.id}`,

@@ -13,6 +13,7 @@ import {
   toolOutputs,
 } from "../support/mock-responses.ts";
 import { type CliEnd, runCli, startCli } from "../support/run-cli.ts";
+import { runMain } from "../support/run-main.ts";
 
 interface Setup {
   folder: string;
@@ -186,45 +187,30 @@ test("SIGINT exits 130, SIGTERM 1, and what the agent had started is gone", asyn
   }
 });
 
-test("bad options exit 2 and bad settings exit 1, each with one line", async () => {
-  await withExec(
-    () => says("no"),
-    async ({ mock, exec }) => {
-      for (const [args, expected, message] of [
-        [["--modle", "x", "go"], 2, /^procwire exec: Unknown option '--modle'/],
-        [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
-        [
-          ["--sandbox", "paper", "go"],
-          2,
-          /^procwire exec: unknown --sandbox `paper`; expected none, read-only/,
-        ],
-        [
-          ["--connect", "http://x", "go"],
-          1,
-          /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
-        ],
-        [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],
-        [["-c", "nonsense", "go"], 1, /^procwire exec: invalid -c override `nonsense`/],
-        [["-c", "openai_base_url=ftp://x", "go"], 1, /^procwire exec: invalid API base URL `ftp:\/\/x`/],
-      ] as const) {
-        const { code, stdout, stderr } = await exec([...args]);
-        assert.equal(code, expected, stderr);
-        assert.match(stderr, message);
-        assert.equal(stderr.trimEnd().split("\n").length, 1);
-        assert.equal(stdout, "");
-      }
-      assert.equal(mock.requests.length, 0);
-    },
-  );
-});
-
-test("--help tells the options on stdout", async () => {
-  await withExec(
-    () => says("no"),
-    async ({ exec }) => {
-      const { code, stdout } = await exec(["--help"]);
-      assert.equal(code, 0);
-      assert.match(stdout, /Usage: procwire exec \[options\] PROMPT/);
-    },
-  );
+test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
+  const cases: [string[], number, RegExp][] = [
+    [["--modle", "x", "go"], 2, /^procwire exec: Unknown option '--modle'/],
+    [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
+    [["--sandbox", "paper", "go"], 2, /^procwire exec: unknown --sandbox `paper`; expected none, read-only/],
+    [
+      ["--connect", "http://x", "go"],
+      1,
+      /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
+    ],
+    [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],
+    [["-c", "nonsense", "go"], 1, /^procwire exec: invalid -c override `nonsense`/],
+    [["-c", "openai_base_url=ftp://x", "go"], 1, /^procwire exec: invalid API base URL `ftp:\/\/x`/],
+    [["go"], 1, /^procwire exec: OPENAI_API_KEY is not set/],
+  ];
+  const outcomes = await runMain([...cases.map(([args]) => ["exec", ...args]), ["exec", "--help"]], {
+    cwd: tmpdir(),
+  });
+  for (const [index, [, expected, message]] of cases.entries()) {
+    const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
+    assert.equal(code, expected, stderr);
+    assert.match(stderr, message);
+    assert.equal(stderr.trimEnd().split("\n").length, 1);
+    assert.equal(stdout, "");
+  }
+  assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[options\] PROMPT/);
 });

@@ -4,9 +4,10 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
 import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
-import { createRowCaller, type FanoutEnd, type FanoutOptions, runFanout } from "../../src/fanout/fan-out.ts";
+import { type FanoutOptions, runFanout } from "../../src/fanout/fan-out.ts";
 import { prepareInput } from "../../src/fanout/input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
+import { createRowCaller, type JobEnd } from "../../src/fanout/job-run.ts";
 import { SqliteStore } from "../../src/fanout/store/sqlite-store.ts";
 import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
 
@@ -49,7 +50,7 @@ export class FanoutHarness implements AsyncDisposable {
     return this.mock.requests.map((request) => request.item?.itemId ?? "?");
   }
 
-  async run(run: FanoutRun = {}): Promise<FanoutEnd> {
+  async run(run: FanoutRun = {}): Promise<JobEnd> {
     const { table = catTable(3), task, settings, requestsPerMinute, ...rest } = run;
     const file = path.join(this.folder, "in.csv");
     await writeFile(file, table);

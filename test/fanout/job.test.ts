@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { exitCodeOf } from "../../src/fanout/fan-out.ts";
+import { exitCodeOf } from "../../src/fanout/job-run.ts";
 import { CANCELLED_BY_USER } from "../../src/fanout/runner.ts";
 import { SqliteStore } from "../../src/fanout/store/sqlite-store.ts";
 import { report, says } from "../support/mock-responses.ts";

@@ -56,9 +56,11 @@ test("only one process runs a job at a time, and the right ends with its holder"
     assert.equal(await first.beginRun(), true);
     assert.equal(await first.beginRun(), true);
     assert.equal(await second.beginRun(), false);
+    assert.equal(await second.isBeingRun(), true);
     // Looking and changing states is not running: `jobs cancel` does it from outside.
     assert.equal(await second.setStatus("cancelled", ["pending"]), true);
     await first[Symbol.asyncDispose]();
+    assert.equal(await second.isBeingRun(), false);
     assert.equal(await second.beginRun(), true);
   });
 });

@@ -22,14 +22,19 @@ export interface CliEnd {
 /** No run in the tests takes this long; one that does is stuck. */
 const STUCK_MS = 90_000;
 
-/** Starts the program itself, as a user would, with an environment that holds nothing of this one but the PATH. */
+/** Starts the program itself, as a user would, with an environment that holds nothing of this one but how to run it. */
 export function startCli(
   args: readonly string[],
   options: { cwd: string; env?: Record<string, string>; stdin?: string },
 ): CliRun {
   const child = spawn(process.execPath, [ENTRY, ...args], {
     cwd: options.cwd,
-    env: { PATH: process.env.PATH ?? "", HOME: options.cwd, ...options.env },
+    env: {
+      PATH: process.env.PATH ?? "",
+      HOME: options.cwd,
+      ...(process.env.NODE_OPTIONS ? { NODE_OPTIONS: process.env.NODE_OPTIONS } : {}),
+      ...options.env,
+    },
     stdio: [options.stdin === undefined ? "ignore" : "pipe", "pipe", "pipe"],
   });
   let stdout = "";

@@ -49,10 +49,13 @@ export interface JobLedger extends AsyncDisposable {
 
   /**
    * The right to work on the job's rows. False when another process on this machine has it and the store can serve only
-   * one. With it, rows that a dead process left behind become pending again, and their attempts do not count.
+   * one. With it, rows that a dead process left behind become pending again, and their attempts do not count. `join`:
+   * somebody else has begun the run and is responsible for that.
    */
-  beginRun(): Promise<boolean>;
+  beginRun(options?: { join?: boolean }): Promise<boolean>;
   endRun(): Promise<void>;
+  /** Whether somebody has that right now; null where it cannot be told. */
+  isBeingRun(): Promise<boolean | null>;
 
   /** Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running. */
   claim(limit: number): Promise<Claim[]>;

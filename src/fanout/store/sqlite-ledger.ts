@@ -126,18 +126,10 @@ export class SqliteLedger implements JobLedger {
     };
   }
 
-  /** The lock is an open transaction on a file of its own: the system ends it with the process, however that ends. */
   async beginRun(): Promise<boolean> {
     if (this.#lock) return true;
-    const lock = new DatabaseSync(this.#lockPath);
-    try {
-      lock.exec("BEGIN EXCLUSIVE");
-    } catch (error) {
-      lock.close();
-      if (isBusy(error)) return false;
-      throw error;
-    }
-    this.#lock = lock;
+    this.#lock = takeLock(this.#lockPath);
+    if (!this.#lock) return false;
     this.#run(
       `UPDATE agent_job_items SET status = 'pending', attempt_token = NULL, due_at = 0,
          attempt_count = MAX(0, attempt_count - 1) WHERE status = 'running'`,
@@ -148,6 +140,13 @@ export class SqliteLedger implements JobLedger {
   async endRun(): Promise<void> {
     this.#lock?.close();
     this.#lock = null;
+  }
+
+  async isBeingRun(): Promise<boolean> {
+    if (this.#lock) return true;
+    const lock = takeLock(this.#lockPath);
+    lock?.close();
+    return lock === null;
   }
 
   async claim(limit: number): Promise<Claim[]> {
@@ -377,6 +376,22 @@ const SQLITE_BUSY = 5;
 
 function isBusy(error: unknown): boolean {
   return isObject(error) && error.errcode === SQLITE_BUSY;
+}
+
+/**
+ * The right to run a job is an open transaction on a file of its own: the system ends it with the process, however that
+ * ends. Null: somebody else has it.
+ */
+function takeLock(path: string): DatabaseSync | null {
+  const lock = new DatabaseSync(path);
+  try {
+    lock.exec("BEGIN EXCLUSIVE");
+    return lock;
+  } catch (error) {
+    lock.close();
+    if (isBusy(error)) return null;
+    throw error;
+  }
 }
 
 function openDatabase(path: string): DatabaseSync {

