@@ -24,6 +24,8 @@ export interface Schema<T> {
   readonly isOptional?: boolean;
   /** The fields of an object, for documentation. */
   readonly fields?: Fields;
+  /** What an array, a map or a nullable is made of, for documentation. */
+  readonly item?: Schema<unknown>;
 }
 
 export type Infer<S> = S extends Schema<infer T> ? T : never;
@@ -116,6 +118,7 @@ export function oneOf<const V extends string>(...variants: V[]): Schema<V> {
 export function array<T>(item: Schema<T>): Schema<T[]> {
   return {
     doc: `${item.doc}[]`,
+    item,
     encode: (values) => values.map(item.encode),
     decode: (value) =>
       Array.isArray(value) ? value.map((one) => item.decode(one)) : refuse(value, "a sequence"),
@@ -125,6 +128,7 @@ export function array<T>(item: Schema<T>): Schema<T[]> {
 export function map<T>(item: Schema<T>): Schema<Record<string, T>> {
   return {
     doc: `{string: ${item.doc}}`,
+    item,
     encode: (values) =>
       Object.fromEntries(Object.entries(values).map(([key, one]) => [key, item.encode(one)])),
     decode: (value) => {
@@ -144,6 +148,7 @@ export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
     encode: (value) => (value === undefined ? undefined : inner.encode(value)),
     decode: (value) => (value === undefined || value === null ? undefined : inner.decode(value)),
     ...(inner.fields && { fields: inner.fields }),
+    ...(inner.item && { item: inner.item }),
   };
 }
 
@@ -151,6 +156,7 @@ export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
 export function nullable<T>(inner: Schema<T>): Schema<T | null> {
   return {
     doc: `${inner.doc} or null`,
+    item: inner,
     encode: (value) => (value === null ? null : inner.encode(value)),
     decode: (value) => (value === null || value === undefined ? null : inner.decode(value)),
   };
