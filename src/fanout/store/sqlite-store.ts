@@ -50,12 +50,13 @@ export class SqliteStore implements JobStore {
     await mkdir(partial, { recursive: true });
     try {
       await SqliteLedger.write(path.join(partial, LEDGER_FILE), job, rows, headers);
+      // The key first: should this process die here, the key stands for a job that is not there, which is no job.
+      await this.#pointKey(job.key, job.id);
       await rename(partial, folder);
     } catch (error) {
       await rm(partial, { recursive: true, force: true });
       throw error;
     }
-    await this.#pointKey(job.key, job.id);
     const ledger = await this.#openExact(job.id);
     if (!ledger) throw new Error(`job ${job.id} has vanished from ${this.#home}`);
     await using opened = ledger;
