@@ -85,7 +85,7 @@ bool Loop::open(struct uv_loop_s* loop) {
 }
 
 void Loop::spawn(std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent) {
-  Callbacks* callbacks = new Callbacks;
+  auto callbacks = std::make_shared<Callbacks>();
   napi_create_reference(env_, onDone, 1, &callbacks->onDone);
   napi_create_reference(env_, onEvent, 1, &callbacks->onEvent);
   request->mailbox = mailbox_;
@@ -184,7 +184,7 @@ void Loop::onMail() {
 }
 
 void Loop::answer(SpawnRequest& request) {
-  std::unique_ptr<Callbacks> callbacks(static_cast<Callbacks*>(request.callbacks));
+  const auto callbacks = std::static_pointer_cast<Callbacks>(request.callbacks);
   pendingSpawns_--;
   if (closing_) {
     discard(request);
@@ -262,10 +262,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
     mailbox_->open = false;
     finished.swap(mailbox_->finished);
   }
-  for (std::unique_ptr<SpawnRequest>& request : finished) {
-    delete static_cast<Callbacks*>(request->callbacks);
-    discard(*request);
-  }
+  for (std::unique_ptr<SpawnRequest>& request : finished) discard(*request);
   for (Child* child : children_) {
     child->abandon();
     dead_.push_back(child);

@@ -13,7 +13,6 @@
 
 namespace procwire {
 
-class Loop;
 struct Mailbox;
 
 // What is asked, and what came of it. Owned by the loop that asked, by the spawner thread, then by the loop again.
@@ -29,7 +28,7 @@ struct SpawnRequest {
   unsigned short cols = 80;
   std::shared_ptr<Mailbox> mailbox;
   // Opaque to the spawner: how the asking loop finds its callbacks again.
-  void* callbacks = nullptr;
+  std::shared_ptr<void> callbacks;
 
   // Answered. `err` is 0 when it runs; then every descriptor below is open (or -1 where there is none).
   int err = 0;

@@ -1,4 +1,4 @@
-import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { statSync } from "node:fs";
 import { constants } from "node:os";
 import type { Readable } from "node:stream";
@@ -36,6 +36,8 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
   const { promise, resolve, reject } = Promise.withResolvers<Child>();
   const fail = (error: unknown) => reject(toSpawnError(error, spec));
   try {
+    // Asked for here, because a server with the native spawner never needs it and would load it at every start.
+    const { spawn } = process.getBuiltinModule("node:child_process");
     const child = spawn(spec.file, spec.argv.slice(1), {
       argv0: spec.argv[0] ?? spec.file,
       cwd: spec.cwd,
@@ -63,7 +65,7 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
 
 interface StartedChild {
   pid: number;
-  child: ReturnType<typeof spawn>;
+  child: ChildProcess;
   stdout: Readable;
   stderr: Readable;
 }

@@ -24,7 +24,6 @@ import type { HostProcess } from "../exec/host-backend.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
-import { isPortListening } from "./port-check.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
 
@@ -299,4 +298,9 @@ export class LocalProcess implements HostProcess {
       break;
     }
   }
+}
+
+/** Loaded by the first who waits for a port. */
+async function isPortListening(port: number): Promise<boolean> {
+  return (await import("./port-check.ts")).isPortListening(port);
 }

@@ -19,8 +19,11 @@ const LONGEST_LOOK_MS = 50;
 /** How old a list of possible orphans may be, or four times as old as it took to make: trees that end together share one. */
 const SHARED_SCAN_MS = 20;
 
+/** As much of a started program as ending its tree needs. */
+export type Leader = Pick<Child, "pid" | "startTime" | "ends" | "signalGroup">;
+
 export interface KillTarget {
-  child: Child;
+  child: Leader;
   exited(): boolean;
   /** Calls back after each event of the process; returns how to stop. */
   onChange(listener: () => void): () => void;
@@ -70,19 +73,19 @@ export class TreeKiller {
   }
 
   /** Ends what is left of a process whose leader has ended already. */
-  async sweep(child: Child): Promise<number[]> {
+  async sweep(child: Leader): Promise<number[]> {
     const seen = this.#look(child, new Map());
     return seen.size === 0 ? [] : this.#sweep(child, seen);
   }
 
   /** Kills without waiting, for the moment this program itself ends. */
-  killNow(child: Child): void {
+  killNow(child: Leader): void {
     const seen = this.#look(child, new Map());
     child.signalGroup(SIGKILL);
     for (const process of seen.values()) this.#options.table.signal(process, SIGKILL);
   }
 
-  async #sweep(child: Child, seen: Map<number, ProcessEntry>): Promise<number[]> {
+  async #sweep(child: Leader, seen: Map<number, ProcessEntry>): Promise<number[]> {
     const { clock } = this.#options;
     const startedAt = clock.now();
     const answer = Promise.withResolvers<number[]>();
@@ -103,7 +106,7 @@ export class TreeKiller {
   }
 
   /** Adds everybody who belongs to the child now to `seen`. */
-  #look(child: Child, seen: Map<number, ProcessEntry>): Map<number, ProcessEntry> {
+  #look(child: Leader, seen: Map<number, ProcessEntry>): Map<number, ProcessEntry> {
     const { table } = this.#options;
     const add = (entry: ProcessEntry) => {
       if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
@@ -142,7 +145,7 @@ export class TreeKiller {
   }
 
   /** Jobs of a shell with job control have groups of their own within the session. */
-  #signalSession(child: Child, seen: Map<number, ProcessEntry>, signal: number): void {
+  #signalSession(child: Leader, seen: Map<number, ProcessEntry>, signal: number): void {
     for (const entry of seen.values())
       if (entry.session === child.pid && entry.group !== child.pid) this.#options.table.signal(entry, signal);
   }

@@ -5,7 +5,6 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
@@ -81,21 +80,5 @@ describe("building the native part", {
     rmSync(join(place, "native", "build", "watchdog"));
     assert.match(build(place, env), /built/);
     assert.equal(calls(), 6);
-  });
-
-  it("compiles without a warning", (t) => {
-    if (!existsSync(join(root, "native", "build", "spawner.node")))
-      return t.skip("NOT TESTED: no compiler here");
-    const headers = join(root, "node_modules", "node-api-headers", "include");
-    const strict = ["-fsyntax-only", "-Wall", "-Wextra", "-Werror"];
-    const sources = readdirSync(join(root, "native")).filter((name) => name.endsWith(".cc"));
-    execFileSync(
-      process.env.CXX ?? "c++",
-      [...strict, "-std=c++17", "-DNAPI_VERSION=8", `-I${headers}`, ...sources],
-      {
-        cwd: join(root, "native"),
-      },
-    );
-    execFileSync(process.env.CC ?? "cc", [...strict, "watchdog.c"], { cwd: join(root, "native") });
   });
 });

@@ -23,7 +23,7 @@ function sanitizerLibrary(): string | null {
 const library = process.platform === "linux" ? sanitizerLibrary() : null;
 
 describe("the addon under AddressSanitizer", () => {
-  it("goes through all its paths without a memory error", {
+  it("is compiled without a warning and goes through all its paths without a memory error", {
     skip: library ? false : "THE ADDON IS NOT CHECKED FOR MEMORY ERRORS: this compiler has no libasan",
   }, async () => {
     await run(process.execPath, [join(root, "native", "build.mjs"), "--asan"]);

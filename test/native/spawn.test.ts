@@ -156,12 +156,14 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     const terminal = await startChild(["sh", "-c", `${script}; tty; echo to-tty >/dev/tty`], {
       terminal: TERMINAL,
     });
+    const { pts } = terminal.child.ends;
     await terminal.close;
+    assert.deepEqual(terminal.child.ends, { pipes: [], pts: null });
     const [ids = "", name, last] = terminal.output().toString().trim().split("\r\n");
     const [own, group, session, controlling] = ids.split(" ").map(Number);
     assert.deepEqual([own, group, session], Array(3).fill(terminal.child.pid));
     assert.notEqual(controlling, 0);
-    assert.equal(name, `/dev/pts/${terminal.child.ends.pts}`);
+    assert.equal(name, `/dev/pts/${pts}`);
     assert.equal(last, "to-tty");
   });
 
