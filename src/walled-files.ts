@@ -104,7 +104,7 @@ class InnerServer {
 
 /** This program's own entry, wherever it runs from: the bundle, the built library, or the sources. */
 function ownProgram(): string {
-  const found = ["./procwire.js", "./cli/procwire.js", "./cli/procwire.ts"]
+  const found = ["./procwire.cjs", "./cli/procwire.js", "./cli/procwire.ts"]
     .map((path) => fileURLToPath(new URL(path, import.meta.url)))
     .find((path) => existsSync(path));
   if (found === undefined) throw new Error("procwire cannot find its own program");
