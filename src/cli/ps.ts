@@ -6,9 +6,12 @@ import { CONNECT_HELP, CONNECT_OPTIONS, connectTo } from "./connect-options.ts";
 /** Where `procwire start` serves. */
 const DEFAULT_URL = "ws://127.0.0.1:7070";
 
+/** Enough of a session's id to tell it from the others; `--json` has the whole. */
+const SHOWN_SESSION_CHARS = 8;
+
 const HELP = `Usage: procwire ps [options]
 
-Lists the processes of a session on a server: id, pid, state, age, output, command.
+Lists the processes of a server: session, id, pid, state, age, output, command.
 
   --json             one JSON object a line
 ${CONNECT_HELP}
@@ -29,7 +32,8 @@ export const command: Command = {
       return 0;
     }
     await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
-    const processes = await client.list();
+    // A session that was named is the one to look at; else everything the server has.
+    const processes = await client.list({ allSessions: values.session === undefined });
     process.stdout.write(
       values.json
         ? processes.map((one) => `${JSON.stringify(one)}\n`).join("")
@@ -41,8 +45,9 @@ export const command: Command = {
 
 function table(processes: ProcessListing[], nowMs: number): string {
   const rows = [
-    ["ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
+    ["SESSION", "ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
     ...processes.map((one) => [
+      one.sessionId?.slice(0, SHOWN_SESSION_CHARS) ?? "-",
       one.processId,
       one.pid === null ? "-" : String(one.pid),
       stateOf(one),

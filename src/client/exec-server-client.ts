@@ -167,8 +167,8 @@ export class ExecServerClient implements AsyncDisposable {
     return this.backend.start(params);
   }
 
-  list(): Promise<ProcessListing[]> {
-    return this.backend.list();
+  list(options?: { allSessions?: boolean }): Promise<ProcessListing[]> {
+    return this.backend.list(options);
   }
 
   /** What kind of host the server runs on. */

@@ -81,9 +81,10 @@ export class RemoteBackend implements ExecBackend {
     return process;
   }
 
-  async list(): Promise<ProcessListing[]> {
+  /** The processes of this session; with `allSessions` those of every session of a procwire server. */
+  async list(options: { allSessions?: boolean } = {}): Promise<ProcessListing[]> {
     if (!this.#link.server.extended) return [...this.#processes.values()].map((process) => process.listing());
-    return (await this.#link.call("process/list", {})).processes;
+    return (await this.#link.call("process/list", options)).processes;
   }
 
   // ---- what the client tells it

@@ -220,6 +220,8 @@ export interface ProcessListing {
   signal: string | null;
   startedAtMs: number;
   outputBytes: number;
+  /** Told where more than one session is listed. */
+  sessionId?: string;
 }
 
 /** Something that can start processes: this machine, or a server far away. */

@@ -232,7 +232,13 @@ export const methods = {
     process.snapshotResult,
     "Head and tail of each stream, how it ended, and the terminal's state.",
   ),
-  "process/list": method("ours", "exec", unit, process.listResult, "The processes of this session."),
+  "process/list": method(
+    "ours",
+    "exec",
+    process.listParams,
+    process.listResult,
+    "The processes of this session, or with `allSessions` of every session, each with its `sessionId`.",
+  ),
 
   "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult, "Reads a whole file."),
   "fs/writeFile": method("current", "filesystem", fs.writeFileParams, unit, "Creates or replaces a file."),

@@ -203,6 +203,13 @@ export const snapshotResult = object("Snapshot", {
   tty: optional(object("TtyState", { rows: u16, cols: u16, echo: boolean, canonical: boolean })),
 });
 
+/** Params may be left out altogether: then it is this session that is listed. */
+const listFields = object("ListParams", { allSessions: optional(boolean) });
+export const listParams: typeof listFields = {
+  ...listFields,
+  decode: (value) => listFields.decode(value ?? {}),
+};
+
 export const listResult = object("ListResult", {
   processes: array(
     object("ProcessListing", {
@@ -216,6 +223,7 @@ export const listResult = object("ListResult", {
       signal: nullable(string),
       startedAtMs: u64,
       outputBytes: u64,
+      sessionId: optional(string),
     }),
   ),
 });

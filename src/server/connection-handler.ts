@@ -52,7 +52,7 @@ export class ConnectionHandler {
       "capabilities/discoverV2": (params) => host.environment.discover(params),
       "http/request": (params, context) => this.#httpRequest(params, context),
       ...this.#v0.methods,
-      ...processMethods(() => this.#session(), config),
+      ...processMethods(() => this.#session(), sessions, config),
       ...lazyFileMethods(() => this.#openFiles()),
     };
   }

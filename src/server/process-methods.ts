@@ -5,6 +5,7 @@ import type { WireStartParams } from "../protocol/process-schemas.ts";
 import type { Handlers } from "./handlers.ts";
 import type { ServerConfig } from "./limits.ts";
 import type { Session } from "./session.ts";
+import type { SessionRegistry } from "./session-registry.ts";
 
 type ProcessMethod =
   | "process/start"
@@ -19,7 +20,11 @@ type ProcessMethod =
   | "process/list";
 
 /** `process/*`: the current generation and what procwire adds to it. */
-export function processMethods(session: () => Session, config: ServerConfig): Handlers<ProcessMethod> {
+export function processMethods(
+  session: () => Session,
+  sessions: SessionRegistry,
+  config: ServerConfig,
+): Handlers<ProcessMethod> {
   return {
     "process/start": async (params, context) => {
       const { process, begin } = await session().start(startParams(params, config));
@@ -63,10 +68,8 @@ export function processMethods(session: () => Session, config: ServerConfig): Ha
 
     "process/snapshot": async ({ processId }) => (await session().get(processId)).snapshot(),
 
-    "process/list": async () => ({
-      processes: session()
-        .processes()
-        .map((process) => process.listing()),
+    "process/list": async ({ allSessions }) => ({
+      processes: allSessions ? sessions.listAll() : session().listings(),
     }),
   };
 }

@@ -1,3 +1,4 @@
+import type { ProcessListing } from "../exec/exec-process.ts";
 import { ErrorCode, invalidRequest, RequestError } from "../protocol/errors.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
@@ -36,6 +37,13 @@ export class SessionRegistry {
     session.attach(attachment);
     former?.peer.close("session was taken over by another connection");
     return session;
+  }
+
+  /** The processes of every session. */
+  listAll(): ProcessListing[] {
+    return [...this.#sessions.values()].flatMap((session) =>
+      session.listings().map((listing) => ({ ...listing, sessionId: session.id })),
+    );
   }
 
   get size(): number {

@@ -1,6 +1,7 @@
 import type { Clock, Timer } from "../async/clock.ts";
 import { Lanes } from "../async/lanes.ts";
 import type {
+  ProcessListing,
   ReadParams,
   ReadResult,
   StartParams,
@@ -154,8 +155,8 @@ export class Session {
     if (slot?.type === "started") slot.entry.confirm(seq);
   }
 
-  processes(): HostProcess[] {
-    return [...this.#entries()].map((entry) => entry.process);
+  listings(): ProcessListing[] {
+    return [...this.#entries()].map((entry) => entry.process.listing());
   }
 
   #begin(entry: SessionProcess): void {

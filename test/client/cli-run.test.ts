@@ -221,10 +221,16 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.equal(stdout.toString(), `ready\none\ntwo\n${lines}`);
   });
 
-  it("lists the processes of a session", async () => {
+  it("lists the processes of every session", async () => {
+    const child = procwire("run", "--connect", server.url, "--", "sh", "-c", "echo ready; cat");
+    const ended = outcome(child);
+    await follow(child.stdout).until("ready");
     const { code, stdout } = await outcome(procwire("ps", "--connect", server.url), "");
+    child.stdin.end();
+    await ended;
     assert.equal(code, 0);
-    assert.match(stdout.toString(), /^ID +PID +STATE +AGE +OUTPUT +COMMAND\n/);
+    assert.match(stdout.toString(), /^SESSION +ID +PID +STATE +AGE +OUTPUT +COMMAND\n/);
+    assert.match(stdout.toString(), /^[0-9a-f]{8} .* running .* sh -c 'echo ready; cat'$/m);
   });
 
   it("tells wrong arguments from a command's failure", async () => {
