@@ -23,10 +23,26 @@ export const noCodex: string | false = existsSync(CODEX)
 /** A run takes some 2 s; one that takes longer hangs. */
 const RUN_TIMEOUT_MS = 60_000;
 
+export interface ModelCall {
+  name: string;
+  args: Record<string, unknown>;
+}
+
+/** A call, or what to call once the results of the calls before it are known. */
+export type NextCall = ModelCall | ((outputs: readonly string[]) => ModelCall | Promise<ModelCall>);
+
+/** What to call next, from the results so far; null when there is nothing more to do. */
+export type Plan = (outputs: readonly string[]) => ModelCall | null;
+
+/** A server's URL, or what `environments.toml` says instead. */
+export type CodexTarget = string | { environments: string };
+
 export interface CodexRun {
   exitCode: number | null;
   /** What the model was told about each of its calls, in their order. */
   outputs: string[];
+  /** What the model was asked first: instructions, tools and all. */
+  firstRequest: Record<string, unknown>;
   stderr: string;
 }
 
@@ -39,21 +55,25 @@ export function codexHome(): Disposable & { home: string; workspace: string } {
   return { home, workspace, [Symbol.dispose]: () => rmSync(home, { recursive: true, force: true }) };
 }
 
-/** Lets the model make `calls` one after the other, each with its arguments, and then say that it is done. */
+/** Lets the model make `calls` one after the other, or what the plan says, and then say that it is done. */
 export async function runCodex(
   place: { home: string; workspace: string },
-  serverUrl: string,
-  calls: readonly { name: string; args: Record<string, unknown> }[],
+  target: CodexTarget,
+  calls: readonly NextCall[] | Plan,
   flags: readonly string[],
 ): Promise<CodexRun> {
-  const model = await startMockResponses(({ body }) => {
-    const done = outputsIn(body).length;
-    const next = calls[done];
+  const model = await startMockResponses(async ({ body }) => {
+    const outputs = outputsIn(body);
+    const done = outputs.length;
+    const planned = typeof calls === "function" ? calls(outputs) : calls[done];
+    const next = typeof planned === "function" ? await planned(outputs) : planned;
     const said = next ? functionCall(`call-${done}`, next.name, next.args) : message("done");
     return { type: "sse", events: [created(), said, completed()] };
   });
   try {
     writeFileSync(join(place.home, ".codex", "config.toml"), configFor(model.url));
+    if (typeof target !== "string")
+      writeFileSync(join(place.home, ".codex", "environments.toml"), target.environments);
     const args = ["exec", "--json", "--skip-git-repo-check", "-C", place.workspace, ...flags, "go"];
     const child = spawn(CODEX, args, {
       stdio: ["ignore", "ignore", "pipe"],
@@ -63,7 +83,7 @@ export async function runCodex(
         HOME: place.home,
         CODEX_HOME: join(place.home, ".codex"),
         MODEL_KEY: "none",
-        CODEX_EXEC_SERVER_URL: serverUrl,
+        ...(typeof target === "string" && { CODEX_EXEC_SERVER_URL: target }),
       },
     });
     let stderr = "";
@@ -72,7 +92,8 @@ export async function runCodex(
     });
     const [exitCode] = await once(child, "close");
     const last: MockRequest | undefined = model.requests.at(-1);
-    return { exitCode, outputs: outputsIn(last?.body ?? {}), stderr };
+    const firstRequest = model.requests[0]?.body ?? {};
+    return { exitCode, outputs: outputsIn(last?.body ?? {}), firstRequest, stderr };
   } finally {
     await model.close();
   }

@@ -2,6 +2,9 @@
 
 import { connect, createServer, type Server, type Socket } from "node:net";
 
+/** How much of what went by is kept to be looked at. */
+const RECENT_CHARS = 4096;
+
 export class CuttingProxy implements AsyncDisposable {
   readonly url: string;
   readonly #server: Server;
@@ -11,6 +14,7 @@ export class CuttingProxy implements AsyncDisposable {
   /** Called after each piece that went towards the client. */
   onForward: () => void = () => undefined;
   connections = 0;
+  #recent = "";
 
   private constructor(server: Server, url: string, target: { port: number; host: string }) {
     this.#server = server;
@@ -36,6 +40,7 @@ export class CuttingProxy implements AsyncDisposable {
           near.once("drain", () => far.resume());
         }
         this.forwarded += chunk.length;
+        this.#recent = (this.#recent + chunk.toString("latin1")).slice(-RECENT_CHARS);
         this.onForward();
       });
     });
@@ -51,9 +56,15 @@ export class CuttingProxy implements AsyncDisposable {
     return new CuttingProxy(server, `ws://127.0.0.1:${address.port}`, { port: Number(port), host: hostname });
   }
 
+  /** True when this has gone towards the client a moment ago; a server's frames are not masked. */
+  sawText(text: string): boolean {
+    return this.#recent.includes(text);
+  }
+
   /** Every connection vanishes; new ones are taken. */
   cut(): void {
     this.forwarded = 0;
+    this.#recent = "";
     for (const [near, far] of this.#pairs) {
       near.resetAndDestroy();
       far.resetAndDestroy();
