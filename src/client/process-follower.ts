@@ -137,11 +137,12 @@ export class ProcessFollower {
 
   /** A read tells only the exit code; what else there is to know is asked for where it can be. */
   async #exitStatus({ exitCode, sandboxDenied }: ReadResult): Promise<ExitStatus> {
-    const signal = this.#link.server.extended
-      ? (await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })).signal
+    const told = this.#link.server.extended
+      ? await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })
       : null;
-    const reason = signal === null ? "exited" : this.isEndedByUs ? "terminated" : "signaled";
-    return { exitCode: exitCode ?? -1, signal, reason, sandboxDenied };
+    const signal = told?.signal ?? null;
+    const guessed = signal === null ? "exited" : this.isEndedByUs ? "terminated" : "signaled";
+    return { exitCode: exitCode ?? -1, signal, reason: told?.exitReason ?? guessed, sandboxDenied };
   }
 
   #catchUp(): void {

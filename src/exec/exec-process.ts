@@ -149,6 +149,8 @@ export interface WaitResult {
   reason: "exited" | "matched" | "idle" | "listening" | "reached" | "timeout" | "closed";
   exitCode: number | null;
   signal: string | null;
+  /** Why it ended, once it has. */
+  exitReason?: ExitReason;
   /** The text that matched an output pattern. */
   match?: string;
   /** The last seq seen when the wait ended. */

@@ -129,6 +129,7 @@ function result(log: EventLog, reason: WaitResult["reason"], match?: string): Wa
     reason,
     exitCode: log.exit?.exitCode ?? null,
     signal: log.exit?.signal ?? null,
+    ...(log.exit && { exitReason: log.exit.reason }),
     ...(match !== undefined && { match }),
     seq: log.nextSeq - 1,
   };

@@ -186,6 +186,8 @@ export const waitResult = object("WaitResult", {
   reason: oneOf("exited", "matched", "idle", "listening", "reached", "timeout", "closed"),
   exitCode: nullable(i32),
   signal: nullable(string),
+  /** Why it ended, once it has. */
+  exitReason: optional(exitReason),
   match: optional(string),
   seq: u64,
 });

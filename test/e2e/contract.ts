@@ -688,6 +688,7 @@ export function contract(transport: TransportUnderTest): void {
           reason: "exited",
           exitCode: 138,
           signal: "SIGUSR1",
+          exitReason: "exited",
           seq: 3,
         });
         const matched = await client.call("process/wait", {

@@ -29,7 +29,7 @@ describe("waiting on a process", () => {
     const early = wait();
     say("x");
     log.exited(exit);
-    const expected = { reason: "exited", exitCode: 3, signal: null, seq: 2 };
+    const expected = { reason: "exited", exitCode: 3, signal: null, exitReason: "exited", seq: 2 };
     assert.deepEqual(await early, expected);
     assert.deepEqual(await wait(), expected);
   });
@@ -72,7 +72,13 @@ describe("waiting on a process", () => {
     log.exited(exit);
     say("late");
     log.closed();
-    assert.deepEqual(await missed, { reason: "closed", exitCode: 3, signal: null, seq: 3 });
+    assert.deepEqual(await missed, {
+      reason: "closed",
+      exitCode: 3,
+      signal: null,
+      exitReason: "exited",
+      seq: 3,
+    });
     assert.equal((await late).reason, "matched");
     assert.equal((await many).reason, "closed");
   });
