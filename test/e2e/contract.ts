@@ -688,7 +688,7 @@ export function contract(transport: TransportUnderTest): void {
           reason: "exited",
           exitCode: 138,
           signal: "SIGUSR1",
-          exitReason: "exited",
+          exitReason: "signaled",
           seq: 3,
         });
         const matched = await client.call("process/wait", {
