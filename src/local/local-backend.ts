@@ -162,8 +162,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   async #end(process: LocalProcess, graceMs: number, reason: ExitReason): Promise<void> {
     const { child } = process;
     if (!child) return;
-    if (process.running) await process.end(reason, { type: "graceful", timeoutMs: graceMs });
-    else await this.#killer.sweep(child);
+    await process.end(reason, { type: "graceful", timeoutMs: graceMs });
     await Promise.race([process.closed, sleep(this.#clock, LAST_OUTPUT_MS)]);
     child.cut();
     await withDeadline(

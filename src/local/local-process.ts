@@ -94,11 +94,7 @@ export class LocalProcess implements HostProcess {
     this.log.onPressure = (paused) => (paused ? child.pause() : child.resume());
     const { timeoutMs } = this.#params;
     if (timeoutMs === undefined || this.log.exit) return;
-    this.#timeout = this.#deps.clock.after(
-      timeoutMs,
-      () => void this.end("timeout", { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }),
-      { keepAlive: false },
-    );
+    this.#timeout = this.#deps.clock.after(timeoutMs, () => this.#onTimeout(), { keepAlive: false });
   }
 
   get pid(): number | null {
@@ -229,14 +225,24 @@ export class LocalProcess implements HostProcess {
     this.#child?.signalGroup(number);
   }
 
-  terminate(mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
-    return this.end("terminated", mode);
+  /** Does nothing for a process that has exited, also while others still hold its streams. */
+  async terminate(mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+    return this.running ? this.end("terminated", mode) : { running: false };
   }
 
-  /** Like `terminate`, and says why; the first reason stands. */
+  /**
+   * Ends it and all that belongs to it, and says why; the first reason stands. After the leader's exit it ends those
+   * who outlived it.
+   */
   async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
     const child = this.#child;
-    if (!this.running || !child) return { running: false };
+    if (!child || this.log.isClosed) return { running: false };
+    if (!this.running) {
+      const survivors = await this.#deps.killer.sweep(child);
+      // Whoever was out of reach may keep his end; ours is given back.
+      child.cut();
+      return { running: false, ...(survivors.length > 0 && { survivors }) };
+    }
     this.#endReason ??= reason;
     this.#wakeWriters();
     const survivors = await this.#deps.killer.kill(
@@ -247,15 +253,18 @@ export class LocalProcess implements HostProcess {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    const child = this.#child;
-    if (child && !this.log.isClosed) {
-      if (this.running) await this.end("terminated");
-      else await this.#deps.killer.sweep(child);
-      // Whoever was out of reach may keep his end; ours is given back.
-      child.cut();
+    if (this.#child && !this.log.isClosed) {
+      await this.end("terminated");
+      this.#child.cut();
       await this.closed;
     }
     this.log.dispose();
+  }
+
+  #onTimeout(): void {
+    this.end("timeout", { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch((error: unknown) =>
+      this.log.fail(`the process outlived its time and could not be ended: ${error}`),
+    );
   }
 
   #onExit(raw: RawExit): void {

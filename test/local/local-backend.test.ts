@@ -201,6 +201,20 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await assert.rejects(start(backend, "true"), refusedAs(-32600, /has been closed/));
   });
 
+  it("leaves those who outlive a leader alone when asked to terminate it, and ends them when its owner goes", async () => {
+    await using backend = createLocalBackend();
+    const started = await start(backend, "sleep 100 & echo $!; exit 0");
+    await started.wait();
+    const holder = Number(Buffer.from((await started.snapshot()).stdout).toString());
+    assert.deepEqual(await started.terminate(), { running: false });
+    assert.ok(isRunning(holder));
+    assert.equal(started.log.isClosed, false);
+    assert.equal((await started.end("sessionExpired")).running, false);
+    await started.closed;
+    await eventually("the one who held its streams is gone", () => !isRunning(holder));
+    assert.equal(started.log.exit?.reason, "exited");
+  });
+
   it("gives everything back when a process is disposed of, also what its descendants hold", async () => {
     await using backend = createLocalBackend();
     const descriptors = () => readdirSync("/proc/self/fd").length;

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
+import { promisify } from "node:util";
 import { systemClock } from "../../src/async/clock.ts";
 import { createLocalBackend } from "../../src/local/local-backend.ts";
 import { nativeProcessTable } from "../../src/local/native-process-table.ts";
@@ -124,6 +126,17 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
       assert.equal((await started.wait()).exitCode, 7, `run ${run}`);
       await victim.closed;
     });
+  });
+
+  it("is also done when the program itself exits, as far as it can see", async () => {
+    const place = mkdtempSync(join(folder, "exit-"));
+    const fixture = join(import.meta.dirname, "..", "fixtures", "native", "exit-with-tree.ts");
+    await promisify(execFile)(process.execPath, [fixture, maker, place]);
+    const pids = pidsIn(place);
+    assert.equal(pids.size, 4);
+    for (const [name, pid] of pids)
+      if (name !== "daemon") await eventually(`${name} is gone`, () => !isRunning(pid));
+    process.kill(pids.get("daemon") ?? 0, "SIGKILL");
   });
 
   it("tells who survived, and only then", async () => {
