@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ProtocolError, RequestError } from "../../src/protocol/errors.ts";
+import type { ServerNotification } from "../../src/protocol/methods.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { FakeHost } from "../support/fake-host.ts";
+
+function setup() {
+  const host = new FakeHost();
+  const server = new ExecServer(host);
+  const connect = () => {
+    const told: ServerNotification[] = [];
+    const ends: (string | null)[] = [];
+    const connection = server.connectInProcess({
+      notified: (notification) => told.push(notification),
+      disconnected: (reason) => ends.push(reason),
+    });
+    return { connection, told, ends };
+  };
+  return { host, server, connect };
+}
+
+const start = { processId: "p", argv: ["x"], cwd: "file:///tmp", env: {}, tty: false };
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+async function rejection(promise: Promise<unknown>): Promise<RequestError> {
+  try {
+    await promise;
+  } catch (error) {
+    assert.ok(error instanceof RequestError);
+    return error;
+  }
+  assert.fail("it was answered");
+}
+
+describe("a connection without a wire", () => {
+  test("has the same handshake and the same refusals", async () => {
+    const { connect } = setup();
+    const { connection } = connect();
+    assert.throws(() => connection.initialized(), ProtocolError);
+    const early = await rejection(connection.call("process/start", start));
+    assert.deepEqual(
+      [early.code, early.message],
+      [-32600, "client must call initialize before using exec methods"],
+    );
+    const result = await connection.call("initialize", { clientName: "x", extensions: ["started", "what"] });
+    assert.equal(result.protocolVersion, "exec-server.v0");
+    assert.deepEqual(result.extensions, ["started"]);
+    connection.initialized();
+    const unknown = await rejection(connection.call("process/read", { processId: "nobody" }));
+    assert.equal(unknown.message, "unknown process id nobody");
+  });
+
+  test("gives bytes as bytes, and tells nothing before the start is answered", async () => {
+    const { host, connect } = setup();
+    const { connection, told } = connect();
+    await connection.call("initialize", { clientName: "x" });
+    connection.initialized();
+    const started = connection.call("process/start", start);
+    let answered = false;
+    void started.then(() => {
+      answered = true;
+    });
+    while (!host.processes.has("p")) await settle();
+    host.process("p").print("hi");
+    if (!answered) assert.deepEqual(told, []);
+    await started;
+    await settle();
+    await settle();
+    assert.deepEqual(told, [
+      {
+        method: "process/output",
+        params: { processId: "p", seq: 1, stream: "stdout", chunk: Buffer.from("hi") },
+      },
+    ]);
+  });
+
+  test("detaches when it is closed, and can be come back to over another one", async () => {
+    const { host, connect } = setup();
+    const first = connect();
+    const { sessionId } = await first.connection.call("initialize", { clientName: "x" });
+    first.connection.initialized();
+    await first.connection.call("process/start", start);
+    await settle();
+    first.connection.close();
+    assert.deepEqual(first.ends, [null]);
+    host.process("p").print("missed");
+    const second = connect();
+    await second.connection.call("initialize", { clientName: "x", resumeSessionId: sessionId ?? "" });
+    second.connection.initialized();
+    const { chunks } = await second.connection.call("process/read", { processId: "p" });
+    assert.deepEqual(
+      chunks.map(({ chunk }) => Buffer.from(chunk).toString()),
+      ["missed"],
+    );
+    assert.deepEqual(first.told, []);
+  });
+
+  test("is told when the server stops", async () => {
+    const { server, connect } = setup();
+    const { connection, ends } = connect();
+    await connection.call("initialize", { clientName: "x" });
+    await server.close();
+    assert.deepEqual(ends, ["server is shutting down"]);
+  });
+
+  test("a failure nobody foresaw is internal, with its cause kept for who is in the same program", async () => {
+    const { host, connect } = setup();
+    const { connection } = connect();
+    await connection.call("initialize", { clientName: "x" });
+    connection.initialized();
+    const cause = new Error("a bug");
+    host.startGate = Promise.reject(cause);
+    const error = await rejection(connection.call("process/start", start));
+    assert.deepEqual([error.code, error.message], [-32603, "internal error"]);
+    assert.equal(error.cause, cause);
+    assert.equal(host.logged.length, 1);
+  });
+});

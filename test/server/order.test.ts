@@ -1,0 +1,143 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { FileSystem } from "../../src/files/file-system.ts";
+import { localFileSystem } from "../../src/files/local-file-system.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { FakeHost } from "../support/fake-host.ts";
+import { scratchDirectory } from "../support/serve.ts";
+import { memoryWire, startParams, WireClient } from "../support/wire.ts";
+
+async function setup(host = new FakeHost()) {
+  const server = new ExecServer(host);
+  const ready = async (params: Record<string, unknown> = {}) => {
+    const client = new WireClient(memoryWire((connection) => server.accept(connection)));
+    await client.handshake(params);
+    return client;
+  };
+  return { host, client: await ready(), ready };
+}
+
+/** Lets everything that can go on without help go on. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+
+/** Notes which answers have come, by name, in their order. */
+function watch(answers: Record<string, Promise<unknown>>): string[] {
+  const come: string[] = [];
+  for (const [name, answer] of Object.entries(answers)) void answer.then(() => come.push(name));
+  return come;
+}
+
+describe("the order of requests", () => {
+  test("everything for a process waits for its start, and then keeps its order", async () => {
+    const { host, client } = await setup();
+    const gate = Promise.withResolvers<void>();
+    host.startGate = gate.promise;
+    const come = watch({
+      start: client.request("process/start", startParams("p", ["x"], { tty: true })),
+      write: client.request("process/write", { processId: "p", chunk: base64("1") }),
+      resize: client.request("process/resize", { processId: "p", size: { rows: 2, cols: 3 } }),
+      again: client.request("process/write", { processId: "p", chunk: base64("4") }),
+      close: client.request("process/closeStdin", { processId: "p" }),
+      signal: client.request("process/signal", { processId: "p", signal: "interrupt" }),
+      read: client.request("process/read", { processId: "p" }),
+      terminate: client.request("process/terminate", { processId: "p" }),
+      status: client.request("environment/status"),
+    });
+    await settle();
+    assert.deepEqual(come, ["status"]);
+    gate.resolve();
+    await client.until("all answers", () => come.length === 9);
+    assert.deepEqual(host.process("p").written, ["1", "<2x3>", "4", "<closed>"]);
+    assert.deepEqual(host.process("p").signals, ["interrupt", "force"]);
+    for (const { error } of client.messages) assert.equal(error, undefined);
+  });
+
+  test("a write that waits holds up what follows it for that process, and nothing else", async () => {
+    const { host, client } = await setup();
+    await client.start("slow", ["x"]);
+    await client.start("other", ["x"]);
+    const gate = Promise.withResolvers<void>();
+    host.process("slow").writeGate = gate.promise;
+    const come = watch({
+      write: client.request("process/write", { processId: "slow", chunk: base64("1") }),
+      close: client.request("process/closeStdin", { processId: "slow" }),
+      elsewhere: client.request("process/write", { processId: "other", chunk: base64("x") }),
+      signal: client.request("process/signal", { processId: "slow", signal: "SIGUSR1" }),
+      list: client.request("process/list"),
+      snapshot: client.request("process/snapshot", { processId: "slow" }),
+      terminate: client.request("process/terminate", { processId: "slow" }),
+    });
+    await client.until("the others", () => come.length === 5);
+    assert.ok(!come.includes("write") && !come.includes("close"));
+    gate.resolve();
+    await client.until("all", () => come.length === 7);
+    assert.deepEqual(host.process("slow").written, ["1", "<closed>"]);
+  });
+
+  test("a process that cannot be started frees its id, and what waited for it is told so", async () => {
+    const { host, client } = await setup();
+    const gate = Promise.withResolvers<void>();
+    host.startGate = gate.promise;
+    const start = client.request("process/start", startParams("p", ["x"]));
+    const duplicate = client.request("process/start", startParams("p", ["x"]));
+    const write = client.request("process/write", { processId: "p", chunk: base64("1") });
+    const read = client.request("process/read", { processId: "p" });
+    const terminate = client.request("process/terminate", { processId: "p" });
+    assert.equal((await duplicate).error?.message, "process p already exists");
+    gate.reject(new Error("no such luck"));
+    assert.deepEqual((await start).error, { code: -32603, message: "internal error" });
+    assert.deepEqual((await write).result, { status: "unknownProcess" });
+    assert.equal((await read).error?.message, "unknown process id p");
+    assert.deepEqual((await terminate).result, { running: false });
+    host.startGate = null;
+    await client.start("p", ["x"]);
+    assert.ok(host.logged.some((line) => line.includes("process/start failed unexpectedly")));
+  });
+
+  test("changes of files keep their order also across a lost connection", async () => {
+    using scratch = scratchDirectory();
+    const path = `file://${scratch.path}/f`;
+    const gate = Promise.withResolvers<void>();
+    let writes = 0;
+    const slow: FileSystem = {
+      ...localFileSystem,
+      writeFile: async (params) => {
+        if (++writes === 1) await gate.promise;
+        await localFileSystem.writeFile(params);
+      },
+    };
+    const host = new FakeHost();
+    const { client, ready } = await setup(Object.assign(host, { files: async () => slow }));
+    client.raw(
+      JSON.stringify({ id: 50, method: "fs/writeFile", params: { path, dataBase64: base64("first") } }),
+    );
+    await settle();
+    assert.equal(writes, 1);
+    await client.close();
+    await settle();
+    await using next = await ready({ resumeSessionId: client.sessionId });
+    const second = next.request("fs/writeFile", { path, dataBase64: base64("second") });
+    await settle();
+    assert.equal(writes, 1);
+    gate.resolve();
+    assert.deepEqual((await second).result, {});
+    const { dataBase64 } = await next.call("fs/readFile", { path });
+    assert.equal(Buffer.from(String(dataBase64), "base64").toString(), "second");
+  });
+
+  test("looking at files does not wait for a change", async () => {
+    using scratch = scratchDirectory();
+    const gate = Promise.withResolvers<void>();
+    const slow: FileSystem = { ...localFileSystem, writeFile: () => gate.promise };
+    const { client } = await setup(Object.assign(new FakeHost(), { files: async () => slow }));
+    const write = client.request("fs/writeFile", { path: `file://${scratch.path}/f`, dataBase64: "" });
+    const metadata = await client.call("fs/getMetadata", { path: `file://${scratch.path}` });
+    assert.equal(metadata.isDirectory, true);
+    gate.resolve();
+    assert.deepEqual((await write).result, {});
+  });
+});
