@@ -16,6 +16,9 @@ namespace procwire {
 // The first argument of a child's event callback. `native-child.ts` has the same list.
 enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
 
+// A terminal gives at most 4 KiB per read; this much is put together into one chunk.
+constexpr size_t kTerminalChunkBytes = 64 * 1024;
+
 // One stream the child writes to and we read from.
 struct OutStream {
   Watch watch;
@@ -70,7 +73,6 @@ class Child {
   void flush(bool hungUp);
   void endStdin();
   int stdinFd() const;
-  void growPipe(int fd, bool& grown);
   void forgetBurst();
   void tell(Event event, napi_value first = nullptr, napi_value second = nullptr);
 

@@ -1,0 +1,118 @@
+// What is written to a started program: at once as far as it goes, the rest queued in order.
+#include <errno.h>
+#include <sys/epoll.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "child.h"
+#include "fd.h"
+
+namespace procwire {
+namespace {
+
+// Input taken per round, so that one fast reader does not hold up the loop.
+constexpr size_t kWriteBytesPerRound = 1024 * 1024;
+
+}  // namespace
+
+size_t Child::write(const char* bytes, size_t length) {
+  int fd = stdinFd();
+  if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return queuedBytes_;
+  forgetBurst();
+  if (terminal_) lineOpen_ = bytes[length - 1] != '\n' && bytes[length - 1] != '\r';
+  size_t taken = 0;
+  if (queue_.empty()) {
+    ssize_t written;
+    do written = ::write(fd, bytes, length);
+    while (written < 0 && errno == EINTR);
+    if (written >= 0) {
+      taken = static_cast<size_t>(written);
+    } else if (errno != EAGAIN) {
+      // Nobody reads any more: told as an empty queue, not as an error.
+      endStdin();
+      return 0;
+    }
+    writtenBytes_ += taken;
+  }
+  if (taken < length) {
+    queue_.emplace_back(bytes + taken, length - taken);
+    queuedBytes_ += length - taken;
+    wantsDrain_ = true;
+    if (terminal_) armOut(out_[0]);
+    else loop_->arm(in_, EPOLLOUT);
+  }
+  return queuedBytes_;
+}
+
+void Child::flush(bool hungUp) {
+  size_t budget = kWriteBytesPerRound;
+  while (!queue_.empty() && budget > 0 && stdinFd() >= 0) {
+    const std::string& next = queue_.front();
+    ssize_t written = ::write(stdinFd(), next.data() + queueOffset_, std::min(next.size() - queueOffset_, budget));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN && !hungUp) break;
+    if (written < 0) {
+      // Nobody reads any more.
+      endStdin();
+      break;
+    }
+    size_t taken = static_cast<size_t>(written);
+    writtenBytes_ += taken;
+    queuedBytes_ -= taken;
+    budget -= taken;
+    queueOffset_ += taken;
+    if (queueOffset_ == next.size()) {
+      queue_.pop_front();
+      queueOffset_ = 0;
+    }
+  }
+  if (in_.fd >= 0) growPipe(in_.fd, writtenBytes_, stdinGrown_);
+  if (!queue_.empty()) return;
+  if (terminal_) armOut(out_[0]);
+  else loop_->arm(in_, 0);
+  if (stdinEnding_ && !terminal_) endStdin();
+  if (wantsDrain_) {
+    wantsDrain_ = false;
+    tell(Event::kDrain);
+  }
+}
+
+void Child::closeStdin() {
+  if (!loop_ || stdinEnding_ || stdinFd() < 0) return;
+  if (!terminal_) {
+    stdinEnding_ = true;
+    if (queue_.empty()) endStdin();
+    return;
+  }
+  // A terminal has no end of its own: its keystroke for it says so to a program that reads lines. After an unfinished
+  // line the first one only hands that line over.
+  struct termios mode;
+  char key = 4;
+  bool canonical = true;
+  if (tcgetattr(out_[0].watch.fd, &mode) == 0) {
+    if (mode.c_cc[VEOF] != 0) key = static_cast<char>(mode.c_cc[VEOF]);
+    canonical = mode.c_lflag & ICANON;
+  }
+  const char keys[2] = {key, key};
+  write(keys, canonical && lineOpen_ ? 2 : 1);
+  stdinEnding_ = true;
+}
+
+// Drops what nobody will read, and closes our end. A terminal's descriptor stays: it is also the way out.
+void Child::endStdin() {
+  queue_.clear();
+  queueOffset_ = 0;
+  queuedBytes_ = 0;
+  if (in_.fd >= 0) {
+    loop_->arm(in_, 0);
+    closeFd(in_.fd);
+  }
+  giveBackPipe(stdinGrown_);
+  if (terminal_ && loop_) armOut(out_[0]);
+}
+
+int Child::stdinFd() const { return terminal_ ? out_[0].watch.fd : in_.fd; }
+
+}  // namespace procwire

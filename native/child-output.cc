@@ -1,0 +1,151 @@
+// What a started program writes: read as it comes, in pieces worth a callback, and not at all while paused.
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "child.h"
+#include "fd.h"
+
+namespace procwire {
+namespace {
+
+// Reads at least this large go straight into the memory JavaScript gets; smaller ones are copied from a shared buffer.
+constexpr size_t kDirectReadBytes = 32 * 1024;
+
+// A stream whose chunks come this close together, this many times, is read a millisecond at a time.
+constexpr int64_t kBurstGapNs = 3 * 1000 * 1000;
+constexpr int kBurstChunks = 8;
+// Larger chunks are efficient as they are: waiting would only let a full pipe stall the writer.
+constexpr size_t kCoalesceBelowBytes = 16 * 1024;
+constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
+constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
+
+int64_t nowNs() {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+}  // namespace
+
+void Child::armOut(OutStream& stream) {
+  if (stream.watch.fd < 0) return;
+  uint32_t events = 0;
+  if (!paused_ && !stream.watch.delayed) events |= EPOLLIN;
+  if (stream.terminal && queuedBytes_ > 0) events |= EPOLLOUT;
+  loop_->arm(stream.watch, events);
+}
+
+void Child::readOnce(OutStream& stream) {
+  size_t most = stream.terminal ? kTerminalChunkBytes : kReadBytes;
+  napi_value chunk;
+  ssize_t length = readChunk(stream, most, chunk);
+  if (length == 0) {
+    endOut(stream);
+    settle();
+    return;
+  }
+  if (length > 0) {
+    chunkDone(stream, static_cast<size_t>(length), most);
+    armOut(stream);
+    tell(stream.event, chunk);
+  } else {
+    armOut(stream);
+  }
+}
+
+// Decides whether the next read should wait a little, so that a program printing line by line costs one event for
+// many lines. Silence, a large chunk or input for the program end it at once.
+void Child::chunkDone(OutStream& stream, size_t length, size_t asked) {
+  stream.totalBytes += length;
+  stream.readLarge = length >= kDirectReadBytes;
+  if (!stream.terminal) growPipe(stream.watch.fd, stream.totalBytes, stream.grown);
+  int64_t now = nowNs();
+  stream.quickChunks = now - stream.lastChunkNs < kBurstGapNs ? stream.quickChunks + 1 : 0;
+  stream.lastChunkNs = now;
+  size_t below = stream.terminal ? kCoalesceBelowTerminalBytes
+                 : stream.grown  ? kCoalesceBelowGrownBytes
+                                 : kCoalesceBelowBytes;
+  if (stream.quickChunks >= kBurstChunks && length < asked && length < below) loop_->delay(stream.watch);
+}
+
+void Child::forgetBurst() {
+  for (OutStream& stream : out_) {
+    stream.quickChunks = 0;
+    if (!stream.watch.delayed) continue;
+    loop_->undelay(stream.watch);
+    armOut(stream);
+  }
+}
+
+// Bytes read (`chunk` is set), 0 at the end, -1 when there is nothing now.
+ssize_t Child::readChunk(OutStream& stream, size_t most, napi_value& chunk) {
+  ssize_t length = stream.terminal ? readTerminal(stream, most, chunk) : readPipe(stream, most, chunk);
+  if (length >= 0) return length;
+  // A terminal whose last writer is gone says EIO. Whatever else cannot be read will not become readable.
+  return errno == EAGAIN ? -1 : 0;
+}
+
+ssize_t Child::readPipe(OutStream& stream, size_t most, napi_value& chunk) {
+  int fd = stream.watch.fd;
+  int available = 0;
+  if (stream.readLarge && ioctl(fd, FIONREAD, &available) == 0 &&
+      static_cast<size_t>(available) >= kDirectReadBytes) {
+    size_t wanted = std::min(static_cast<size_t>(available), most);
+    void* memory;
+    if (napi_create_buffer(loop_->env(), wanted, &memory, &chunk) == napi_ok) {
+      ssize_t length;
+      do length = read(fd, memory, wanted);
+      while (length < 0 && errno == EINTR);
+      if (length <= 0 || static_cast<size_t>(length) == wanted) return length;
+      // Only if somebody else read from our end meanwhile.
+      napi_create_buffer_copy(loop_->env(), static_cast<size_t>(length), memory, nullptr, &chunk);
+      return length;
+    }
+  }
+  char* scratch = loop_->scratch();
+  ssize_t length;
+  do length = read(fd, scratch, std::min(most, kReadBytes));
+  while (length < 0 && errno == EINTR);
+  if (length > 0 &&
+      napi_create_buffer_copy(loop_->env(), static_cast<size_t>(length), scratch, nullptr, &chunk) != napi_ok) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return length;
+}
+
+ssize_t Child::readTerminal(OutStream& stream, size_t most, napi_value& chunk) {
+  char* scratch = loop_->scratch();
+  size_t length = 0;
+  ssize_t last = 0;
+  while (length < most) {
+    last = read(stream.watch.fd, scratch + length, most - length);
+    if (last < 0 && errno == EINTR) continue;
+    if (last <= 0) break;
+    length += static_cast<size_t>(last);
+  }
+  // What came before an end is told first; the end is met again by the next read.
+  if (length == 0) return last;
+  if (napi_create_buffer_copy(loop_->env(), length, scratch, nullptr, &chunk) != napi_ok) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return static_cast<ssize_t>(length);
+}
+
+void Child::endOut(OutStream& stream) {
+  if (stream.watch.fd < 0) return;
+  loop_->undelay(stream.watch);
+  loop_->arm(stream.watch, 0);
+  closeFd(stream.watch.fd);
+  giveBackPipe(stream.grown);
+  // The terminal was also the way in.
+  if (stream.terminal) endStdin();
+}
+
+}  // namespace procwire

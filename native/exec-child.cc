@@ -1,0 +1,101 @@
+// Between vfork and exec. The memory here is the parent's, whose other threads go on: so no allocation, no lock, no
+// library call that could take one. Only plain system calls, and one place to write a failure to.
+#include "exec-child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+namespace procwire {
+namespace {
+
+// A sanitizer's checks know nothing of the borrowed stack.
+#define PLAIN_CALLS_ONLY __attribute__((no_sanitize("address", "undefined")))
+
+[[noreturn]] PLAIN_CALLS_ONLY void failChild(ChildPlan* plan, const char* call, int err) {
+  plan->err = err;
+  plan->syscall = call;
+  for (;;) syscall(SYS_exit_group, 127);
+}
+
+// Every descriptor from 3 on, where close_range is missing or forbidden.
+PLAIN_CALLS_ONLY void closeInherited(bool oldCallsOnly) {
+  if (!oldCallsOnly && syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
+  struct Entry {
+    uint64_t inode;
+    int64_t offset;
+    unsigned short length;
+    unsigned char type;
+    char name[];
+  };
+  int dir = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (dir < 0) {
+    for (int fd = 3; fd < 65536; fd++) syscall(SYS_close, fd);
+    return;
+  }
+  alignas(8) char buffer[2048];
+  for (;;) {
+    long length = syscall(SYS_getdents64, dir, buffer, sizeof buffer);
+    if (length <= 0) break;
+    for (long at = 0; at < length;) {
+      const Entry* entry = reinterpret_cast<const Entry*>(buffer + at);
+      at += entry->length;
+      int fd = 0;
+      const char* digit = entry->name;
+      for (; *digit >= '0' && *digit <= '9'; digit++) fd = fd * 10 + (*digit - '0');
+      if (*digit == 0 && digit != entry->name && fd > 2 && fd != dir) syscall(SYS_close, fd);
+    }
+  }
+  syscall(SYS_close, dir);
+}
+
+PLAIN_CALLS_ONLY void resetSignals() {
+  // All zero is SIG_DFL without flags in every layout of the kernel's struct. Handlers must go before the mask does:
+  // one of the parent's would run here, in the parent's memory.
+  const unsigned long defaults[8] = {};
+  for (int number = 1; number <= 64; number++) syscall(SYS_rt_sigaction, number, defaults, nullptr, size_t{8});
+  const unsigned long none[2] = {};
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, none, nullptr, size_t{8});
+}
+
+}  // namespace
+
+PLAIN_CALLS_ONLY int execChild(void* argument) {
+  ChildPlan* plan = static_cast<ChildPlan*>(argument);
+  if (syscall(SYS_setsid) < 0) failChild(plan, "setsid", errno);
+  if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) failChild(plan, "prctl", errno);
+  // The parent may have died before the line above.
+  if (syscall(SYS_getppid) != plan->parent) failChild(plan, "getppid", ESRCH);
+  if (plan->terminal && syscall(SYS_ioctl, plan->stdinFd, TIOCSCTTY, 0) < 0) failChild(plan, "ioctl", errno);
+  if (syscall(SYS_chdir, plan->cwd) < 0) failChild(plan, "chdir", errno);
+  // All three are above 2, so no dup2 can overwrite one that is still needed; and dup3 to another number drops CLOEXEC.
+  if (syscall(SYS_dup3, plan->stdinFd, 0, 0) < 0) failChild(plan, "dup2", errno);
+  if (syscall(SYS_dup3, plan->stdoutFd, 1, 0) < 0) failChild(plan, "dup2", errno);
+  if (syscall(SYS_dup3, plan->stderrFd, 2, 0) < 0) failChild(plan, "dup2", errno);
+  closeInherited(plan->oldCallsOnly);
+  resetSignals();
+
+  // As execvp searches, except that a file the kernel cannot execute is never handed to a shell.
+  int denied = 0;
+  int err = ENOENT;
+  for (const char* const* candidate = plan->candidates; *candidate; candidate++) {
+    syscall(SYS_execve, *candidate, plan->argv, plan->envp);
+    err = errno;
+    if (err == EACCES) denied = err;
+    else if (err != ENOENT && err != ENOTDIR && err != ESTALE && err != ENODEV && err != ETIMEDOUT) break;
+    else if (denied) err = denied;
+  }
+  failChild(plan, "execve", err);
+}
+
+}  // namespace procwire

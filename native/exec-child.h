@@ -1,0 +1,31 @@
+// The child's side of starting a program.
+#ifndef PROCWIRE_EXEC_CHILD_H
+#define PROCWIRE_EXEC_CHILD_H
+
+#include <sys/types.h>
+
+namespace procwire {
+
+// All that the child needs, laid out before it exists.
+struct ChildPlan {
+  const char* cwd;
+  char* const* argv;
+  char* const* envp;
+  const char* const* candidates;
+  int stdinFd;
+  int stdoutFd;
+  int stderrFd;
+  bool terminal;
+  pid_t parent;
+  bool oldCallsOnly;
+  // What the child tells: the failed call and its errno.
+  volatile int err;
+  const char* volatile syscall;
+};
+
+// Runs between vfork and exec, on a stack of its own in its parent's memory. Takes a ChildPlan; never returns.
+int execChild(void* plan);
+
+}  // namespace procwire
+
+#endif
