@@ -27,9 +27,16 @@ export class ServeChild implements AsyncDisposable {
 
   constructor(
     args: string[],
-    options: { env?: Record<string, string>; stdin?: "pipe" | "ignore"; cwd?: string } = {},
+    options: {
+      env?: Record<string, string>;
+      stdin?: "pipe" | "ignore";
+      cwd?: string;
+      /** What is run instead of `procwire serve`. */
+      command?: [program: string, ...args: string[]];
+    } = {},
   ) {
-    this.child = spawn(PROCWIRE, ["serve", ...args], {
+    const [program, ...before] = options.command ?? [PROCWIRE, "serve"];
+    this.child = spawn(program, [...before, ...args], {
       stdio: [options.stdin ?? "ignore", "pipe", "pipe"],
       env: { ...process.env, ...options.env },
       ...(options.cwd && { cwd: options.cwd }),

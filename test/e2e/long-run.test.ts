@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { describe, test } from "node:test";
+import { residentBytes, serve, until } from "../support/serve.ts";
+import { rawTcp, sh } from "../support/wire.ts";
+
+const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
+const threads = (pid: number) => readdirSync(`/proc/${pid}/task`).length;
+const MIB = 1024 * 1024;
+
+describe("a server that runs for long", () => {
+  test("gives everything back that connections and processes took", async () => {
+    await using server = await serve("--detached-session-ttl", "0");
+    const pid = server.serverPid();
+    const round = async (connections: number) => {
+      for (let n = 0; n < connections; n++) {
+        const client = await server.connect();
+        await client.handshake();
+        await client.start("a", sh("head -c 200000 /dev/zero; echo done"));
+        await client.start("b", ["cat"], { pipeStdin: true });
+        await client.start("c", ["cat"], { tty: true });
+        await client.finished("a");
+        if (n % 2 === 0) await client.close();
+        else {
+          client.cut();
+          await client.ended();
+        }
+      }
+    };
+    await round(20);
+    const before = { files: openFiles(pid), threads: threads(pid), memory: residentBytes(pid) };
+    await round(120);
+    await until("every descriptor is back", () => openFiles(pid) <= before.files);
+    assert.ok(threads(pid) <= before.threads);
+    const grown = residentBytes(pid) - before.memory;
+    assert.ok(grown < 40 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
+  });
+
+  test("is not disturbed by those who speak something else", async () => {
+    await using server = await serve();
+    await using client = await server.connect();
+    await client.handshake();
+    const http = server.url.replace("ws", "http");
+    const upgrade =
+      "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+    let seed = 42;
+    const noise = (length: number) =>
+      Buffer.from(
+        Array.from({ length }, () => {
+          seed = (seed * 48_271) % 2_147_483_647;
+          return seed & 255;
+        }),
+      );
+    for (let n = 0; n < 60; n++) {
+      const { socket, closed } = await rawTcp(http);
+      if (n % 3 !== 0) socket.write(upgrade);
+      if (n % 3 === 2) socket.write(Buffer.from([0x81, 0xfe]));
+      socket.write(noise(1 + n * 7));
+      if (n % 2 === 0) socket.end();
+      else socket.destroy();
+      if (n % 2 === 0) {
+        setTimeout(() => socket.destroy(), 50).unref();
+        await closed;
+      }
+    }
+    assert.deepEqual(await client.call("environment/status"), { status: "ready" });
+    await until("the noise is gone", async () => {
+      const health = (await (await fetch(`${http}/healthz`)).json()) as { connections: number };
+      return health.connections === 1;
+    });
+  });
+
+  test("logs in JSON on stderr, and on stderr alone", async () => {
+    await using server = await serve("--log-level", "debug");
+    const client = await server.connect();
+    client.notify("nonsense");
+    await client.ended();
+    await server.stop();
+    const [banner, ...lines] = server.stderr.trim().split("\n");
+    assert.ok(banner?.includes(server.url));
+    assert.ok(lines.length > 0);
+    const logged = lines.map((line) => JSON.parse(line) as { time: string; level: string; message: string });
+    assert.ok(logged.every(({ time, level, message }) => time && level && message));
+    assert.ok(
+      logged.some(
+        ({ level, message }) =>
+          level === "warn" && message.includes("unexpected notification method: nonsense"),
+      ),
+    );
+    assert.equal(server.stdout, `${server.url}\n`);
+  });
+});
