@@ -8,7 +8,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { ExecServerClient } from "../src/client/node/exec-server-client.ts";
-import { describeMachine, median, replaceSection } from "./report.ts";
+import { alignedTable, describeMachine, median, replaceSection } from "./report.ts";
 import { ourKind, ServerUnderTest } from "./server-under-test.ts";
 
 const MIB = 1024 * 1024;
@@ -54,9 +54,9 @@ for (let round = 0; round < Number(flags.rounds); round++) {
 const rows = Object.entries(found).map(([name, costs]) => {
   const rate = median(costs.map((cost) => cost.mibPerSecond)) ?? 0;
   const cpu = median(costs.map((cost) => cost.cpuPerGib)) ?? 0;
-  return `| ${name} | ${Math.round(rate)} MiB/s | ${cpu.toFixed(2)} s |`;
+  return [name, `${Math.round(rate)} MiB/s`, `${cpu.toFixed(2)} s`];
 });
-const table = ["| way | rate | client CPU per GiB |", "| --- | --- | --- |", ...rows].join("\n");
+const table = alignedTable(["way", "rate", "client CPU per GiB"], rows);
 console.log(table);
 if (!flags["no-write"]) {
   const { cores, loadAtStart, node } = describeMachine();

@@ -132,7 +132,7 @@ function write(): void {
   for (const folder of ["bench/results", "docs"]) mkdirSync(join(ROOT, folder), { recursive: true });
   writeFileSync(
     join(ROOT, "bench/results/curves.json"),
-    `${JSON.stringify({ date, machine, results }, null, 1)}\n`,
+    `${JSON.stringify({ date, machine, results }, null, 2)}\n`,
   );
   writeFileSync(join(ROOT, "docs/performance-curves.svg"), plotPanels(panels));
   const text = `![How cost grows](performance-curves.svg)\n\nMeasured on ${date}, ${machine.cores} cores, load at start ${machine.loadAtStart}; numbers in \`bench/results/curves.json\`.`;

@@ -89,8 +89,17 @@ export function markdownTable(rows: Row[]): string {
     row.target,
     row.met === null ? "" : row.met ? "yes" : "**no**",
   ]);
-  const head = ["metric", "limit", "peer", "procwire", "ratio", "target", "met"];
-  return [head, head.map(() => "---"), ...cells].map((row) => `| ${row.join(" | ")} |`).join("\n");
+  return alignedTable(["metric", "limit", "peer", "procwire", "ratio", "target", "met"], cells);
+}
+
+/** A Markdown table with its columns aligned, as the formatter of this repository wants it. */
+export function alignedTable(head: string[], rows: string[][]): string {
+  const widths = head.map((title, column) =>
+    Math.max(3, title.length, ...rows.map((row) => row[column]?.length ?? 0)),
+  );
+  const line = (row: string[]) =>
+    `| ${widths.map((width, column) => (row[column] ?? "").padEnd(width)).join(" | ")} |`;
+  return [line(head), line(widths.map((width) => "-".repeat(width))), ...rows.map(line)].join("\n");
 }
 
 export function plainTable(rows: Row[]): string {

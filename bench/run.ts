@@ -72,7 +72,7 @@ async function bench(selection: Scenario[]): Promise<void> {
 
   const date = new Date().toISOString().slice(0, 10);
   mkdirSync(join(RESULTS, ".."), { recursive: true });
-  writeFileSync(RESULTS, `${JSON.stringify({ date, machine, limits, rows, rounds: raw }, null, 1)}\n`);
+  writeFileSync(RESULTS, `${JSON.stringify({ date, machine, limits, rows, rounds: raw }, null, 2)}\n`);
   // A part of the scenarios does not replace the whole table.
   if (selection.length < scenarios.length) return;
   const place = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGib} GiB, Linux ${machine.kernel} ${machine.arch}, Node ${machine.node}, load at start ${machine.loadAtStart}, ${date}`;

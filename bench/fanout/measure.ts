@@ -1,0 +1,105 @@
+import { spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+
+export interface Measured {
+  wallSeconds: number;
+  /** User and system time of the program and everything it started. */
+  cpuSeconds: number;
+  peakRssMb: number;
+  peakDescriptors: number;
+  exitCode: number | null;
+  /** It had to be killed. */
+  timedOut: boolean;
+  stderr: string;
+}
+
+/** Fine enough for programs that live a second, and not much work. */
+const SAMPLE_MS = 25;
+/** Linux counts processor time in hundredths of a second. */
+const TICKS_PER_SECOND = 100;
+
+/** Runs a program to its end and watches it and its descendants through /proc. */
+export function measure(
+  command: readonly string[],
+  options: { cwd: string; env: NodeJS.ProcessEnv; timeoutSeconds: number },
+): Promise<Measured> {
+  const [program = "", ...args] = command;
+  const startedAt = performance.now();
+  const child = spawn(program, args, {
+    cwd: options.cwd,
+    env: options.env,
+    stdio: ["ignore", "ignore", "pipe"],
+    detached: true,
+  });
+  let stderr = "";
+  child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+    stderr = (stderr + chunk).slice(-4000);
+  });
+  const cpuTicks = new Map<number, number>();
+  let peakRssMb = 0;
+  let peakDescriptors = 0;
+  let timedOut = false;
+  const sample = () => {
+    if (child.pid === undefined) return;
+    let rssMb = 0;
+    let descriptors = 0;
+    for (const one of readTree(child.pid)) {
+      cpuTicks.set(one.pid, one.cpuTicks);
+      rssMb += one.rssMb;
+      descriptors += one.descriptors;
+    }
+    peakRssMb = Math.max(peakRssMb, rssMb);
+    peakDescriptors = Math.max(peakDescriptors, descriptors);
+    if (performance.now() - startedAt > options.timeoutSeconds * 1000) {
+      timedOut = true;
+      process.kill(-child.pid, "SIGKILL");
+    }
+  };
+  const timer = setInterval(sample, SAMPLE_MS);
+  return new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (exitCode) => {
+      clearInterval(timer);
+      resolve({
+        wallSeconds: (performance.now() - startedAt) / 1000,
+        cpuSeconds: [...cpuTicks.values()].reduce((sum, ticks) => sum + ticks, 0) / TICKS_PER_SECOND,
+        peakRssMb,
+        peakDescriptors,
+        exitCode,
+        timedOut,
+        stderr,
+      });
+    });
+  });
+}
+
+interface ProcessSample {
+  pid: number;
+  cpuTicks: number;
+  rssMb: number;
+  descriptors: number;
+}
+
+/** Every process in the group of the one that was started: it leads one. */
+function readTree(group: number): ProcessSample[] {
+  const samples: ProcessSample[] = [];
+  for (const name of readdirSync("/proc")) {
+    const pid = Number(name);
+    if (!(pid > 0)) continue;
+    try {
+      // The name in parentheses may hold anything, so the fields are counted from its end.
+      const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+      const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+      if (Number(fields[2]) !== group) continue;
+      samples.push({
+        pid,
+        cpuTicks: Number(fields[11]) + Number(fields[12]),
+        rssMb: (Number(fields[21]) * 4096) / 1e6,
+        descriptors: readdirSync(`/proc/${pid}/fd`).length,
+      });
+    } catch {
+      // It ended between the listing and the look.
+    }
+  }
+  return samples;
+}

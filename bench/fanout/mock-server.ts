@@ -1,0 +1,54 @@
+/**
+ * The model of the benchmark, in a process of its own so that its work is not counted as the contestants'. It answers as
+ * the original's own test server does: the main agent spawns once, workers report, whoever brings a tool's result is done.
+ */
+
+import {
+  answer,
+  completed,
+  created,
+  functionCall,
+  inputItems,
+  startMockResponses,
+} from "../../test/support/mock-responses.ts";
+
+export interface MockStats {
+  requests: number;
+  peakInFlight: number;
+  /** Rows being worked on at once, as far as the model can see. */
+  rows: number;
+}
+
+/** The arguments: the delay before each answer, and what the main agent spawns with. */
+const [latencyText = "0", spawnArguments = "{}"] = process.argv.slice(2);
+const latencyMs = Number(latencyText);
+let seenMain = false;
+let calls = 0;
+const rows = new Set<string>();
+
+const mock = await startMockResponses(async (request) => {
+  // Bodies are not needed any more, and 10,000 of them would be a lot.
+  mock.requests.length = 0;
+  if (latencyMs > 0) await new Promise((wake) => setTimeout(wake, latencyMs));
+  if (inputItems(request.body).some((item) => item.type === "function_call_output")) {
+    return { type: "sse", events: [created("resp-tool"), completed({}, "resp-tool")] };
+  }
+  if (request.item) {
+    const { jobId, itemId } = request.item;
+    rows.add(itemId);
+    const args = { job_id: jobId, item_id: itemId, result: { item_id: itemId } };
+    return answer(functionCall(`call-worker-${calls++}`, "report_agent_job_result", args));
+  }
+  if (!seenMain) {
+    seenMain = true;
+    return answer(functionCall("call-spawn", "spawn_agents_on_csv", spawnArguments));
+  }
+  return { type: "sse", events: [created("resp-default"), completed({}, "resp-default")] };
+});
+
+process.on("message", () => {
+  const stats: MockStats = { requests: calls, peakInFlight: mock.peakInFlight, rows: rows.size };
+  process.send?.(stats);
+});
+process.on("disconnect", () => process.exit());
+process.send?.(mock.url);
