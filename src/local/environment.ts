@@ -76,7 +76,7 @@ function keepMatching(variables: Map<string, string>, patterns: readonly Wildcar
 
 type Wildcard = (name: string) => boolean;
 
-/** `*` is any run of characters, `?` any one; case does not matter. Linear in the name, however many stars. */
+/** `*` is any run of characters, `?` any one; case does not matter. Time is at most name times pattern, however many stars. */
 function wildcard(pattern: string): Wildcard {
   const wanted = [...pattern.toLowerCase()];
   return (name) => {
