@@ -605,6 +605,18 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
+      test("force does not wait for a graceful end that is under way", async () => {
+        await using client = await ready();
+        await client.start("p", sh("trap '' TERM; echo ready; while :; do sleep 0.05; done"));
+        await client.outputContains("p", "ready");
+        const mode = { type: "graceful", timeoutMs: 3_600_000 };
+        const graceful = client.request("process/terminate", { processId: "p", mode });
+        await client.settled();
+        await client.call("process/terminate", { processId: "p", mode: { type: "force" } });
+        assert.equal((await client.finished("p")).exited.signal, "SIGKILL");
+        assert.deepEqual((await graceful).result, { running: true });
+      });
+
       test("a process that outlives its timeout is ended, and says why", async () => {
         await using client = await ready();
         await client.start("p", sh("echo begun; sleep 1000"), { timeoutMs: 300 });
@@ -659,6 +671,15 @@ export function contract(transport: TransportUnderTest): void {
           size: { rows: 70_000, cols: 1 },
         });
         assert.equal(bad.code, -32602);
+      });
+
+      test("whose stdin is closed gives its program the end of input", async () => {
+        await using client = await ready();
+        await client.start("p", ["cat"], { tty: true });
+        await client.write("p", "line\n");
+        await client.outputContains("p", "line\r\nline\r\n");
+        assert.deepEqual(await client.call("process/closeStdin", { processId: "p" }), { status: "accepted" });
+        assert.equal((await client.finished("p")).exitCode, 0);
       });
 
       test("takes Ctrl-C and Ctrl-D as bytes", async () => {
