@@ -1,7 +1,7 @@
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
 import { type CallGate, openGate } from "./call-gate.ts";
 import { errorFromEvent, ModelError } from "./model-error.ts";
-import type { OutputItem } from "./response-events.ts";
+import type { OutputItem, ResponseEvent } from "./response-events.ts";
 import type { ResponsesApi, ResponsesRequest } from "./responses-api.ts";
 import type { TokenUsage } from "./usage.ts";
 
@@ -92,10 +92,13 @@ async function tryOnce(
   hooks: CallHooks,
 ): Promise<ModelAnswer | ModelError> {
   const permit = await waiting(hooks, () => gate.enter(() => estimateTokens(request), signal));
+  const collector = new AnswerCollector(hooks);
   try {
-    const stream = await api.stream(request, signal);
-    permit.accepted(stream.headers);
-    const answer = await collect(stream.events, hooks);
+    await api.send(request, signal, {
+      onAccepted: (headers) => permit.accepted(headers),
+      onEvent: (event) => collector.take(event),
+    });
+    const answer = collector.answer();
     permit.leave({ type: "answered", usage: answer.usage });
     return answer;
   } catch (error) {
@@ -108,36 +111,49 @@ async function tryOnce(
   }
 }
 
-async function collect(
-  events: Awaited<ReturnType<ResponsesApi["stream"]>>["events"],
-  hooks: CallHooks,
-): Promise<ModelAnswer> {
-  const items: OutputItem[] = [];
-  for await (const event of events) {
+/** Puts the pieces of one answer together. */
+class AnswerCollector {
+  #hooks: CallHooks;
+  #items: OutputItem[] = [];
+  #end: ModelAnswer | ModelError | null = null;
+
+  constructor(hooks: CallHooks) {
+    this.#hooks = hooks;
+  }
+
+  take(event: ResponseEvent): void {
     switch (event.type) {
       case "itemDone":
-        items.push(event.item);
+        this.#items.push(event.item);
         break;
       case "textDelta":
-        hooks.onTextDelta?.(event.delta);
+        this.#hooks.onTextDelta?.(event.delta);
         break;
       case "completed":
-        return {
-          items: items.length > 0 ? items : event.output,
+        this.#end = {
+          items: this.#items.length > 0 ? this.#items : event.output,
           usage: event.usage,
           responseId: event.responseId,
         };
+        break;
       case "failed":
-        throw errorFromEvent(event.code, event.message);
+        this.#end = errorFromEvent(event.code, event.message);
+        break;
       case "incomplete":
-        throw new ModelError(
+        this.#end = new ModelError(
           event.reason === "content_filter" ? "refused" : "invalid_request",
           `the answer is incomplete: ${event.reason}`,
           { code: event.reason, usage: event.usage },
         );
+        break;
     }
   }
-  throw new ModelError("transport", "the stream was closed before response.completed");
+
+  answer(): ModelAnswer {
+    if (this.#end instanceof ModelError) throw this.#end;
+    if (!this.#end) throw new ModelError("transport", "the stream was closed before response.completed");
+    return this.#end;
+  }
 }
 
 /** The wait before the next try; rethrows the error where there is none to come. */

@@ -3,6 +3,7 @@ import { constants, createWriteStream, type WriteStream } from "node:fs";
 import { access, mkdir, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { isObject } from "../agent/response-events.ts";
+import { csvLine } from "./csv-line.ts";
 import { InputError, type ItemRecord, type JobRecord } from "./job.ts";
 import type { JobLedger } from "./store/job-store.ts";
 
@@ -152,8 +153,8 @@ function timeText(ms: number | null): string {
   return ms === null ? "" : new Date(ms).toISOString().replace("Z", "+00:00");
 }
 
-/** Rows turned into text at a time. */
-const BATCH_ROWS = 500;
+/** Text is handed to the disk in pieces of about this size. */
+const WRITE_CHARS = 64 * 1024;
 
 async function writeTable(
   file: string,
@@ -161,13 +162,6 @@ async function writeTable(
   options: ExportOptions,
   rows: AsyncIterable<string[]>,
 ): Promise<number> {
-  const { stringify } = await import("csv-stringify/sync");
-  const toText = (batch: readonly (readonly string[])[]) =>
-    stringify([...batch.map((row) => [...row])], {
-      escape_formulas: options.escapeFormulas === true,
-      // By itself it quotes only for line feeds.
-      quoted_match: /\r/,
-    });
   const target = path.resolve(file);
   await mkdir(path.dirname(target), { recursive: true });
   const existing = await stat(target).catch(() => null);
@@ -180,16 +174,15 @@ async function writeTable(
   let count = 0;
   try {
     await once(out, "open");
-    await write(out, toText([columns]));
-    let batch: string[][] = [];
+    let text = csvLine(columns, options);
     for await (const row of rows) {
       count++;
-      batch.push(row);
-      if (batch.length < BATCH_ROWS) continue;
-      await write(out, toText(batch));
-      batch = [];
+      text += csvLine(row, options);
+      if (text.length < WRITE_CHARS) continue;
+      await write(out, text);
+      text = "";
     }
-    if (batch.length > 0) await write(out, toText(batch));
+    await write(out, text);
     await close(out);
     if (!inPlace) await rename(temporary, target);
     return count;

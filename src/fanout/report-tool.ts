@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from "../agent/response-events.ts";
-import type { Tool, ToolOutput } from "../tools/tool.ts";
+import type { Tool, ToolDefinition, ToolOutput } from "../tools/tool.ts";
 import type { ResultCheck } from "./result-schema.ts";
 
 export const REPORT_TOOL_NAME = "report_agent_job_result";
@@ -62,21 +62,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
   };
 
   return {
-    definition: {
-      name: REPORT_TOOL_NAME,
-      description: "Reports the result of the item you were given. Call it exactly once, then stop.",
-      parameters: {
-        type: "object",
-        properties: {
-          job_id: { type: "string", description: "The job id from your message." },
-          item_id: { type: "string", description: "The item id from your message." },
-          result: { type: "object", description: "The result, in the shape the task asks for." },
-          stop: { type: "boolean", description: "True to end the whole job early. Rarely right." },
-        },
-        required: ["job_id", "item_id", "result"],
-        additionalProperties: false,
-      },
-    },
+    definition: DEFINITION,
     call: report,
     get state() {
       return state;
@@ -90,6 +76,23 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
     },
   };
 }
+
+/** The same for every row. */
+const DEFINITION: ToolDefinition = {
+  name: REPORT_TOOL_NAME,
+  description: "Reports the result of the item you were given. Call it exactly once, then stop.",
+  parameters: {
+    type: "object",
+    properties: {
+      job_id: { type: "string", description: "The job id from your message." },
+      item_id: { type: "string", description: "The item id from your message." },
+      result: { type: "object", description: "The result, in the shape the task asks for." },
+      stop: { type: "boolean", description: "True to end the whole job early. Rarely right." },
+    },
+    required: ["job_id", "item_id", "result"],
+    additionalProperties: false,
+  },
+};
 
 function rejected(reason: string): ToolOutput {
   return { text: JSON.stringify({ accepted: false, reason }), ok: false };

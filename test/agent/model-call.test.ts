@@ -23,23 +23,20 @@ type Script = (ModelError | ResponseEvent[])[];
 
 /** An API that plays its script, one entry a request, the last one for ever. */
 function scripted(script: Script): ResponsesApi & { sent: number } {
-  const api = {
+  const api: ResponsesApi & { sent: number } = {
     sent: 0,
-    async stream() {
+    async send(_request, _signal, listener) {
       const step = script[Math.min(api.sent++, script.length - 1)] ?? [];
       if (step instanceof ModelError) throw step;
-      return { headers: {}, events: play(step) };
+      listener.onAccepted?.({});
+      for (const event of step) {
+        if (event.type === "textDelta" && event.delta === "CUT") throw new ModelError("transport", "cut");
+        listener.onEvent(event);
+      }
     },
     close() {},
   };
   return api;
-}
-
-async function* play(events: ResponseEvent[]) {
-  for (const event of events) {
-    if (event.type === "textDelta" && event.delta === "CUT") throw new ModelError("transport", "cut");
-    yield event;
-  }
 }
 
 const limited = (retryAfterMs?: number) =>

@@ -29,14 +29,9 @@ after(async () => {
   await mock.close();
 });
 
-async function ask(signal = new AbortController().signal): Promise<ResponseEvent[]> {
-  const stream = await api.stream(request, signal);
-  return collect(stream.events);
-}
-
-async function collect(stream: AsyncIterable<ResponseEvent>): Promise<ResponseEvent[]> {
+async function ask(signal = new AbortController().signal, from = api): Promise<ResponseEvent[]> {
   const events: ResponseEvent[] = [];
-  for await (const event of stream) events.push(event);
+  await from.send(request, signal, { onEvent: (event) => events.push(event) });
   return events;
 }
 
@@ -109,10 +104,7 @@ test("a connection is used again for the next request", async () => {
   const counting = await startMockResponses(() => answer);
   const own = createHttpResponsesApi({ baseUrl: counting.url, apiKey: undefined });
   try {
-    for (let round = 0; round < 5; round++) {
-      const stream = await own.stream(request, new AbortController().signal);
-      await collect(stream.events);
-    }
+    for (let round = 0; round < 5; round++) await ask(undefined, own);
     assert.equal(counting.requests.length, 5);
     assert.equal(counting.connections, 1);
   } finally {
@@ -215,7 +207,7 @@ test("a server that says nothing is given up on after the idle timeout", async (
   answer = { type: "hang" };
   const impatient = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined, idleTimeoutMs: 50 });
   try {
-    await assert.rejects(impatient.stream(request, new AbortController().signal), {
+    await assert.rejects(ask(undefined, impatient), {
       name: "ModelError",
       kind: "transport",
       message: "the API was silent for 0.05 s",
@@ -235,10 +227,11 @@ test("an abort rejects with its own reason, before and after the answer has begu
 
   answer = { type: "sse", events: [created(), message("half")], keepOpen: true };
   const during = new AbortController();
-  const stream = await api.stream(request, during.signal);
-  const reading = (async () => {
-    for await (const event of stream.events) if (event.type === "itemDone") during.abort(reason);
-  })();
+  const reading = api.send(request, during.signal, {
+    onEvent: (event) => {
+      if (event.type === "itemDone") during.abort(reason);
+    },
+  });
   await assert.rejects(reading, reason);
 });
 
@@ -246,7 +239,7 @@ test("nobody listening is a transport error", async () => {
   const gone = await startMockResponses(() => ({ type: "hang" }));
   await gone.close();
   const lonely = createHttpResponsesApi({ baseUrl: gone.url, apiKey: undefined });
-  await assert.rejects(lonely.stream(request, new AbortController().signal), {
+  await assert.rejects(ask(undefined, lonely), {
     kind: "transport",
     code: "ECONNREFUSED",
     retryable: true,
