@@ -27,17 +27,18 @@ export interface LocalHostOptions {
 }
 
 export function createLocalHost(options: LocalHostOptions = {}): HostServices {
+  const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
     subreaper: options.subreaper ?? false,
+    onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),
     resolveSandbox: async (intent, params) => {
       const { resolveSandbox } = await import("./sandbox/resolve-sandbox.ts");
       return resolveSandbox(intent, params);
     },
     ...(retainedBytes !== undefined && { eventLogLimits: { retainedBytes } }),
   });
-  const log: ServerLog = options.log ?? (() => undefined);
   let walled: WalledFileServers | null = null;
   return {
     backend,

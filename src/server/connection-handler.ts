@@ -138,10 +138,14 @@ export class ConnectionHandler {
     this.#peer.notify({ method: "http/request/bodyDelta", params: { ...rest, deltaBase64: delta } });
     if (!this.#peer.congested) return;
     await new Promise<void>((resolve) => {
-      const stop = this.#peer.onDrain(() => {
+      const done = () => {
         stop();
+        this.#gone.signal.removeEventListener("abort", done);
         resolve();
-      });
+      };
+      const stop = this.#peer.onDrain(done);
+      this.#gone.signal.addEventListener("abort", done, { once: true });
+    });
       this.#gone.signal.addEventListener("abort", () => resolve(), { once: true });
     });
   }
