@@ -146,8 +146,6 @@ export class ConnectionHandler {
       const stop = this.#peer.onDrain(done);
       this.#gone.signal.addEventListener("abort", done, { once: true });
     });
-      this.#gone.signal.addEventListener("abort", () => resolve(), { once: true });
-    });
   }
 
   #openFiles(): Promise<ConnectionFiles> {
