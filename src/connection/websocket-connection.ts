@@ -80,6 +80,7 @@ export class WebSocketConnection implements Connection, Flushable {
         close: () => this.#shut(CloseCode.normal, "", null),
         violated: (code, reason) => this.#shut(code, reason, `websocket protocol error: ${reason}`),
       },
+      frameBuffers,
     );
     const socket = this.#socket;
     const take = (chunk: Buffer) => {

@@ -25,7 +25,7 @@ export const CloseCode = {
 const MAX_CONTROL_BYTES = 125;
 
 export interface FrameHandler {
-  /** A whole message; the buffer is the handler's to keep. */
+  /** A whole message. Its buffer is used again afterwards: what is to stay must be copied. */
   message(payload: Buffer, kind: MessageKind): void;
   ping(payload: Buffer): void;
   pong(): void;
@@ -49,6 +49,7 @@ export class FrameReader {
   readonly #codec: ByteCodec;
   readonly #maxMessageBytes: number;
   readonly #handler: FrameHandler;
+  readonly #buffers: FrameBuffers;
   /** Bytes of a frame head that is not whole yet. */
   #pending: Buffer = EMPTY;
   /** The frame whose payload is coming in, and how much of it is here. */
@@ -60,7 +61,14 @@ export class FrameReader {
   #kind: MessageKind = "text";
   #over = false;
 
-  constructor(role: Role, codec: ByteCodec, maxMessageBytes: number, handler: FrameHandler) {
+  constructor(
+    role: Role,
+    codec: ByteCodec,
+    maxMessageBytes: number,
+    handler: FrameHandler,
+    buffers = new FrameBuffers(),
+  ) {
+    this.#buffers = buffers;
     this.#role = role;
     this.#codec = codec;
     this.#maxMessageBytes = maxMessageBytes;
@@ -93,7 +101,7 @@ export class FrameReader {
         this.#unmask(head, payload);
         this.#frameDone(head, payload);
       } else {
-        this.#frame = { head, payload: Buffer.allocUnsafe(head.payloadBytes), filled: 0 };
+        this.#frame = { head, payload: this.#buffers.take(head.payloadBytes), filled: 0 };
       }
     }
   }
@@ -106,6 +114,7 @@ export class FrameReader {
       this.#frame = null;
       this.#unmask(frame.head, frame.payload);
       this.#frameDone(frame.head, frame.payload);
+      this.#buffers.give(frame.payload);
     }
     return data.subarray(part.length);
   }
