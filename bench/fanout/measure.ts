@@ -5,6 +5,7 @@ export interface Measured {
   wallSeconds: number;
   /** User and system time of the program and everything it started. */
   cpuSeconds: number;
+  /** Of the largest process, not of all together: a fork that is about to become another program would count twice. */
   peakRssMb: number;
   peakDescriptors: number;
   exitCode: number | null;
@@ -41,15 +42,11 @@ export function measure(
   let timedOut = false;
   const sample = () => {
     if (child.pid === undefined) return;
-    let rssMb = 0;
-    let descriptors = 0;
     for (const one of readTree(child.pid)) {
       cpuTicks.set(one.pid, one.cpuTicks);
-      rssMb += one.rssMb;
-      descriptors += one.descriptors;
+      peakRssMb = Math.max(peakRssMb, one.rssMb);
+      peakDescriptors = Math.max(peakDescriptors, one.descriptors);
     }
-    peakRssMb = Math.max(peakRssMb, rssMb);
-    peakDescriptors = Math.max(peakDescriptors, descriptors);
     if (performance.now() - startedAt > options.timeoutSeconds * 1000) {
       timedOut = true;
       process.kill(-child.pid, "SIGKILL");
