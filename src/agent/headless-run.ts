@@ -34,8 +34,10 @@ export interface HeadlessRunOptions {
   /** Aborted when the user wants out. */
   signal: AbortSignal;
   newId: () => string;
-  /** News that may wait before some is left out; for tests. */
+  /** News that may wait before some is left out. */
   streamCapacity?: number;
+  /** Nothing that is still open after the end may keep the run longer than this. */
+  shutdownMs?: number;
 }
 
 export interface RunEnd {
@@ -44,8 +46,7 @@ export interface RunEnd {
   lastMessage: string | null;
 }
 
-/** Nothing that is still open after the end may keep the program longer than this. */
-const SHUTDOWN_MS = 5_000;
+const DEFAULT_SHUTDOWN_MS = 5_000;
 
 /** One turn from prompt to end. Resolves when everything it started is closed, or has been given up on. */
 export async function runHeadless(options: HeadlessRunOptions): Promise<RunEnd> {
@@ -172,14 +173,14 @@ class HeadlessRun {
   }
 
   async #shutDown(turn: Promise<unknown>, toolSet: RunTools): Promise<void> {
-    const { output } = this.#options;
+    const { output, shutdownMs = DEFAULT_SHUTDOWN_MS } = this.#options;
     try {
       await withDeadline(
         turn.catch(() => undefined).then(() => toolSet.close()),
-        SHUTDOWN_MS,
+        shutdownMs,
         "the tools to close",
       );
-      await withDeadline(output.drained(), SHUTDOWN_MS, "the output to be read");
+      await withDeadline(output.drained(), shutdownMs, "the output to be read");
     } catch (error) {
       output.warning(`shutdown: ${error instanceof Error ? error.message : String(error)}`);
     } finally {

@@ -169,10 +169,12 @@ async function workOn(
       },
     });
   } catch (error) {
-    await ledger.setStatus("paused", ["running"], error instanceof Error ? error.message : String(error));
+    // What went wrong may well be the ledger itself; then the first error is the one to tell.
+    const reason = error instanceof Error ? error.message : String(error);
+    await ledger.setStatus("paused", ["running"], reason).catch(() => undefined);
     throw error;
   } finally {
-    await ticker.stop();
+    await ticker.stop().catch(() => undefined);
     log.close();
   }
   await setFinalStatus(ledger, job, end);

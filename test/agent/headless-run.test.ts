@@ -255,6 +255,30 @@ test("an interrupt ends the run as interrupted without a turn event", async () =
   );
 });
 
+test("tools that never close do not keep a finished run", async () => {
+  const mock = await startMockResponses(() => says("done"));
+  const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined });
+  const stdout = new Capture();
+  try {
+    const { type } = await runHeadless({
+      prompt: "x",
+      model: "m",
+      instructions: "",
+      callModel: createModelCaller({ api }),
+      createTools: async () => ({ tools: [], close: () => new Promise(() => undefined) }),
+      output: new JsonlOutput(stdout),
+      signal: new AbortController().signal,
+      newId: () => "id",
+      shutdownMs: 20,
+    });
+    assert.equal(type, "completed");
+    assert.match(warningsOf(stdout)[0] ?? "", /^shutdown: timed out waiting for the tools to close/);
+  } finally {
+    api.close();
+    await mock.close();
+  }
+});
+
 test("tools that cannot be made fail the run before any model call", async () => {
   const stdout = new Capture();
   const { type: end } = await runHeadless({

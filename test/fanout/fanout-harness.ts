@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
+import type { RetryPolicy } from "../../src/agent/model-call.ts";
 import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
 import { type FanoutOptions, runFanout } from "../../src/fanout/fan-out.ts";
 import { prepareInput } from "../../src/fanout/input.ts";
@@ -16,6 +17,8 @@ export interface FanoutRun extends Partial<Omit<FanoutOptions, "task" | "setting
   task?: Partial<FanoutOptions["task"]>;
   settings?: Partial<FanoutOptions["settings"]>;
   requestsPerMinute?: number;
+  /** Default: as patient as the product. */
+  retry?: RetryPolicy;
 }
 
 export type OutputRow = Record<string, string>;
@@ -51,7 +54,7 @@ export class FanoutHarness implements AsyncDisposable {
   }
 
   async run(run: FanoutRun = {}): Promise<JobEnd> {
-    const { table = catTable(3), task, settings, requestsPerMinute, ...rest } = run;
+    const { table = catTable(3), task, settings, requestsPerMinute, retry, ...rest } = run;
     const file = path.join(this.folder, "in.csv");
     await writeFile(file, table);
     const api = createHttpResponsesApi({ baseUrl: this.mock.url, apiKey: "k" });
@@ -78,7 +81,7 @@ export class FanoutHarness implements AsyncDisposable {
         },
         settings: { maxAttempts: 3, rowTimeoutMs: 60_000, rowLimit: null, ...settings },
         outputPath: this.outputPath,
-        ...createRowCaller(api, { width: concurrency, requestsPerMinute }),
+        ...createRowCaller(api, { width: concurrency, requestsPerMinute }, retry ? { retry } : {}),
         signal: new AbortController().signal,
         listener: { row: (item) => this.told.push(item) },
         ...rest,

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { exitCodeOf } from "../../src/fanout/job-run.ts";
 import { CANCELLED_BY_USER } from "../../src/fanout/runner.ts";
 import { SqliteStore } from "../../src/fanout/store/sqlite-store.ts";
-import { report, says } from "../support/mock-responses.ts";
+import { type MockAnswer, report, says } from "../support/mock-responses.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("the same call again asks nothing that is finished and says completed", async () => {
@@ -100,6 +101,62 @@ test("a key that is refused pauses the job instead of failing every row", async 
   assert.equal(summary.job.status, "paused");
   assert.equal(summary.counts.pending, 50);
   assert.ok(harness.mock.requests.length <= 2);
+});
+
+/** As the product retries, without its patience. */
+const impatient = {
+  transportRetries: 2,
+  rateLimitRetries: 2,
+  baseDelayMs: 1,
+  maxDelayMs: 2,
+  maxRetryAfterMs: 60_000,
+};
+
+test("an API that is gone pauses the job instead of failing its rows one by one", async () => {
+  let down = true;
+  await using harness = await FanoutHarness.open((request) => (down ? { type: "reset" } : report(request)));
+  const first = await harness.run({ table: catTable(20), concurrency: 2, retry: impatient });
+  assert.equal(first.summary.job.status, "paused");
+  assert.match(first.summary.job.error ?? "", /^the API cannot be used: the connection to the API failed: /);
+  assert.equal(first.summary.counts.pending, 20);
+  assert.equal(exitCodeOf(first), 1);
+  down = false;
+  assert.equal((await harness.run({ table: catTable(20) })).summary.job.status, "completed");
+});
+
+test("a row that alone cannot get through fails by its class while the others complete", async () => {
+  const stuck: [MockAnswer, string][] = [
+    [{ type: "status", status: 500, body: "oops" }, "transport"],
+    [{ type: "status", status: 429, headers: { "retry-after-ms": "1" }, body: "too big" }, "rate_limit"],
+  ];
+  for (const [refused, errorClass] of stuck) {
+    // The others are answered while it waits, so it is the row and not the API.
+    await using harness = await FanoutHarness.open(async (request) => {
+      if (request.item?.itemId !== "row-1") return report(request);
+      while (harness.told.length === 0) await setImmediate();
+      return refused;
+    });
+    const { summary } = await harness.run({ retry: impatient, settings: { maxAttempts: 1 } });
+    assert.deepEqual(summary.failuresByClass, [[errorClass, 1]]);
+    assert.equal(summary.counts.completed, 2);
+    assert.match(
+      (await harness.output())[0]?.last_error ?? "",
+      /^the API answered (500: oops|429: too big)$/,
+    );
+  }
+});
+
+test("a rate that is asked for is kept although there are lanes", async () => {
+  const at: number[] = [];
+  await using harness = await FanoutHarness.open((request) => {
+    at.push(performance.now());
+    return report(request);
+  });
+  await harness.run({ table: catTable(5), concurrency: 5, requestsPerMinute: 1200 });
+  // One every 50 ms: timers may come late, never early by more than their own rounding.
+  for (const [index, time] of at.entries()) {
+    if (index > 0) assert.ok(time - (at[0] ?? 0) >= index * 50 - 10, `request ${index} came early`);
+  }
 });
 
 test("fail-fast by count and by percent ends the job as failed with rows left", async () => {
