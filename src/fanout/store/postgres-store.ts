@@ -1,7 +1,7 @@
 import type { Pool, PoolClient } from "pg";
-import type { PgBoss } from "pg-boss";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../job.ts";
+import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import type { JobLedger, JobStore } from "./job-store.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
 import { LEDGER_SCHEMA, migrate } from "./postgres-schema.ts";
@@ -39,15 +39,15 @@ const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
 /** Jobs that several machines share: the ledger in Postgres is the truth, pg-boss beside it delivers the rows. */
 export class PostgresStore implements JobStore {
   #pool: Pool;
-  #boss: PgBoss;
+  #engine: DeliveryEngine;
   #clock: Clock;
   #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
 
-  private constructor(pool: Pool, boss: PgBoss, options: PostgresStoreOptions) {
+  private constructor(pool: Pool, engine: DeliveryEngine, options: PostgresStoreOptions) {
     this.#pool = pool;
-    this.#boss = boss;
+    this.#engine = engine;
     this.#clock = options.clock ?? systemClock;
     this.#newToken = options.newToken ?? (() => crypto.randomUUID());
     this.#heartbeatSeconds = options.heartbeatSeconds ?? DEFAULT_HEARTBEAT_SECONDS;
@@ -55,10 +55,10 @@ export class PostgresStore implements JobStore {
   }
 
   static async open(options: PostgresStoreOptions): Promise<PostgresStore> {
-    const { Pool, PgBoss } = await loadPackages();
+    const { Pool, Engine } = await loadPackages();
     const { monitorSeconds = DEFAULT_MONITOR_SECONDS } = options;
     const pool = new Pool({ connectionString: options.databaseUrl, max: LEDGER_CONNECTIONS });
-    const boss = new PgBoss({
+    const engine = new Engine({
       connectionString: options.databaseUrl,
       schema: QUEUE_SCHEMA,
       schedule: false,
@@ -66,12 +66,12 @@ export class PostgresStore implements JobStore {
       monitorIntervalSeconds: monitorSeconds,
       max: QUEUE_CONNECTIONS,
     });
-    const store = new PostgresStore(pool, boss, options);
+    const store = new PostgresStore(pool, engine, options);
     pool.on("error", store.#onError);
-    boss.on("error", store.#onError);
+    engine.on("error", store.#onError);
     try {
       await migrate(pool);
-      await boss.start();
+      await engine.start();
       return store;
     } catch (error) {
       await store[Symbol.asyncDispose]();
@@ -145,7 +145,7 @@ export class PostgresStore implements JobStore {
     }
     return new PostgresLedger({
       pool: this.#pool,
-      queue: new RowQueue(this.#boss, first.id, this.#heartbeatSeconds),
+      queue: new RowQueue(this.#engine, first.id, this.#heartbeatSeconds),
       jobId: first.id,
       clock: this.#clock,
       newToken: this.#newToken,
@@ -155,15 +155,21 @@ export class PostgresStore implements JobStore {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#boss.stop({ graceful: false }).catch(this.#onError);
+    await this.#engine.stop({ graceful: false }).catch(this.#onError);
     await this.#pool.end();
   }
 }
 
-async function loadPackages() {
+async function loadPackages(): Promise<{
+  Pool: typeof import("pg").Pool;
+  Engine: DeliveryEngineConstructor;
+}> {
   try {
-    const [{ default: pg }, { PgBoss }] = await Promise.all([import("pg"), import("pg-boss")]);
-    return { Pool: pg.Pool, PgBoss };
+    const { default: pg } = await import("pg");
+    // biome-ignore lint/suspicious/noTsIgnore: an optional package has types only where it is installed
+    // @ts-ignore
+    const { PgBoss }: { PgBoss: DeliveryEngineConstructor } = await import("pg-boss");
+    return { Pool: pg.Pool, Engine: PgBoss };
   } catch (error) {
     throw new Error("--database-url needs the packages pg and pg-boss, and they are not installed", {
       cause: error,

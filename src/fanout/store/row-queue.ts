@@ -1,11 +1,14 @@
 import type { PoolClient } from "pg";
-import type { Job, JobInsert, PgBoss } from "pg-boss";
+import type {
+  DeliveryAttempt,
+  DeliveryEngine,
+  EngineDelivery,
+  InTransaction,
+  NewDelivery,
+} from "./delivery-engine.ts";
 
 /** The right to work on one row, as the engine gave it. */
-export interface Delivery {
-  id: string;
-  /** Together with the id it names the attempt: a delivery that was given to somebody else has a higher one. */
-  retryCount: number;
+export interface Delivery extends DeliveryAttempt {
   itemId: string;
   rowIndex: number;
 }
@@ -33,21 +36,21 @@ const INSERT_BATCH = 1_000;
  * silent, and to the dead letters when that happens too often. The ledger stays the truth about what is finished.
  */
 export class RowQueue {
-  #boss: PgBoss;
+  #engine: DeliveryEngine;
   #jobId: string;
   #name: string;
   #heartbeatSeconds: number;
 
-  constructor(boss: PgBoss, jobId: string, heartbeatSeconds: number) {
-    this.#boss = boss;
+  constructor(engine: DeliveryEngine, jobId: string, heartbeatSeconds: number) {
+    this.#engine = engine;
     this.#jobId = jobId;
     this.#name = `job-${jobId}`;
     this.#heartbeatSeconds = heartbeatSeconds;
   }
 
   async create(): Promise<void> {
-    await this.#boss.createQueue(DEAD_LETTERS);
-    await this.#boss.createQueue(this.#name, {
+    await this.#engine.createQueue(DEAD_LETTERS);
+    await this.#engine.createQueue(this.#name, {
       // One live delivery a row: putting a row in twice is putting it in once.
       policy: "exclusive",
       heartbeatSeconds: this.#heartbeatSeconds,
@@ -61,48 +64,40 @@ export class RowQueue {
   /** Rows that are in the queue already stay as they are. */
   async put(rows: readonly QueuedRow[], client?: PoolClient): Promise<void> {
     for (let from = 0; from < rows.length; from += INSERT_BATCH) {
-      const jobs = rows.slice(from, from + INSERT_BATCH).map((row) => this.#insert(row));
-      await this.#boss.insert(this.#name, jobs, client ? { db: executor(client) } : {});
+      const deliveries = rows.slice(from, from + INSERT_BATCH).map((row) => this.#insert(row));
+      await this.#engine.insert(this.#name, deliveries, inTransaction(client));
     }
   }
 
   async take(limit: number): Promise<Delivery[]> {
-    const jobs = await this.#boss.fetch<RowData>(this.#name, { batchSize: limit });
-    return jobs.map(delivery);
+    return (await this.#engine.fetch(this.#name, { batchSize: limit })).map(delivery);
   }
 
   /** The worker is alive and at it. */
   async touch(deliveries: readonly Delivery[]): Promise<void> {
-    if (deliveries.length > 0) await this.#boss.touch(this.#name, deliveries.map(attempt));
+    if (deliveries.length > 0) await this.#engine.touch(this.#name, deliveries.map(attempt));
   }
 
   async done(deliveries: readonly Delivery[], client?: PoolClient): Promise<void> {
     if (deliveries.length === 0) return;
-    await this.#boss.complete(
-      this.#name,
-      deliveries.map(attempt),
-      null,
-      client ? { db: executor(client) } : {},
-    );
+    await this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
   }
 
   /** Rows of any job whose deliveries were lost too often; the caller fails them in the ledger and says `buried`. */
-  async takeDead(
-    limit: number,
-  ): Promise<{ id: string; retryCount: number; jobId: string; itemId: string }[]> {
-    const jobs = await this.#boss.fetch<RowData>(DEAD_LETTERS, { batchSize: limit });
-    return jobs.map((job) => ({ ...attempt(job), jobId: job.data.jobId, itemId: job.data.itemId }));
+  async takeDead(limit: number): Promise<DeadRow[]> {
+    const dead = await this.#engine.fetch(DEAD_LETTERS, { batchSize: limit });
+    return dead.map((one) => ({ ...attempt(one), jobId: one.data.jobId, itemId: one.data.itemId }));
   }
 
-  async buried(dead: readonly { id: string; retryCount: number }[]): Promise<void> {
-    if (dead.length > 0) await this.#boss.complete(DEAD_LETTERS, dead.map(attempt));
+  async buried(dead: readonly DeliveryAttempt[]): Promise<void> {
+    if (dead.length > 0) await this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {});
   }
 
   async remove(): Promise<void> {
-    await this.#boss.deleteQueue(this.#name);
+    await this.#engine.deleteQueue(this.#name);
   }
 
-  #insert(row: QueuedRow): JobInsert<RowData> {
+  #insert(row: QueuedRow): NewDelivery {
     return {
       data: { jobId: this.#jobId, itemId: row.itemId, rowIndex: row.rowIndex },
       singletonKey: row.itemId,
@@ -113,21 +108,20 @@ export class RowQueue {
   }
 }
 
-interface RowData {
+/** A row that kills whoever works on it. */
+interface DeadRow extends DeliveryAttempt {
   jobId: string;
   itemId: string;
-  rowIndex: number;
 }
 
-function delivery(job: Job<RowData>): Delivery {
-  return { ...attempt(job), itemId: job.data.itemId, rowIndex: job.data.rowIndex };
+function delivery(given: EngineDelivery): Delivery {
+  return { ...attempt(given), itemId: given.data.itemId, rowIndex: given.data.rowIndex };
 }
 
-function attempt({ id, retryCount }: { id: string; retryCount: number }): { id: string; retryCount: number } {
+function attempt({ id, retryCount }: DeliveryAttempt): DeliveryAttempt {
   return { id, retryCount };
 }
 
-/** Lets the engine's statement run inside the ledger's transaction. */
-function executor(client: PoolClient) {
-  return { executeSql: (text: string, values?: unknown[]) => client.query(text, values) };
+function inTransaction(client: PoolClient | undefined): InTransaction {
+  return client ? { db: { executeSql: (text, values) => client.query(text, values) } } : {};
 }

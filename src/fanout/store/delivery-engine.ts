@@ -1,0 +1,66 @@
+/**
+ * The part of pg-boss that delivers rows, in our own words: the package is optional, and so are its types.
+ */
+export interface DeliveryEngine {
+  on(event: "error", listener: (error: unknown) => void): unknown;
+  start(): Promise<unknown>;
+  stop(options: { graceful: boolean }): Promise<void>;
+  createQueue(name: string, options?: QueueOptions): Promise<void>;
+  deleteQueue(name: string): Promise<void>;
+  insert(name: string, deliveries: readonly NewDelivery[], options: InTransaction): Promise<unknown>;
+  fetch(name: string, options: { batchSize: number }): Promise<EngineDelivery[]>;
+  /** These two count only for the very attempt that is named. */
+  touch(name: string, attempts: readonly DeliveryAttempt[]): Promise<unknown>;
+  complete(
+    name: string,
+    attempts: readonly DeliveryAttempt[],
+    data: null,
+    options: InTransaction,
+  ): Promise<unknown>;
+}
+
+export type DeliveryEngineConstructor = new (options: {
+  connectionString: string;
+  schema: string;
+  schedule: boolean;
+  superviseIntervalSeconds: number;
+  monitorIntervalSeconds: number;
+  max: number;
+}) => DeliveryEngine;
+
+export interface QueueOptions {
+  policy: "exclusive";
+  heartbeatSeconds: number;
+  retryLimit: number;
+  expireInSeconds: number;
+  deleteAfterSeconds: number;
+  deadLetter: string;
+}
+
+export interface RowData {
+  jobId: string;
+  itemId: string;
+  rowIndex: number;
+}
+
+export interface NewDelivery {
+  data: RowData;
+  singletonKey: string;
+  priority: number;
+  startAfter?: Date;
+}
+
+export interface DeliveryAttempt {
+  id: string;
+  /** Rises each time the delivery is given to somebody else. */
+  retryCount: number;
+}
+
+export interface EngineDelivery extends DeliveryAttempt {
+  data: RowData;
+}
+
+/** Lets a statement of the engine run inside somebody else's transaction. */
+export interface InTransaction {
+  db?: { executeSql(text: string, values?: unknown[]): Promise<{ rows: unknown[] }> };
+}
