@@ -1,4 +1,4 @@
-import { type Command, UsageError } from "./command.ts";
+import type { Command } from "./command.ts";
 
 /** Each command is loaded only when it is the one that runs. */
 const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command: Command }> }> = {
@@ -44,7 +44,8 @@ export async function main(argv: string[]): Promise<number> {
     return await command.run(rest);
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const isUsage = error instanceof UsageError || isParseArgsError(error);
+    // By its name: a built command is a script of its own, and so has a class of its own.
+    const isUsage = error.name === "UsageError" || isParseArgsError(error);
     process.stderr.write(
       `procwire ${name}: ${error.message}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`,
     );

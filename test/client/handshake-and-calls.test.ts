@@ -115,7 +115,13 @@ describe("a server without the extensions", () => {
       seq: 1,
     });
     server.current.notify("process/exited", { processId: "p", seq: 2, exitCode: 4, sandboxDenied: false });
-    assert.deepEqual(await exited, { reason: "exited", exitCode: 4, signal: null, seq: 2 });
+    assert.deepEqual(await exited, {
+      reason: "exited",
+      exitCode: 4,
+      signal: null,
+      exitReason: "exited",
+      seq: 2,
+    });
     await assert.rejects(process.wait({ until: { type: "port", port: 1 } }), {
       message: "waiting for a port is not supported by this server",
     });

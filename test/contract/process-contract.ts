@@ -170,7 +170,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await process.closeStdin();
       assert.deepEqual(
         { ...(await exited), seq: 0 },
-        { reason: "exited", exitCode: 3, signal: null, seq: 0 },
+        { reason: "exited", exitCode: 3, signal: null, exitReason: "exited", seq: 0 },
       );
       assert.equal((await process.wait({ until: { type: "output", pattern: "never" } })).reason, "closed");
     });

