@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, readFile, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { test } from "node:test";
+import { suite, test } from "node:test";
 import {
   answer,
   functionCall,
@@ -46,171 +46,178 @@ const runs =
       : says(outputs.join("\n"));
   };
 
-test("the agent's commands really run, and the answer alone is on stdout", async () => {
-  await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
-    const { code, stdout, stderr } = await exec(["-m", "tiny", "what is six times seven?"]);
-    assert.equal(code, 0, stderr);
-    assert.match(stdout, /Process exited with code 0/);
-    assert.match(stdout, new RegExp(`Output:\n42\n${folder}\n`));
-    assert.match(stderr, /model: tiny/);
-    assert.match(stderr, /exec echo \$\(\(6\*7\)\); pwd/);
-    assert.equal(mock.requests[0]?.body.model, "tiny");
-    assert.equal(mock.requests[0]?.headers.authorization, "Bearer sk-secret");
+// Side by side, because each is mostly waiting for programs to start.
+suite("procwire exec", { concurrency: 3 }, () => {
+  test("the agent's commands really run, and the answer alone is on stdout", async () => {
+    await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
+      const { code, stdout, stderr } = await exec(["-m", "tiny", "what is six times seven?"]);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /Process exited with code 0/);
+      assert.match(stdout, new RegExp(`Output:\n42\n${folder}\n`));
+      assert.match(stderr, /model: tiny/);
+      assert.match(stderr, /exec echo \$\(\(6\*7\)\); pwd/);
+      assert.equal(mock.requests[0]?.body.model, "tiny");
+      assert.equal(mock.requests[0]?.headers.authorization, "Bearer sk-secret");
+    });
   });
-});
 
-test("a command does not see the key", async () => {
-  await withExec(runs("env"), async ({ exec }) => {
-    const { stdout } = await exec(["go"]);
-    assert.match(stdout, /PATH=/);
-    assert.doesNotMatch(stdout, /sk-secret/);
+  test("a command does not see the key", async () => {
+    await withExec(runs("env"), async ({ exec }) => {
+      const { stdout } = await exec(["go"]);
+      assert.match(stdout, /PATH=/);
+      assert.doesNotMatch(stdout, /sk-secret/);
+    });
   });
-});
 
-test("--cwd is where commands run, and commands are told as JSON items", async () => {
-  await withExec(runs("pwd; exit 3"), async ({ exec }) => {
-    const { code, stdout, stderr } = await exec(["--cwd", "/", "--json", "go"]);
-    assert.equal(code, 0, stderr);
-    const items = stdout
-      .split("\n")
-      .filter((line) => line.includes('"command_execution"'))
-      .map((line) => JSON.parse(line));
-    assert.deepEqual(
-      items.map(({ type, item }) => [
-        type,
-        item.command,
-        item.aggregated_output,
-        item.exit_code,
-        item.status,
-      ]),
-      [
-        ["item.started", "pwd; exit 3", "", null, "in_progress"],
-        ["item.completed", "pwd; exit 3", "/\n", 3, "failed"],
-      ],
+  test("--cwd is where commands run, and commands are told as JSON items", async () => {
+    await withExec(runs("pwd; exit 3"), async ({ exec }) => {
+      const { code, stdout, stderr } = await exec(["--cwd", "/", "--json", "go"]);
+      assert.equal(code, 0, stderr);
+      const items = stdout
+        .split("\n")
+        .filter((line) => line.includes('"command_execution"'))
+        .map((line) => JSON.parse(line));
+      assert.deepEqual(
+        items.map(({ type, item }) => [
+          type,
+          item.command,
+          item.aggregated_output,
+          item.exit_code,
+          item.status,
+        ]),
+        [
+          ["item.started", "pwd; exit 3", "", null, "in_progress"],
+          ["item.completed", "pwd; exit 3", "/\n", 3, "failed"],
+        ],
+      );
+    });
+  });
+
+  test("commands run on the server that --connect names", async () => {
+    await withExec(runs("echo on=$WHERE"), async ({ folder, env, exec }) => {
+      const server = startCli(["serve", "--listen", "ws://127.0.0.1:0"], {
+        cwd: folder,
+        env: { WHERE: "the-server" },
+      });
+      try {
+        let url: string | undefined;
+        while (!url && server.child.exitCode === null) {
+          await new Promise((wake) => setTimeout(wake, 20));
+          url = /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
+        }
+        assert.ok(url, server.stderr);
+        assert.ok(env);
+        const { code, stdout, stderr } = await exec(["--connect", url, "go"]);
+        assert.equal(code, 0, stderr);
+        assert.match(stdout, /on=the-server/);
+      } finally {
+        server.child.kill("SIGTERM");
+        await server.ended;
+      }
+    });
+  });
+
+  test("a server that is not there fails before the model is asked", async () => {
+    await withExec(
+      () => says("no"),
+      async ({ mock, exec }) => {
+        const { code, stderr } = await exec(["--connect", "ws://127.0.0.1:1", "go"]);
+        assert.equal(code, 1);
+        assert.match(stderr, /error: no host can run commands: ws:\/\/127\.0\.0\.1:1: /);
+        assert.equal(mock.requests.length, 0);
+      },
     );
   });
-});
 
-test("commands run on the server that --connect names", async () => {
-  await withExec(runs("echo on=$WHERE"), async ({ folder, env, exec }) => {
-    const server = startCli(["serve", "--listen", "ws://127.0.0.1:0"], {
-      cwd: folder,
-      env: { WHERE: "the-server" },
-    });
-    try {
-      let url: string | undefined;
-      while (!url && server.child.exitCode === null) {
-        await new Promise((wake) => setTimeout(wake, 20));
-        url = /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
-      }
-      assert.ok(url, server.stderr);
-      assert.ok(env);
-      const { code, stdout, stderr } = await exec(["--connect", url, "go"]);
-      assert.equal(code, 0, stderr);
-      assert.match(stdout, /on=the-server/);
-    } finally {
-      server.child.kill("SIGTERM");
-      await server.ended;
+  test("the prompt is read from stdin, and the last message is written to a file", async () => {
+    await withExec(
+      () => says("done"),
+      async ({ folder, mock, exec }) => {
+        const { code } = await exec(["-o", "last.txt", "-"], "from a pipe\n");
+        assert.equal(code, 0);
+        assert.match(JSON.stringify(mock.requests[0]?.body.input), /from a pipe/);
+        assert.equal(await readFile(path.join(folder, "last.txt"), "utf8"), "done");
+      },
+    );
+  });
+
+  test("a turn that fails exits 1 with the reason", async () => {
+    await withExec(
+      () => ({ type: "status", status: 400, body: { error: { message: "no such model" } } }),
+      async ({ exec }) => {
+        const { code, stdout, stderr } = await exec(["go"]);
+        assert.equal(code, 1);
+        assert.equal(stdout, "");
+        assert.match(stderr, /error: the API answered 400: no such model/);
+      },
+    );
+  });
+
+  test("a 429 is waited for and the run succeeds", async () => {
+    await withExec(
+      (request) =>
+        request.index === 0
+          ? { type: "status", status: 429, headers: { "retry-after": "1" } }
+          : says("in the end"),
+      async ({ exec }) => {
+        const { code, stdout } = await exec(["go"]);
+        assert.equal(code, 0);
+        assert.equal(stdout, "in the end\n");
+      },
+    );
+  });
+
+  test("SIGINT exits 130, SIGTERM 1, and what the agent had started is gone", async () => {
+    for (const [signal, expected] of [
+      ["SIGINT", 130],
+      ["SIGTERM", 1],
+    ] as const) {
+      await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ folder, env }) => {
+        const run = startCli(["exec", "go"], { cwd: folder, env });
+        const pidFile = path.join(folder, "pid");
+        let pid = Number.NaN;
+        while (!(pid > 0) && run.child.exitCode === null) {
+          await new Promise((wake) => setTimeout(wake, 20));
+          pid = Number(await readFile(pidFile, "utf8").catch(() => ""));
+        }
+        run.child.kill(signal);
+        const { code, stderr } = await run.ended;
+        assert.equal(code, expected, stderr);
+        assert.match(stderr, /turn interrupted/);
+        assert.throws(() => process.kill(pid, 0), /ESRCH/);
+      });
     }
   });
-});
 
-test("a server that is not there fails before the model is asked", async () => {
-  await withExec(
-    () => says("no"),
-    async ({ mock, exec }) => {
-      const { code, stderr } = await exec(["--connect", "ws://127.0.0.1:1", "go"]);
-      assert.equal(code, 1);
-      assert.match(stderr, /error: no host can run commands: ws:\/\/127\.0\.0\.1:1: /);
-      assert.equal(mock.requests.length, 0);
-    },
-  );
-});
-
-test("the prompt is read from stdin, and the last message is written to a file", async () => {
-  await withExec(
-    () => says("done"),
-    async ({ folder, mock, exec }) => {
-      const { code } = await exec(["-o", "last.txt", "-"], "from a pipe\n");
-      assert.equal(code, 0);
-      assert.match(JSON.stringify(mock.requests[0]?.body.input), /from a pipe/);
-      assert.equal(await readFile(path.join(folder, "last.txt"), "utf8"), "done");
-    },
-  );
-});
-
-test("a turn that fails exits 1 with the reason", async () => {
-  await withExec(
-    () => ({ type: "status", status: 400, body: { error: { message: "no such model" } } }),
-    async ({ exec }) => {
-      const { code, stdout, stderr } = await exec(["go"]);
-      assert.equal(code, 1);
-      assert.equal(stdout, "");
-      assert.match(stderr, /error: the API answered 400: no such model/);
-    },
-  );
-});
-
-test("a 429 is waited for and the run succeeds", async () => {
-  await withExec(
-    (request) =>
-      request.index === 0
-        ? { type: "status", status: 429, headers: { "retry-after": "1" } }
-        : says("in the end"),
-    async ({ exec }) => {
-      const { code, stdout } = await exec(["go"]);
-      assert.equal(code, 0);
-      assert.equal(stdout, "in the end\n");
-    },
-  );
-});
-
-test("SIGINT exits 130, SIGTERM 1, and what the agent had started is gone", async () => {
-  for (const [signal, expected] of [
-    ["SIGINT", 130],
-    ["SIGTERM", 1],
-  ] as const) {
-    await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ folder, env }) => {
-      const run = startCli(["exec", "go"], { cwd: folder, env });
-      const pidFile = path.join(folder, "pid");
-      let pid = Number.NaN;
-      while (!(pid > 0) && run.child.exitCode === null) {
-        await new Promise((wake) => setTimeout(wake, 20));
-        pid = Number(await readFile(pidFile, "utf8").catch(() => ""));
-      }
-      run.child.kill(signal);
-      const { code, stderr } = await run.ended;
-      assert.equal(code, expected, stderr);
-      assert.match(stderr, /turn interrupted/);
-      assert.throws(() => process.kill(pid, 0), /ESRCH/);
+  test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
+    const cases: [string[], number, RegExp][] = [
+      [["--modle", "x", "go"], 2, /^procwire exec: Unknown option '--modle'/],
+      [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
+      [
+        ["--sandbox", "paper", "go"],
+        2,
+        /^procwire exec: unknown --sandbox `paper`; expected none, read-only/,
+      ],
+      [
+        ["--connect", "http://x", "go"],
+        1,
+        /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
+      ],
+      [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],
+      [["-c", "nonsense", "go"], 1, /^procwire exec: invalid -c override `nonsense`/],
+      [["-c", "openai_base_url=ftp://x", "go"], 1, /^procwire exec: invalid API base URL `ftp:\/\/x`/],
+      [["go"], 1, /^procwire exec: OPENAI_API_KEY is not set/],
+    ];
+    const outcomes = await runMain([...cases.map(([args]) => ["exec", ...args]), ["exec", "--help"]], {
+      cwd: tmpdir(),
     });
-  }
-});
-
-test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
-  const cases: [string[], number, RegExp][] = [
-    [["--modle", "x", "go"], 2, /^procwire exec: Unknown option '--modle'/],
-    [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
-    [["--sandbox", "paper", "go"], 2, /^procwire exec: unknown --sandbox `paper`; expected none, read-only/],
-    [
-      ["--connect", "http://x", "go"],
-      1,
-      /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
-    ],
-    [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],
-    [["-c", "nonsense", "go"], 1, /^procwire exec: invalid -c override `nonsense`/],
-    [["-c", "openai_base_url=ftp://x", "go"], 1, /^procwire exec: invalid API base URL `ftp:\/\/x`/],
-    [["go"], 1, /^procwire exec: OPENAI_API_KEY is not set/],
-  ];
-  const outcomes = await runMain([...cases.map(([args]) => ["exec", ...args]), ["exec", "--help"]], {
-    cwd: tmpdir(),
+    for (const [index, [, expected, message]] of cases.entries()) {
+      const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
+      assert.equal(code, expected, stderr);
+      assert.match(stderr, message);
+      assert.equal(stderr.trimEnd().split("\n").length, 1);
+      assert.equal(stdout, "");
+    }
+    assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[options\] PROMPT/);
   });
-  for (const [index, [, expected, message]] of cases.entries()) {
-    const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
-    assert.equal(code, expected, stderr);
-    assert.match(stderr, message);
-    assert.equal(stderr.trimEnd().split("\n").length, 1);
-    assert.equal(stdout, "");
-  }
-  assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[options\] PROMPT/);
 });

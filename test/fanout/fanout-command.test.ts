@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { test } from "node:test";
+import { suite, test } from "node:test";
 import {
   answer,
   functionCall,
@@ -46,264 +46,280 @@ async function withCli(handler: MockHandler, body: (setup: Setup) => Promise<voi
 
 const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
 
-test("a table goes in and a table comes out; the same command asks nothing again", async () => {
-  await withCli(
-    (request) => report(request),
-    async ({ folder, mock, run, output }) => {
-      const first = await run([...FANOUT, "--concurrency", "3", "--model", "tiny"]);
-      assert.equal(first.code, 0, first.stderr);
-      assert.equal(first.stdout, "");
-      assert.match(first.stderr, /^job [0-9a-f]{8}: 6 rows, model tiny\n/);
-      assert.match(first.stderr, /completed: 6 of 6 rows completed; 12 tokens, \d+s\nresults: .*out.csv\n/);
-      assert.equal((await output()).trimEnd().split("\n").length, 7);
-      const [job] = (await readdir(path.join(folder, ".procwire/jobs"))).filter((name) => name !== "by-key");
-      const files = await readdir(path.join(folder, ".procwire/jobs", job ?? ""));
-      for (const file of ["ledger.sqlite", "results.jsonl", "errors.csv"])
-        assert.ok(files.includes(file), file);
-
-      const second = await run([...FANOUT, "--concurrency", "3", "--model", "tiny"]);
-      assert.equal(second.code, 0);
-      assert.match(second.stderr, /goes on: 6 of 6 rows are done/);
-      assert.equal(mock.requests.length, 6);
-    },
-  );
-});
-
-test("rows that fail make the exit code 1 and are told by class, with what to do", async () => {
-  await withCli(
-    (request) => (request.item?.itemId === "cat_2" ? says("no") : report(request)),
-    async ({ run }) => {
-      const { code, stderr } = await run([...FANOUT, "--id-column", "name", "--max-attempts", "1"]);
-      assert.equal(code, 1);
-      assert.match(stderr, /cat_2 failed \(no_report\): worker finished without calling/);
-      assert.match(stderr, /completed_with_errors: 5 of 6 rows completed, 1 failed \(1 no_report\)/);
-      assert.match(
-        stderr,
-        /failures: .*errors\.csv\nto ask the failed rows again: procwire jobs retry [0-9a-f]{8}/,
-      );
-    },
-  );
-});
-
-test("SIGINT and SIGTERM write the table, say how to go on and exit 130; the rest is asked by the next run", async () => {
-  for (const signal of ["SIGINT", "SIGTERM"] as const) {
-    let patient = false;
+// Side by side, because each is mostly waiting for programs to start.
+suite("procwire fanout", { concurrency: 3 }, () => {
+  test("a table goes in and a table comes out; the same command asks nothing again", async () => {
     await withCli(
-      (request) =>
-        patient || ["row-1", "row-2"].includes(request.item?.itemId ?? "")
-          ? report(request)
-          : { type: "hang" },
-      async ({ mock, run, start, output }) => {
-        const running = start([...FANOUT, "--concurrency", "2"]);
-        while (mock.requests.length < 4 && running.child.exitCode === null) {
-          await new Promise((wake) => setTimeout(wake, 20));
-        }
-        running.child.kill(signal);
-        const { code, stderr } = await running.ended;
-        assert.equal(code, 130, stderr);
-        assert.match(stderr, /paused: 2 of 6 rows completed/);
-        assert.match(stderr, /to go on with the 4 rows that are left: run the same command again/);
-        const table = await output();
-        assert.equal(table.match(/,completed,1,/g)?.length, 2);
-        assert.equal(table.match(/,pending,0,/g)?.length, 4);
-        patient = true;
-        const before = mock.requests.length;
-        const again = await run([...FANOUT, "--concurrency", "2"]);
-        assert.equal(again.code, 0, again.stderr);
-        assert.equal(mock.requests.length - before, 4);
+      (request) => report(request),
+      async ({ folder, mock, run, output }) => {
+        const first = await run([...FANOUT, "--concurrency", "3", "--model", "tiny"]);
+        assert.equal(first.code, 0, first.stderr);
+        assert.equal(first.stdout, "");
+        assert.match(first.stderr, /^job [0-9a-f]{8}: 6 rows, model tiny\n/);
+        assert.match(first.stderr, /completed: 6 of 6 rows completed; 12 tokens, \d+s\nresults: .*out.csv\n/);
+        assert.equal((await output()).trimEnd().split("\n").length, 7);
+        const [job] = (await readdir(path.join(folder, ".procwire/jobs"))).filter(
+          (name) => name !== "by-key",
+        );
+        const files = await readdir(path.join(folder, ".procwire/jobs", job ?? ""));
+        for (const file of ["ledger.sqlite", "results.jsonl", "errors.csv"])
+          assert.ok(files.includes(file), file);
+
+        const second = await run([...FANOUT, "--concurrency", "3", "--model", "tiny"]);
+        assert.equal(second.code, 0);
+        assert.match(second.stderr, /goes on: 6 of 6 rows are done/);
+        assert.equal(mock.requests.length, 6);
       },
     );
-  }
-});
+  });
 
-test("stdin is a table too, of either kind, and goes on like one", async () => {
-  await withCli(
-    (request) => report(request),
-    async ({ mock, run }) => {
-      const args = ["fanout", "-", "--instruction", "about {name}", "--output", "out.csv"];
-      assert.equal((await run(args, "name\nTom\n")).code, 0);
-      assert.equal((await run(args, "name\nTom\n")).code, 0);
-      assert.equal(mock.requests.length, 1);
-      assert.equal((await run(args, '{"name":"Kit"}\n{"name":"Kat"}\n')).code, 0);
-      assert.equal(mock.requests.length, 3);
-      assert.equal((await run([...args, "--format", "tsv"], "name\tx\na\tb\n")).code, 0);
-      assert.equal(mock.requests.length, 4);
-    },
-  );
-});
-
-test("the schema, the instruction and the options come from files and flags; the last of two flags stands", async () => {
-  await withCli(
-    (request) => report(request, { n: 1 }),
-    async ({ folder, mock, run }) => {
-      await writeFile(path.join(folder, "schema.json"), '{"type":"object","required":["n"]}');
-      await writeFile(path.join(folder, "task.txt"), "from a file about {name}\n");
-      const { code, stderr } = await run([
-        ...[
-          "fanout",
-          "cats.csv",
-          "--instruction-file",
-          "task.txt",
-          "--schema",
-          "schema.json",
-          "--output",
-          "out.csv",
-        ],
-        ...["--model", "first", "--model", "second", "--reasoning-effort", "low", "--explode"],
-        ...["--rpm", "60000", "--tpm", "60000000", "--fail-fast", "50%", "--row-timeout", "60"],
-      ]);
-      assert.equal(code, 0, stderr);
-      const body = mock.requests[0]?.body;
-      assert.equal(body?.model, "second");
-      assert.deepEqual(body?.reasoning, { effort: "low" });
-      assert.match(JSON.stringify(body?.input), /from a file about cat_/);
-      assert.match(String(body?.instructions), /"required"/);
-      assert.match(await readFile(path.join(folder, "out.csv"), "utf8"), /,result\.n\n/);
-    },
-  );
-});
-
-test("--json tells the job and its rows as events on stdout and nothing on stderr", async () => {
-  await withCli(
-    (request) => (request.item?.itemId === "row-3" ? says("no") : report(request)),
-    async ({ run }) => {
-      const { code, stdout, stderr } = await run([...FANOUT, "--json", "--max-attempts", "2"]);
-      assert.equal(code, 1);
-      assert.equal(stderr, "");
-      const events = stdout
-        .trimEnd()
-        .split("\n")
-        .map((line) => JSON.parse(line));
-      const count = (type: string) => events.filter((event) => event.type === type).length;
-      assert.equal(events[0].type, "job.started");
-      assert.equal(count("row.completed"), 5);
-      assert.equal(count("row.failed"), 1);
-      assert.equal(count("row.retrying"), 1);
-      assert.ok(count("job.progress") >= 1);
-      const end = events.at(-1);
-      assert.equal(end.type, "job.completed");
-      assert.equal(end.status, "completed_with_errors");
-      assert.deepEqual(end.failures_by_class, { no_report: 1 });
-      assert.equal(events.find((event) => event.type === "row.completed").result.item_id.slice(0, 4), "row-");
-    },
-  );
-});
-
-test("--dry-run shows the first prompts and asks nothing; --sample runs the first rows", async () => {
-  await withCli(
-    (request) => report(request),
-    async ({ folder, mock, run }) => {
-      const dry = await run(["fanout", "cats.csv", "--instruction", "about {name}", "--dry-run"]);
-      assert.equal(dry.code, 0, dry.stderr);
-      assert.match(dry.stdout, /--- row-1 ---\nYou are processing one item for a generic agent job\.\n/);
-      assert.match(dry.stdout, /about cat_3/);
-      assert.doesNotMatch(dry.stdout, /about cat_4/);
-      assert.match(dry.stdout, /6 rows, .* about \d+ input tokens/);
-      assert.equal(mock.requests.length, 0);
-      assert.ok(!(await readdir(folder)).includes(".procwire"));
-      const bad = await run(["fanout", "cats.csv", "--instruction", "about {nobody}", "--dry-run"]);
-      assert.equal(bad.code, 1);
-      assert.match(bad.stderr, /^procwire fanout: unknown placeholder \{nobody\}/);
-
-      const sample = await run([...FANOUT, "--sample", "2"]);
-      assert.equal(sample.code, 0, sample.stderr);
-      assert.match(sample.stderr, /reason: the sample is done; 4 rows are left/);
-      assert.equal(mock.requests.length, 2);
-    },
-  );
-});
-
-test("agents with --tools exec run commands, spread over the servers of --connect", async () => {
-  const handler: MockHandler = (request) => {
-    const outputs = toolOutputs(request.body);
-    return outputs.length === 0
-      ? answer(functionCall("c", "exec_command", { cmd: "echo host=$WHERE" }))
-      : report(request, { host: /host=(\w*)/.exec(outputs[0] ?? "")?.[1] });
-  };
-  await withCli(handler, async ({ folder, run, output }) => {
-    const here = await run([...FANOUT, "--tools", "exec", "--fresh"]);
-    assert.equal(here.code, 0, here.stderr);
-    const servers = ["a", "b"].map((name) =>
-      startCli(["serve", "--listen", "ws://127.0.0.1:0"], { cwd: folder, env: { WHERE: name } }),
+  test("rows that fail make the exit code 1 and are told by class, with what to do", async () => {
+    await withCli(
+      (request) => (request.item?.itemId === "cat_2" ? says("no") : report(request)),
+      async ({ run }) => {
+        const { code, stderr } = await run([...FANOUT, "--id-column", "name", "--max-attempts", "1"]);
+        assert.equal(code, 1);
+        assert.match(stderr, /cat_2 failed \(no_report\): worker finished without calling/);
+        assert.match(stderr, /completed_with_errors: 5 of 6 rows completed, 1 failed \(1 no_report\)/);
+        assert.match(
+          stderr,
+          /failures: .*errors\.csv\nto ask the failed rows again: procwire jobs retry [0-9a-f]{8}/,
+        );
+      },
     );
-    try {
-      const urls: string[] = [];
-      for (const server of servers) {
-        let url: string | undefined;
-        while (!url && server.child.exitCode === null) {
-          await new Promise((wake) => setTimeout(wake, 20));
-          url = /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
-        }
-        assert.ok(url, server.stderr);
-        urls.push(url);
-      }
-      // The third is not there, and nobody should notice.
-      const connect = [...urls, "ws://127.0.0.1:1"].flatMap((url) => ["--connect", url]);
-      const far = await run([...FANOUT, ...connect, "--concurrency", "6", "--fresh"]);
-      assert.equal(far.code, 0, far.stderr);
-      const table = await output();
-      assert.match(table, /""host"":""a""/);
-      assert.match(table, /""host"":""b""/);
-    } finally {
-      for (const server of servers) server.child.kill("SIGTERM");
-      await Promise.all(servers.map((server) => server.ended));
+  });
+
+  test("SIGINT and SIGTERM write the table, say how to go on and exit 130; the rest is asked by the next run", async () => {
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      let patient = false;
+      await withCli(
+        (request) =>
+          patient || ["row-1", "row-2"].includes(request.item?.itemId ?? "")
+            ? report(request)
+            : { type: "hang" },
+        async ({ mock, run, start, output }) => {
+          const running = start([...FANOUT, "--concurrency", "2"]);
+          while (mock.requests.length < 4 && running.child.exitCode === null) {
+            await new Promise((wake) => setTimeout(wake, 20));
+          }
+          running.child.kill(signal);
+          const { code, stderr } = await running.ended;
+          assert.equal(code, 130, stderr);
+          assert.match(stderr, /paused: 2 of 6 rows completed/);
+          assert.match(stderr, /to go on with the 4 rows that are left: run the same command again/);
+          const table = await output();
+          assert.equal(table.match(/,completed,1,/g)?.length, 2);
+          assert.equal(table.match(/,pending,0,/g)?.length, 4);
+          patient = true;
+          const before = mock.requests.length;
+          const again = await run([...FANOUT, "--concurrency", "2"]);
+          assert.equal(again.code, 0, again.stderr);
+          assert.equal(mock.requests.length - before, 4);
+        },
+      );
     }
   });
-});
 
-test("bad options exit 2, bad input and settings exit 1, each with one line and nothing asked", async () => {
-  await withCli(
-    (request) => report(request),
-    async ({ folder, mock }) => {
-      await writeFile(path.join(folder, "ragged.csv"), "name,b\n1\n");
-      const base = ["cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
-      const cases: [string[], number, RegExp][] = [
-        [[], 2, /no INPUT given/],
-        [["cats.csv"], 2, /no --instruction given/],
-        [["cats.csv", "dogs.csv"], 2, /only one INPUT is taken, and `dogs.csv` is another/],
-        [
-          [...base, "--concurrency", "0"],
-          2,
-          /invalid --concurrency `0`; expected a whole number of at least 1/,
-        ],
-        [[...base, "--fail-fast", "most"], 2, /invalid --fail-fast `most`; expected a number of rows/],
-        [[...base, "--tools", "hammer"], 2, /unknown --tools `hammer`; expected none, exec/],
-        [[...base, "--tools", "none", "--connect", "ws://x"], 2, /--tools none takes them away/],
-        [[...base, "--heartbeat", "5"], 2, /invalid --heartbeat `5`; expected a whole number of at least 10/],
-        [[...base, "--budgte", "1"], 2, /Unknown option '--budgte'/],
-        [[...base, "--connect", "ftp://x"], 1, /unsupported --connect URL `ftp:\/\/x`/],
-        [[...base, "--schema", "none.json"], 1, /the schema cannot be read: ENOENT/],
-        [["none.csv", "--instruction", "x"], 1, /failed to read csv input none.csv: ENOENT/],
-        [["ragged.csv", "--instruction", "x"], 1, /csv row 2 has 1 fields but header has 2/],
-        [["cats.csv", "--instruction", "x", "--output", "cats.csv"], 1, /the output .*cats.csv is the input/],
-        [["worker"], 2, /no --database-url given/],
-      ];
-      const outcomes = await runMain(
-        cases.map(([args]) => ["fanout", ...args]),
-        { cwd: folder, env: { OPENAI_BASE_URL: mock.url } },
+  test("stdin is a table too, of either kind, and goes on like one", async () => {
+    await withCli(
+      (request) => report(request),
+      async ({ mock, run }) => {
+        const args = ["fanout", "-", "--instruction", "about {name}", "--output", "out.csv"];
+        assert.equal((await run(args, "name\nTom\n")).code, 0);
+        assert.equal((await run(args, "name\nTom\n")).code, 0);
+        assert.equal(mock.requests.length, 1);
+        assert.equal((await run(args, '{"name":"Kit"}\n{"name":"Kat"}\n')).code, 0);
+        assert.equal(mock.requests.length, 3);
+        assert.equal((await run([...args, "--format", "tsv"], "name\tx\na\tb\n")).code, 0);
+        assert.equal(mock.requests.length, 4);
+      },
+    );
+  });
+
+  test("the schema, the instruction and the options come from files and flags; the last of two flags stands", async () => {
+    await withCli(
+      (request) => report(request, { n: 1 }),
+      async ({ folder, mock, run }) => {
+        await writeFile(path.join(folder, "schema.json"), '{"type":"object","required":["n"]}');
+        await writeFile(path.join(folder, "task.txt"), "from a file about {name}\n");
+        const { code, stderr } = await run([
+          ...[
+            "fanout",
+            "cats.csv",
+            "--instruction-file",
+            "task.txt",
+            "--schema",
+            "schema.json",
+            "--output",
+            "out.csv",
+          ],
+          ...["--model", "first", "--model", "second", "--reasoning-effort", "low", "--explode"],
+          ...["--rpm", "60000", "--tpm", "60000000", "--fail-fast", "50%", "--row-timeout", "60"],
+        ]);
+        assert.equal(code, 0, stderr);
+        const body = mock.requests[0]?.body;
+        assert.equal(body?.model, "second");
+        assert.deepEqual(body?.reasoning, { effort: "low" });
+        assert.match(JSON.stringify(body?.input), /from a file about cat_/);
+        assert.match(String(body?.instructions), /"required"/);
+        assert.match(await readFile(path.join(folder, "out.csv"), "utf8"), /,result\.n\n/);
+      },
+    );
+  });
+
+  test("--json tells the job and its rows as events on stdout and nothing on stderr", async () => {
+    await withCli(
+      (request) => (request.item?.itemId === "row-3" ? says("no") : report(request)),
+      async ({ run }) => {
+        const { code, stdout, stderr } = await run([...FANOUT, "--json", "--max-attempts", "2"]);
+        assert.equal(code, 1);
+        assert.equal(stderr, "");
+        const events = stdout
+          .trimEnd()
+          .split("\n")
+          .map((line) => JSON.parse(line));
+        const count = (type: string) => events.filter((event) => event.type === type).length;
+        assert.equal(events[0].type, "job.started");
+        assert.equal(count("row.completed"), 5);
+        assert.equal(count("row.failed"), 1);
+        assert.equal(count("row.retrying"), 1);
+        assert.ok(count("job.progress") >= 1);
+        const end = events.at(-1);
+        assert.equal(end.type, "job.completed");
+        assert.equal(end.status, "completed_with_errors");
+        assert.deepEqual(end.failures_by_class, { no_report: 1 });
+        assert.equal(
+          events.find((event) => event.type === "row.completed").result.item_id.slice(0, 4),
+          "row-",
+        );
+      },
+    );
+  });
+
+  test("--dry-run shows the first prompts and asks nothing; --sample runs the first rows", async () => {
+    await withCli(
+      (request) => report(request),
+      async ({ folder, mock, run }) => {
+        const dry = await run(["fanout", "cats.csv", "--instruction", "about {name}", "--dry-run"]);
+        assert.equal(dry.code, 0, dry.stderr);
+        assert.match(dry.stdout, /--- row-1 ---\nYou are processing one item for a generic agent job\.\n/);
+        assert.match(dry.stdout, /about cat_3/);
+        assert.doesNotMatch(dry.stdout, /about cat_4/);
+        assert.match(dry.stdout, /6 rows, .* about \d+ input tokens/);
+        assert.equal(mock.requests.length, 0);
+        assert.ok(!(await readdir(folder)).includes(".procwire"));
+        const bad = await run(["fanout", "cats.csv", "--instruction", "about {nobody}", "--dry-run"]);
+        assert.equal(bad.code, 1);
+        assert.match(bad.stderr, /^procwire fanout: unknown placeholder \{nobody\}/);
+
+        const sample = await run([...FANOUT, "--sample", "2"]);
+        assert.equal(sample.code, 0, sample.stderr);
+        assert.match(sample.stderr, /reason: the sample is done; 4 rows are left/);
+        assert.equal(mock.requests.length, 2);
+      },
+    );
+  });
+
+  test("agents with --tools exec run commands, spread over the servers of --connect", async () => {
+    const handler: MockHandler = (request) => {
+      const outputs = toolOutputs(request.body);
+      return outputs.length === 0
+        ? answer(functionCall("c", "exec_command", { cmd: "echo host=$WHERE" }))
+        : report(request, { host: /host=(\w*)/.exec(outputs[0] ?? "")?.[1] });
+    };
+    await withCli(handler, async ({ folder, run, output }) => {
+      const here = await run([...FANOUT, "--tools", "exec", "--fresh"]);
+      assert.equal(here.code, 0, here.stderr);
+      const servers = ["a", "b"].map((name) =>
+        startCli(["serve", "--listen", "ws://127.0.0.1:0"], { cwd: folder, env: { WHERE: name } }),
       );
-      for (const [index, [args, expected, message]] of cases.entries()) {
-        const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
-        assert.equal(code, expected, `${args.join(" ")}: ${stderr}`);
-        assert.match(stderr, message);
-        assert.equal(stderr.trimEnd().split("\n").length, 1);
-        assert.equal(stdout, "");
+      try {
+        const urls: string[] = [];
+        for (const server of servers) {
+          let url: string | undefined;
+          while (!url && server.child.exitCode === null) {
+            await new Promise((wake) => setTimeout(wake, 20));
+            url = /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
+          }
+          assert.ok(url, server.stderr);
+          urls.push(url);
+        }
+        // The third is not there, and nobody should notice.
+        const connect = [...urls, "ws://127.0.0.1:1"].flatMap((url) => ["--connect", url]);
+        const far = await run([...FANOUT, ...connect, "--concurrency", "6", "--fresh"]);
+        assert.equal(far.code, 0, far.stderr);
+        const table = await output();
+        assert.match(table, /""host"":""a""/);
+        assert.match(table, /""host"":""b""/);
+      } finally {
+        for (const server of servers) server.child.kill("SIGTERM");
+        await Promise.all(servers.map((server) => server.ended));
       }
-      assert.equal(mock.requests.length, 0);
-    },
-  );
-});
+    });
+  });
 
-test("--help reads well for fanout, its worker and jobs", async () => {
-  const commands = [["fanout"], ["fanout", "worker"], ["jobs"]];
-  const outcomes = await runMain(
-    commands.map((words) => [...words, "--help"]),
-    { cwd: tmpdir() },
-  );
-  for (const [index, words] of commands.entries()) {
-    const { code, stdout } = outcomes[index] ?? assert.fail("no outcome");
-    assert.equal(code, 0);
-    assert.match(stdout, new RegExp(`^Usage: procwire ${words[0]}`));
-    for (const line of stdout.split("\n")) assert.ok(line.length <= 124, line);
-  }
+  test("bad options exit 2, bad input and settings exit 1, each with one line and nothing asked", async () => {
+    await withCli(
+      (request) => report(request),
+      async ({ folder, mock }) => {
+        await writeFile(path.join(folder, "ragged.csv"), "name,b\n1\n");
+        const base = ["cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
+        const cases: [string[], number, RegExp][] = [
+          [[], 2, /no INPUT given/],
+          [["cats.csv"], 2, /no --instruction given/],
+          [["cats.csv", "dogs.csv"], 2, /only one INPUT is taken, and `dogs.csv` is another/],
+          [
+            [...base, "--concurrency", "0"],
+            2,
+            /invalid --concurrency `0`; expected a whole number of at least 1/,
+          ],
+          [[...base, "--fail-fast", "most"], 2, /invalid --fail-fast `most`; expected a number of rows/],
+          [[...base, "--tools", "hammer"], 2, /unknown --tools `hammer`; expected none, exec/],
+          [[...base, "--tools", "none", "--connect", "ws://x"], 2, /--tools none takes them away/],
+          [
+            [...base, "--heartbeat", "5"],
+            2,
+            /invalid --heartbeat `5`; expected a whole number of at least 10/,
+          ],
+          [[...base, "--budgte", "1"], 2, /Unknown option '--budgte'/],
+          [[...base, "--connect", "ftp://x"], 1, /unsupported --connect URL `ftp:\/\/x`/],
+          [[...base, "--schema", "none.json"], 1, /the schema cannot be read: ENOENT/],
+          [["none.csv", "--instruction", "x"], 1, /failed to read csv input none.csv: ENOENT/],
+          [["ragged.csv", "--instruction", "x"], 1, /csv row 2 has 1 fields but header has 2/],
+          [
+            ["cats.csv", "--instruction", "x", "--output", "cats.csv"],
+            1,
+            /the output .*cats.csv is the input/,
+          ],
+          [["worker"], 2, /no --database-url given/],
+        ];
+        const outcomes = await runMain(
+          cases.map(([args]) => ["fanout", ...args]),
+          { cwd: folder, env: { OPENAI_BASE_URL: mock.url } },
+        );
+        for (const [index, [args, expected, message]] of cases.entries()) {
+          const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
+          assert.equal(code, expected, `${args.join(" ")}: ${stderr}`);
+          assert.match(stderr, message);
+          assert.equal(stderr.trimEnd().split("\n").length, 1);
+          assert.equal(stdout, "");
+        }
+        assert.equal(mock.requests.length, 0);
+      },
+    );
+  });
+
+  test("--help reads well for fanout, its worker and jobs", async () => {
+    const commands = [["fanout"], ["fanout", "worker"], ["jobs"]];
+    const outcomes = await runMain(
+      commands.map((words) => [...words, "--help"]),
+      { cwd: tmpdir() },
+    );
+    for (const [index, words] of commands.entries()) {
+      const { code, stdout } = outcomes[index] ?? assert.fail("no outcome");
+      assert.equal(code, 0);
+      assert.match(stdout, new RegExp(`^Usage: procwire ${words[0]}`));
+      for (const line of stdout.split("\n")) assert.ok(line.length <= 124, line);
+    }
+  });
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { test } from "node:test";
+import { suite, test } from "node:test";
 import {
   type MockHandler,
   type MockResponses,
@@ -57,114 +57,120 @@ const FANOUT = [
   "1",
 ];
 
-test("jobs are listed, shown, retried and exported", async () => {
-  let willing = false;
-  const handler: MockHandler = (request) =>
-    willing || request.item?.itemId !== "row-2" ? report(request, { ok: 1 }) : says("no");
-  await withJobs(handler, async ({ folder, mock, run, jobId }) => {
-    assert.equal(
-      (await run("jobs", "list")).stdout.trim(),
-      "JOB  STATUS  DONE  FAILED  ROWS  TOKENS  AGE  INPUT",
-    );
-    assert.equal((await run(...FANOUT)).code, 1);
-    const id = await jobId();
-    const list = await run("jobs", "list");
-    assert.match(list.stdout, new RegExp(`${id.slice(0, 8)}  completed_with_errors  4     1       4 `));
+// Side by side, because each is mostly waiting for programs to start.
+suite("procwire jobs", { concurrency: 3 }, () => {
+  test("jobs are listed, shown, retried and exported", async () => {
+    let willing = false;
+    const handler: MockHandler = (request) =>
+      willing || request.item?.itemId !== "row-2" ? report(request, { ok: 1 }) : says("no");
+    await withJobs(handler, async ({ folder, mock, run, jobId }) => {
+      assert.equal(
+        (await run("jobs", "list")).stdout.trim(),
+        "JOB  STATUS  DONE  FAILED  ROWS  TOKENS  AGE  INPUT",
+      );
+      assert.equal((await run(...FANOUT)).code, 1);
+      const id = await jobId();
+      const list = await run("jobs", "list");
+      assert.match(list.stdout, new RegExp(`${id.slice(0, 8)}  completed_with_errors  4     1       4 `));
 
-    const show = await run("jobs", "show", id.slice(0, 8));
-    assert.equal(show.code, 0, show.stderr);
-    assert.match(show.stdout, /rows {6}3 completed, 1 failed, 0 running, 0 pending of 4/);
-    assert.match(show.stdout, /failures {2}1 no_report\n {10}row-2: worker finished without calling/);
-    const item = await run("jobs", "show", id, "--item", "row-2");
-    assert.match(item.stdout, /item {6}row-2 \(row 1\)\nstatus {4}failed, 1 attempts\nerror {5}no_report: /);
+      const show = await run("jobs", "show", id.slice(0, 8));
+      assert.equal(show.code, 0, show.stderr);
+      assert.match(show.stdout, /rows {6}3 completed, 1 failed, 0 running, 0 pending of 4/);
+      assert.match(show.stdout, /failures {2}1 no_report\n {10}row-2: worker finished without calling/);
+      const item = await run("jobs", "show", id, "--item", "row-2");
+      assert.match(
+        item.stdout,
+        /item {6}row-2 \(row 1\)\nstatus {4}failed, 1 attempts\nerror {5}no_report: /,
+      );
 
-    const errors = await run("jobs", "export", id, "--errors", "--output", "bad.csv");
-    assert.equal(errors.code, 0, errors.stderr);
-    assert.match(await readFile(path.join(folder, "bad.csv"), "utf8"), /cat_2,row-2,1,1,no_report,/);
+      const errors = await run("jobs", "export", id, "--errors", "--output", "bad.csv");
+      assert.equal(errors.code, 0, errors.stderr);
+      assert.match(await readFile(path.join(folder, "bad.csv"), "utf8"), /cat_2,row-2,1,1,no_report,/);
 
-    const none = await run("jobs", "retry", id, "--class", "timeout", "--mark-only");
-    assert.match(none.stderr, /0 failed rows are pending again/);
-    willing = true;
-    const retry = await run("jobs", "retry", id);
-    assert.equal(retry.code, 0, retry.stderr);
-    assert.match(retry.stderr, /1 failed rows are pending again\njob .* goes on: 3 of 4 rows are done/);
-    assert.equal(mock.requests.length, 5);
+      const none = await run("jobs", "retry", id, "--class", "timeout", "--mark-only");
+      assert.match(none.stderr, /0 failed rows are pending again/);
+      willing = true;
+      const retry = await run("jobs", "retry", id);
+      assert.equal(retry.code, 0, retry.stderr);
+      assert.match(retry.stderr, /1 failed rows are pending again\njob .* goes on: 3 of 4 rows are done/);
+      assert.equal(mock.requests.length, 5);
 
-    const exported = await run("jobs", "export", id, "--output", "again.csv", "--explode");
-    assert.equal(exported.code, 0, exported.stderr);
-    const table = await readFile(path.join(folder, "again.csv"), "utf8");
-    assert.equal(table.trimEnd().split("\n").length, 5);
-    assert.match(table, /,result\.ok\n/);
+      const exported = await run("jobs", "export", id, "--output", "again.csv", "--explode");
+      assert.equal(exported.code, 0, exported.stderr);
+      const table = await readFile(path.join(folder, "again.csv"), "utf8");
+      assert.equal(table.trimEnd().split("\n").length, 5);
+      assert.match(table, /,result\.ok\n/);
+    });
   });
-});
 
-test("a running job is watched to its end, and cancelled from outside", async () => {
-  const hold = Promise.withResolvers<void>();
-  const handler: MockHandler = async (request) => {
-    if (request.item?.itemId !== "row-1") await hold.promise;
-    return report(request);
-  };
-  await withJobs(handler, async ({ mock, run, start, jobId }) => {
-    const running = start(...FANOUT, "--concurrency", "2");
-    while (mock.requests.length < 3 && running.child.exitCode === null)
-      await new Promise((wake) => setTimeout(wake, 20));
-    const id = await jobId();
-    const twice = await run(...FANOUT);
-    assert.equal(twice.code, 1);
-    assert.match(twice.stderr, /is being run by another process; `procwire jobs watch/);
-    const watching = start("jobs", "watch", id);
-    while (!watching.stderr.includes("goes on") && watching.child.exitCode === null) {
-      await new Promise((wake) => setTimeout(wake, 20));
-    }
-    const cancel = await run("jobs", "cancel", id);
-    assert.equal(cancel.code, 0, cancel.stderr);
-    const ended = await running.ended;
-    assert.equal(ended.code, 1, ended.stderr);
-    assert.match(ended.stderr, /cancelled: 1 of 4 rows completed/);
-    const watched = await watching.ended;
-    assert.equal(watched.code, 1);
-    assert.match(watched.stdout, /status {4}cancelled \(cancelled by the user\)/);
-
-    assert.match((await run("jobs", "cancel", id)).stderr, /is cancelled and cannot be cancelled/);
-    hold.resolve();
-    const resumed = await run("jobs", "resume", id);
-    assert.equal(resumed.code, 0, resumed.stderr);
-    assert.equal((await run("jobs", "watch", id)).code, 0);
-  });
-});
-
-test("a job whose process is gone is told as abandoned, not watched for ever", async () => {
-  await withJobs(
-    () => ({ type: "hang" }),
-    async ({ mock, run, start, jobId }) => {
-      const running = start(...FANOUT);
-      while (mock.requests.length < 1 && running.child.exitCode === null)
+  test("a running job is watched to its end, and cancelled from outside", async () => {
+    const hold = Promise.withResolvers<void>();
+    const handler: MockHandler = async (request) => {
+      if (request.item?.itemId !== "row-1") await hold.promise;
+      return report(request);
+    };
+    await withJobs(handler, async ({ mock, run, start, jobId }) => {
+      const running = start(...FANOUT, "--concurrency", "2");
+      while (mock.requests.length < 3 && running.child.exitCode === null)
         await new Promise((wake) => setTimeout(wake, 20));
-      running.child.kill("SIGKILL");
-      await running.ended;
-      const watched = await run("jobs", "watch", await jobId());
+      const id = await jobId();
+      const twice = await run(...FANOUT);
+      assert.equal(twice.code, 1);
+      assert.match(twice.stderr, /is being run by another process; `procwire jobs watch/);
+      const watching = start("jobs", "watch", id);
+      while (!watching.stderr.includes("goes on") && watching.child.exitCode === null) {
+        await new Promise((wake) => setTimeout(wake, 20));
+      }
+      const cancel = await run("jobs", "cancel", id);
+      assert.equal(cancel.code, 0, cancel.stderr);
+      const ended = await running.ended;
+      assert.equal(ended.code, 1, ended.stderr);
+      assert.match(ended.stderr, /cancelled: 1 of 4 rows completed/);
+      const watched = await watching.ended;
       assert.equal(watched.code, 1);
-      assert.match(watched.stderr, /nobody works on job [0-9a-f]{8}; `procwire jobs resume/);
-    },
-  );
-});
+      assert.match(watched.stdout, /status {4}cancelled \(cancelled by the user\)/);
 
-test("what cannot be done is told in one line", async () => {
-  const cases: [string[], number, RegExp][] = [
-    [[], 2, /say what to do: list, show/],
-    [["destroy"], 2, /unknown `destroy`; expected list, show/],
-    [["show"], 2, /which job\? `procwire jobs show JOB`/],
-    [["show", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
-    [["retry", "1", "--class", "bad"], 2, /unknown --class `bad`; expected rate_limit, timeout/],
-  ];
-  const outcomes = await runMain(
-    cases.map(([args]) => ["jobs", ...args]),
-    { cwd: tmpdir(), env: { PROCWIRE_HOME: path.join(tmpdir(), "procwire-no-such-home") } },
-  );
-  for (const [index, [, expected, message]] of cases.entries()) {
-    const { code, stderr } = outcomes[index] ?? assert.fail("no outcome");
-    assert.equal(code, expected, stderr);
-    assert.match(stderr, message);
-    assert.equal(stderr.trimEnd().split("\n").length, 1);
-  }
+      assert.match((await run("jobs", "cancel", id)).stderr, /is cancelled and cannot be cancelled/);
+      hold.resolve();
+      const resumed = await run("jobs", "resume", id);
+      assert.equal(resumed.code, 0, resumed.stderr);
+      assert.equal((await run("jobs", "watch", id)).code, 0);
+    });
+  });
+
+  test("a job whose process is gone is told as abandoned, not watched for ever", async () => {
+    await withJobs(
+      () => ({ type: "hang" }),
+      async ({ mock, run, start, jobId }) => {
+        const running = start(...FANOUT);
+        while (mock.requests.length < 1 && running.child.exitCode === null)
+          await new Promise((wake) => setTimeout(wake, 20));
+        running.child.kill("SIGKILL");
+        await running.ended;
+        const watched = await run("jobs", "watch", await jobId());
+        assert.equal(watched.code, 1);
+        assert.match(watched.stderr, /nobody works on job [0-9a-f]{8}; `procwire jobs resume/);
+      },
+    );
+  });
+
+  test("what cannot be done is told in one line", async () => {
+    const cases: [string[], number, RegExp][] = [
+      [[], 2, /say what to do: list, show/],
+      [["destroy"], 2, /unknown `destroy`; expected list, show/],
+      [["show"], 2, /which job\? `procwire jobs show JOB`/],
+      [["show", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
+      [["retry", "1", "--class", "bad"], 2, /unknown --class `bad`; expected rate_limit, timeout/],
+    ];
+    const outcomes = await runMain(
+      cases.map(([args]) => ["jobs", ...args]),
+      { cwd: tmpdir(), env: { PROCWIRE_HOME: path.join(tmpdir(), "procwire-no-such-home") } },
+    );
+    for (const [index, [, expected, message]] of cases.entries()) {
+      const { code, stderr } = outcomes[index] ?? assert.fail("no outcome");
+      assert.equal(code, expected, stderr);
+      assert.match(stderr, message);
+      assert.equal(stderr.trimEnd().split("\n").length, 1);
+    }
+  });
 });

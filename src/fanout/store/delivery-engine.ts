@@ -1,5 +1,5 @@
 /**
- * The part of pg-boss that delivers rows, in our own words: the package is optional, and so are its types.
+ * The part of pg-boss that delivers rows, in our own words: what is used of it is seen here, and nothing else.
  */
 export interface DeliveryEngine {
   on(event: "error", listener: (error: unknown) => void): unknown;
@@ -7,16 +7,11 @@ export interface DeliveryEngine {
   stop(options: { graceful: boolean }): Promise<void>;
   createQueue(name: string, options?: QueueOptions): Promise<void>;
   deleteQueue(name: string): Promise<void>;
-  insert(name: string, deliveries: readonly NewDelivery[], options: InTransaction): Promise<unknown>;
+  insert(name: string, deliveries: NewDelivery[], options: InTransaction): Promise<unknown>;
   fetch(name: string, options: { batchSize: number }): Promise<EngineDelivery[]>;
   /** These two count only for the very attempt that is named. */
-  touch(name: string, attempts: readonly DeliveryAttempt[]): Promise<unknown>;
-  complete(
-    name: string,
-    attempts: readonly DeliveryAttempt[],
-    data: null,
-    options: InTransaction,
-  ): Promise<unknown>;
+  touch(name: string, attempts: DeliveryAttempt[]): Promise<unknown>;
+  complete(name: string, attempts: DeliveryAttempt[], data: null, options: InTransaction): Promise<unknown>;
 }
 
 export type DeliveryEngineConstructor = new (options: {

@@ -166,9 +166,7 @@ async function loadPackages(): Promise<{
 }> {
   try {
     const { default: pg } = await import("pg");
-    // biome-ignore lint/suspicious/noTsIgnore: an optional package has types only where it is installed
-    // @ts-ignore
-    const { PgBoss }: { PgBoss: DeliveryEngineConstructor } = await import("pg-boss");
+    const { PgBoss } = await import("pg-boss");
     return { Pool: pg.Pool, Engine: PgBoss };
   } catch (error) {
     throw new Error("--database-url needs the packages pg and pg-boss, and they are not installed", {
