@@ -38,7 +38,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-describe("the reference server's transcripts", () => {
+describe("the reference server's transcripts", { concurrency: 6 }, () => {
   for (const name of readdirSync(FIXTURES).sort()) {
     test(name.replace(/\.json$/, ""), async () => {
       using scratch = scratchDirectory();
