@@ -11,7 +11,7 @@ import { FaultProxy } from "../support/fault-proxy.ts";
 const runFile = promisify(execFile);
 
 /** Runs an example as a reader would, and gives what it printed. */
-async function example(name: string, ...args: string[]): Promise<{ stdout: string; stderr: string }> {
+function example(name: string, ...args: string[]) {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
   return runFile(process.execPath, [file, ...args]);
 }
@@ -42,9 +42,14 @@ describe("the examples", { timeout: 120_000 }, () => {
 
   it("follow a build log over a connection that breaks", async () => {
     await using proxy = await FaultProxy.before(listening.url);
-    const timer = setInterval(() => proxy.cut(), 200);
+    const running = example("follow-build-log", proxy.url);
+    let timer: NodeJS.Timeout | undefined;
+    // Not before it is connected: a first connection that fails is an error, not something to come back from.
+    running.child.stdout?.once("data", () => {
+      timer = setInterval(() => proxy.cut(), 200);
+    });
     try {
-      const { stdout, stderr } = await example("follow-build-log", proxy.url);
+      const { stdout, stderr } = await running;
       const parts = Array.from({ length: 50 }, (_, index) => `compiling part ${index + 1}\n`).join("");
       assert.equal(stdout, `${parts}built\n`);
       assert.match(stderr, /connection lost, coming back/);
