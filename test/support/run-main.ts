@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import path from "node:path";
+import { COMPILE_CACHE } from "./run-cli.ts";
 
 const ENTRY = path.join(import.meta.dirname, "run-main-entry.ts");
 
@@ -10,7 +11,12 @@ export async function runMain(
 ): Promise<{ code: number; stdout: string; stderr: string }[]> {
   const child = spawn(process.execPath, [ENTRY], {
     cwd: options.cwd,
-    env: { PATH: process.env.PATH ?? "", HOME: options.cwd, ...options.env },
+    env: {
+      PATH: process.env.PATH ?? "",
+      HOME: options.cwd,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
+      ...options.env,
+    },
     stdio: ["pipe", "pipe", "inherit"],
   });
   child.stdin.end(JSON.stringify(commandLines));
