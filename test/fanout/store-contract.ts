@@ -303,6 +303,28 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(job.outputPath, "other.csv");
   });
 
+  contract("a row limit that comes later holds, and the rows come back when it goes", async (harness) => {
+    await using ledger = await started(harness, 5);
+    const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
+    await ledger.setOptions({ settings, outputPath: "out.csv" });
+    const first = await claimSome(ledger, 2);
+    assert.deepEqual(
+      first.map((claim) => claim.item.rowIndex),
+      [0, 1],
+    );
+    for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
+    await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
+    const rest = await claimSome(ledger, 3);
+    assert.deepEqual(
+      rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
+      [
+        [2, 1],
+        [3, 1],
+        [4, 1],
+      ],
+    );
+  });
+
   contract("items come in the table's order whatever the order they were settled in", async (harness) => {
     await using ledger = await started(harness, 1203);
     const claims = await claimSome(ledger, 1203);

@@ -11,15 +11,13 @@ import type {
   JobStatus,
 } from "../job.ts";
 import type { AttemptFailure, Claim, JobLedger } from "./job-store.ts";
-import { LEDGER_SCHEMA } from "./postgres-schema.ts";
-import { decodeItem, decodeJob } from "./record-codec.ts";
+import { PostgresReads } from "./postgres-reads.ts";
+import { ITEMS, JOBS, ROW_LIMIT } from "./postgres-schema.ts";
+import { decodeItem } from "./record-codec.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
 
-const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
-const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
-
-/** Rows read at a time where many are wanted. */
-const PAGE_ROWS = 500;
+/** Dead letters taken at a time. */
+const DEAD_LETTERS_BATCH = 100;
 /** Dead letters are looked for this often by everyone who runs rows. */
 const DEAD_LETTERS_EVERY_MS = 5_000;
 
@@ -46,6 +44,7 @@ export class PostgresLedger implements JobLedger {
   #options: PostgresLedgerOptions;
   #pool: Pool;
   #queue: RowQueue;
+  #reads: PostgresReads;
   #clock: Clock;
   #held = new Map<string, Delivery>();
   #touching: Timer | null = null;
@@ -56,37 +55,32 @@ export class PostgresLedger implements JobLedger {
     this.#options = options;
     this.#pool = options.pool;
     this.#queue = options.queue;
+    this.#reads = new PostgresReads(options.pool, options.jobId);
     this.#clock = options.clock;
   }
 
-  async job(): Promise<JobRecord> {
-    const row = await this.#one(`SELECT * FROM ${JOBS} WHERE id = $1`, [this.jobId]);
-    if (!row) throw new Error(`job ${this.jobId} has vanished`);
-    return decodeJob(row);
+  job(): Promise<JobRecord> {
+    return this.#reads.job();
   }
 
-  async counts(): Promise<JobCounts> {
-    const rows = await this.#all(
-      `SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
-         SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning
-       FROM ${ITEMS} WHERE job_id = $1 AND row_index < ${ROW_LIMIT} GROUP BY status`,
-      [this.jobId],
-    );
-    const of = (status: ItemStatus) => Number(rows.find((row) => row.status === status)?.n ?? 0);
-    const sum = (column: string) => rows.reduce((total, row) => total + Number(row[column] ?? 0), 0);
-    return {
-      total: sum("n"),
-      pending: of("pending"),
-      running: of("running"),
-      completed: of("completed"),
-      failed: of("failed"),
-      usage: {
-        inputTokens: sum("input"),
-        cachedInputTokens: sum("cached"),
-        outputTokens: sum("output"),
-        reasoningOutputTokens: sum("reasoning"),
-      },
-    };
+  counts(): Promise<JobCounts> {
+    return this.#reads.counts();
+  }
+
+  nextDueAtMs(): Promise<number | null> {
+    return this.#reads.nextDueAtMs();
+  }
+
+  items(filter?: { statuses?: readonly ItemStatus[] }): AsyncGenerator<ItemRecord, void, undefined> {
+    return this.#reads.items(filter);
+  }
+
+  item(itemId: string): Promise<ItemRecord | null> {
+    return this.#reads.item(itemId);
+  }
+
+  settledSince(sinceMs: number): Promise<ItemRecord[]> {
+    return this.#reads.settledSince(sinceMs);
   }
 
   /** Anybody may join: the engine keeps them apart. */
@@ -120,12 +114,12 @@ export class PostgresLedger implements JobLedger {
          attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
        FROM unnest($2::text[], $3::text[]) AS given (item_id, token)
        WHERE item.job_id = $1 AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
-         AND (SELECT status FROM ${JOBS} WHERE id = $1) = 'running'
+         AND item.row_index < ${ROW_LIMIT} AND (SELECT status FROM ${JOBS} WHERE id = $1) = 'running'
        RETURNING item.*`,
       [this.jobId, deliveries.map((one) => one.itemId), tokens, this.#clock.now()],
     );
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
-    await this.#dropFinished(deliveries.filter((one) => !claimed.has(one.itemId)));
+    await this.#dropUnwanted(deliveries.filter((one) => !claimed.has(one.itemId)));
     return deliveries.flatMap((one, index) => {
       const row = claimed.get(one.itemId);
       const token = tokens[index];
@@ -133,15 +127,6 @@ export class PostgresLedger implements JobLedger {
       this.#held.set(token, one);
       return [{ item: decodeItem(row), token }];
     });
-  }
-
-  async nextDueAtMs(): Promise<number | null> {
-    const row = await this.#one(
-      `SELECT MIN(due_at) AS due FROM ${ITEMS}
-       WHERE job_id = $1 AND status = 'pending' AND row_index < ${ROW_LIMIT}`,
-      [this.jobId],
-    );
-    return row?.due === null || row?.due === undefined ? null : Number(row.due);
   }
 
   async complete(
@@ -228,41 +213,6 @@ export class PostgresLedger implements JobLedger {
     return rowCount ?? 0;
   }
 
-  async *items(
-    filter: { statuses?: readonly ItemStatus[] } = {},
-  ): AsyncGenerator<ItemRecord, void, undefined> {
-    for (let after = -1; ; ) {
-      const rows = await this.#all(
-        `SELECT * FROM ${ITEMS} WHERE job_id = $1 AND row_index > $2 AND row_index < ${ROW_LIMIT}
-           AND ($3::text[] IS NULL OR status = ANY ($3))
-         ORDER BY row_index LIMIT ${PAGE_ROWS}`,
-        [this.jobId, after, filter.statuses ?? null],
-      );
-      const page = rows.map(decodeItem);
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      after = last.rowIndex;
-    }
-  }
-
-  async item(itemId: string): Promise<ItemRecord | null> {
-    const row = await this.#one(`SELECT * FROM ${ITEMS} WHERE job_id = $1 AND item_id = $2`, [
-      this.jobId,
-      itemId,
-    ]);
-    return row ? decodeItem(row) : null;
-  }
-
-  async settledSince(sinceMs: number): Promise<ItemRecord[]> {
-    const rows = await this.#all(
-      `SELECT * FROM ${ITEMS} WHERE job_id = $1 AND completed_at >= $2 AND row_index < ${ROW_LIMIT}
-       ORDER BY completed_at, row_index`,
-      [this.jobId, sinceMs],
-    );
-    return rows.map(decodeItem);
-  }
-
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
   }
@@ -298,11 +248,15 @@ export class PostgresLedger implements JobLedger {
     }
   }
 
-  /** What was delivered and is finished is dropped; what belongs to a job that has just been stopped goes back. */
-  async #dropFinished(deliveries: readonly Delivery[]): Promise<void> {
+  /**
+   * What was delivered and is finished, or lies behind the row limit, is dropped: it is queued again when the limit is
+   * lifted. What belongs to a job that has just been stopped goes back.
+   */
+  async #dropUnwanted(deliveries: readonly Delivery[]): Promise<void> {
     if (deliveries.length === 0) return;
     const rows = await this.#all(
-      `SELECT item_id FROM ${ITEMS} WHERE job_id = $1 AND item_id = ANY ($2) AND status IN ('pending', 'running')`,
+      `SELECT item_id FROM ${ITEMS} WHERE job_id = $1 AND item_id = ANY ($2) AND row_index < ${ROW_LIMIT}
+         AND status IN ('pending', 'running')`,
       [this.jobId, deliveries.map((one) => one.itemId)],
     );
     const open = new Set(rows.map((row) => String(row.item_id)));
@@ -319,7 +273,7 @@ export class PostgresLedger implements JobLedger {
     const now = this.#clock.now();
     if (now - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
     this.#deadLettersAtMs = now;
-    const dead = await this.#queue.takeDead(PAGE_ROWS);
+    const dead = await this.#queue.takeDead(DEAD_LETTERS_BATCH);
     for (const one of dead) {
       await this.#pool.query(
         `UPDATE ${ITEMS} SET status = 'failed', error_class = 'spawn', last_error = $3, completed_at = $4
@@ -414,6 +368,11 @@ export class PostgresLedger implements JobLedger {
     return rowCount === 1;
   }
 
+  async #all(sql: string, values: readonly unknown[]): Promise<Record<string, unknown>[]> {
+    const { rows } = await this.#pool.query<Record<string, unknown>>(sql, [...values]);
+    return rows;
+  }
+
   async #transaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
     try {
@@ -428,15 +387,6 @@ export class PostgresLedger implements JobLedger {
       client.release();
     }
   }
-
-  async #one(sql: string, values: readonly unknown[]): Promise<Record<string, unknown> | undefined> {
-    return (await this.#all(sql, values))[0];
-  }
-
-  async #all(sql: string, values: readonly unknown[]): Promise<Record<string, unknown>[]> {
-    const { rows } = await this.#pool.query<Record<string, unknown>>(sql, [...values]);
-    return rows;
-  }
 }
 
 /** Postgres has no place for the character 0 in a text. */
@@ -446,6 +396,3 @@ export function storable(text: string): string {
 
 /** Rows put into the queue at a time. */
 const ENQUEUE_ROWS = 5_000;
-
-/** Only rows before this one are worked on, as the job has it now: another machine may have changed it. */
-const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = $1), 9007199254740991)`;

@@ -1,12 +1,20 @@
 import type { Pool } from "pg";
 
 /** The ledger's own tables; the engine that delivers rows has another schema beside it. */
-export const LEDGER_SCHEMA = "procwire";
+const LEDGER_SCHEMA = "procwire";
+export const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
+export const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
+
+/**
+ * Only rows before this one are worked on, as the job has it now: another machine may have changed it. For statements whose
+ * first value is the job's id.
+ */
+export const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = $1), 9007199254740991)`;
 
 /** Each step brings a database of the version before it to its own. Times are milliseconds since the epoch. */
 const MIGRATIONS: readonly string[] = [
   `
-  CREATE TABLE ${LEDGER_SCHEMA}.agent_jobs (
+  CREATE TABLE ${JOBS} (
     id text PRIMARY KEY,
     key text NOT NULL,
     is_current boolean NOT NULL,
@@ -23,10 +31,10 @@ const MIGRATIONS: readonly string[] = [
     started_at bigint,
     completed_at bigint
   );
-  CREATE UNIQUE INDEX agent_jobs_by_key ON ${LEDGER_SCHEMA}.agent_jobs (key) WHERE is_current;
+  CREATE UNIQUE INDEX agent_jobs_by_key ON ${JOBS} (key) WHERE is_current;
 
-  CREATE TABLE ${LEDGER_SCHEMA}.agent_job_items (
-    job_id text NOT NULL REFERENCES ${LEDGER_SCHEMA}.agent_jobs (id) ON DELETE CASCADE,
+  CREATE TABLE ${ITEMS} (
+    job_id text NOT NULL REFERENCES ${JOBS} (id) ON DELETE CASCADE,
     row_index bigint NOT NULL,
     item_id text NOT NULL,
     source_id text,
@@ -48,8 +56,8 @@ const MIGRATIONS: readonly string[] = [
     PRIMARY KEY (job_id, row_index),
     UNIQUE (job_id, item_id)
   );
-  CREATE INDEX agent_job_items_by_status ON ${LEDGER_SCHEMA}.agent_job_items (job_id, status, row_index);
-  CREATE INDEX agent_job_items_by_end ON ${LEDGER_SCHEMA}.agent_job_items (job_id, completed_at);
+  CREATE INDEX agent_job_items_by_status ON ${ITEMS} (job_id, status, row_index);
+  CREATE INDEX agent_job_items_by_end ON ${ITEMS} (job_id, completed_at);
   `,
 ];
 

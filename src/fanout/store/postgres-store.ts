@@ -4,7 +4,7 @@ import type { JobRecord, NewItem, NewJob } from "../job.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import type { JobLedger, JobStore } from "./job-store.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
-import { LEDGER_SCHEMA, migrate } from "./postgres-schema.ts";
+import { ITEMS, JOBS, migrate } from "./postgres-schema.ts";
 import { decodeJob } from "./record-codec.ts";
 import { RowQueue } from "./row-queue.ts";
 
@@ -32,9 +32,6 @@ const LEDGER_CONNECTIONS = 8;
 const QUEUE_CONNECTIONS = 4;
 /** Rows written by one statement while a table is read in. */
 const INSERT_ROWS = 1_000;
-
-const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
-const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
 
 /** Jobs that several machines share: the ledger in Postgres is the truth, pg-boss beside it delivers the rows. */
 export class PostgresStore implements JobStore {

@@ -1,5 +1,4 @@
-import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite";
-import { isObject } from "../../agent/response-events.ts";
+import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 import type { TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import type {
@@ -15,30 +14,23 @@ import type {
 } from "../job.ts";
 import type { AttemptFailure, Claim, JobLedger } from "./job-store.ts";
 import { decodeItem, decodeJob } from "./record-codec.ts";
-import { migrate } from "./sqlite-schema.ts";
-
-/** How long a statement waits for another process's (a `jobs cancel`) before it gives up. */
-const BUSY_TIMEOUT_MS = 5_000;
+import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 
 /** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
 const PAGE_ROWS = 500;
 
-/**
- * One job in one SQLite file. WAL with `synchronous = NORMAL`: what was committed survives the death of the process at any
- * instant; a power cut may take back the last moments, which then are asked again.
- */
+/** One job in one SQLite file. */
 export class SqliteLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = false;
-  #db: DatabaseSync;
+  #db: SqliteDatabase;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
   #clock: Clock;
   #newToken: () => string;
   #rowLimit: number;
-  #statements = new Map<string, StatementSync>();
 
-  private constructor(db: DatabaseSync, jobId: string, path: string, clock: Clock, newToken: () => string) {
+  private constructor(db: SqliteDatabase, jobId: string, path: string, clock: Clock, newToken: () => string) {
     this.#db = db;
     this.jobId = jobId;
     this.#lockPath = `${path}.run-lock`;
@@ -48,9 +40,9 @@ export class SqliteLedger implements JobLedger {
   }
 
   static open(path: string, clock: Clock, newToken: () => string): SqliteLedger {
-    const db = openDatabase(path);
+    const db = new SqliteDatabase(path);
     try {
-      const row = db.prepare("SELECT id FROM agent_jobs").get();
+      const row = db.get("SELECT id FROM agent_jobs");
       if (typeof row?.id !== "string") throw new Error(`${path} holds no job`);
       return new SqliteLedger(db, row.id, path, clock, newToken);
     } catch (error) {
@@ -66,21 +58,23 @@ export class SqliteLedger implements JobLedger {
     rows: AsyncIterable<NewItem>,
     headers: () => readonly string[],
   ): Promise<void> {
-    const db = openDatabase(path);
+    const db = new SqliteDatabase(path);
     try {
-      db.exec("BEGIN IMMEDIATE");
-      const insert = db.prepare(
-        "INSERT INTO agent_job_items (row_index, item_id, source_id, row_json) VALUES (?, ?, ?, ?)",
-      );
+      db.begin();
       let totalRows = 0;
       for await (const item of rows) {
         totalRows++;
-        insert.run(item.rowIndex, item.itemId, item.sourceId, JSON.stringify(item.row));
+        db.run(
+          "INSERT INTO agent_job_items (row_index, item_id, source_id, row_json) VALUES (?, ?, ?, ?)",
+          item.rowIndex,
+          item.itemId,
+          item.sourceId,
+          JSON.stringify(item.row),
+        );
       }
-      db.prepare(
+      db.run(
         `INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, input_path,
            output_path, created_at, updated_at) VALUES (?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?)`,
-      ).run(
         job.id,
         job.key,
         JSON.stringify(job.task),
@@ -92,7 +86,7 @@ export class SqliteLedger implements JobLedger {
         job.createdAtMs,
         job.createdAtMs,
       );
-      db.exec("COMMIT");
+      db.commit();
     } finally {
       db.close();
     }
@@ -103,7 +97,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async counts(): Promise<JobCounts> {
-    const rows = this.#all(
+    const rows = this.#db.all(
       `SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
          SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning
        FROM agent_job_items WHERE row_index < ? GROUP BY status`,
@@ -130,7 +124,7 @@ export class SqliteLedger implements JobLedger {
     if (this.#lock) return true;
     this.#lock = takeLock(this.#lockPath);
     if (!this.#lock) return false;
-    this.#run(
+    this.#db.run(
       `UPDATE agent_job_items SET status = 'pending', attempt_token = NULL, due_at = 0,
          attempt_count = MAX(0, attempt_count - 1) WHERE status = 'running'`,
     );
@@ -153,7 +147,7 @@ export class SqliteLedger implements JobLedger {
     const claims: Claim[] = [];
     while (claims.length < limit) {
       const token = this.#newToken();
-      const row = this.#get(
+      const row = this.#db.get(
         `UPDATE agent_job_items
          SET status = 'running', attempt_count = attempt_count + 1, attempt_token = ?, started_at = ?
          WHERE row_index = (
@@ -174,7 +168,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async nextDueAtMs(): Promise<number | null> {
-    const row = this.#get(
+    const row = this.#db.get(
       "SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND row_index < ?",
       this.#rowLimit,
     );
@@ -186,7 +180,7 @@ export class SqliteLedger implements JobLedger {
     report: { result: string; usage: TokenUsage; stop: boolean },
   ): Promise<boolean> {
     const now = this.#clock.now();
-    return this.#transaction(() => {
+    return this.#db.transaction(() => {
       const changed = this.#settle(
         claim,
         `status = 'completed', result_json = ?, reported_at = ?, completed_at = ?, error_class = NULL, last_error = NULL`,
@@ -231,7 +225,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
-    this.#run(
+    this.#db.run(
       "UPDATE agent_jobs SET settings_json = ?, output_path = ?, updated_at = ?",
       JSON.stringify(options.settings),
       options.outputPath,
@@ -244,7 +238,7 @@ export class SqliteLedger implements JobLedger {
     errorClasses?: readonly ErrorClass[];
     itemIds?: readonly string[];
   }): Promise<number> {
-    return this.#run(
+    return this.#db.run(
       `UPDATE agent_job_items SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
        WHERE status = 'failed'
          AND (?1 IS NULL OR error_class IN (SELECT value FROM json_each(?1)))
@@ -259,14 +253,16 @@ export class SqliteLedger implements JobLedger {
   ): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ? JSON.stringify(filter.statuses) : null;
     for (let after = -1; ; ) {
-      const page = this.#all(
-        `SELECT * FROM agent_job_items WHERE row_index > ?1 AND row_index < ?2
+      const page = this.#db
+        .all(
+          `SELECT * FROM agent_job_items WHERE row_index > ?1 AND row_index < ?2
            AND (?3 IS NULL OR status IN (SELECT value FROM json_each(?3)))
          ORDER BY row_index LIMIT ${PAGE_ROWS}`,
-        after,
-        this.#rowLimit,
-        statuses,
-      ).map(decodeItem);
+          after,
+          this.#rowLimit,
+          statuses,
+        )
+        .map(decodeItem);
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -275,26 +271,28 @@ export class SqliteLedger implements JobLedger {
   }
 
   async item(itemId: string): Promise<ItemRecord | null> {
-    const row = this.#get("SELECT * FROM agent_job_items WHERE item_id = ?", itemId);
+    const row = this.#db.get("SELECT * FROM agent_job_items WHERE item_id = ?", itemId);
     return row ? decodeItem(row) : null;
   }
 
   async settledSince(sinceMs: number): Promise<ItemRecord[]> {
-    return this.#all(
-      "SELECT * FROM agent_job_items WHERE completed_at >= ? AND row_index < ? ORDER BY completed_at",
-      sinceMs,
-      this.#rowLimit,
-    ).map(decodeItem);
+    return this.#db
+      .all(
+        "SELECT * FROM agent_job_items WHERE completed_at >= ? AND row_index < ? ORDER BY completed_at",
+        sinceMs,
+        this.#rowLimit,
+      )
+      .map(decodeItem);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
-    if (this.#db.isOpen) this.#db.close();
+    this.#db.close();
   }
 
   #settle(claim: Claim, assignments: string, values: SQLInputValue[], usage: TokenUsage): boolean {
     return (
-      this.#run(
+      this.#db.run(
         `UPDATE agent_job_items SET ${assignments}, attempt_token = NULL,
            input_tokens = input_tokens + ?, cached_input_tokens = cached_input_tokens + ?,
            output_tokens = output_tokens + ?, reasoning_output_tokens = reasoning_output_tokens + ?
@@ -314,7 +312,7 @@ export class SqliteLedger implements JobLedger {
     const now = this.#clock.now();
     const ended = to !== "running" && to !== "pending" && to !== "paused";
     return (
-      this.#run(
+      this.#db.run(
         `UPDATE agent_jobs SET status = ?, last_error = ?, updated_at = ?, completed_at = ?,
            started_at = COALESCE(started_at, ?)
          WHERE status IN (SELECT value FROM json_each(?))`,
@@ -329,74 +327,11 @@ export class SqliteLedger implements JobLedger {
   }
 
   #readJob(): JobRecord {
-    const row = this.#get("SELECT * FROM agent_jobs");
+    const row = this.#db.get("SELECT * FROM agent_jobs");
     if (!row) throw new Error("the ledger holds no job");
     return decodeJob(row);
-  }
-
-  #transaction<T>(task: () => T): T {
-    this.#db.exec("BEGIN IMMEDIATE");
-    try {
-      const value = task();
-      this.#db.exec("COMMIT");
-      return value;
-    } catch (error) {
-      this.#db.exec("ROLLBACK");
-      throw error;
-    }
-  }
-
-  #run(sql: string, ...values: SQLInputValue[]): number {
-    return Number(this.#statement(sql).run(...values).changes);
-  }
-
-  #get(sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue> | undefined {
-    return this.#statement(sql).get(...values);
-  }
-
-  #all(sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
-    return this.#statement(sql).all(...values);
-  }
-
-  #statement(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (!statement) {
-      statement = this.#db.prepare(sql);
-      this.#statements.set(sql, statement);
-    }
-    return statement;
   }
 }
 
 /** Beyond any table. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
-
-/** SQLITE_BUSY: somebody else holds the lock. */
-const SQLITE_BUSY = 5;
-
-function isBusy(error: unknown): boolean {
-  return isObject(error) && error.errcode === SQLITE_BUSY;
-}
-
-/**
- * The right to run a job is an open transaction on a file of its own: the system ends it with the process, however that
- * ends. Null: somebody else has it.
- */
-function takeLock(path: string): DatabaseSync | null {
-  const lock = new DatabaseSync(path);
-  try {
-    lock.exec("BEGIN EXCLUSIVE");
-    return lock;
-  } catch (error) {
-    lock.close();
-    if (isBusy(error)) return null;
-    throw error;
-  }
-}
-
-function openDatabase(path: string): DatabaseSync {
-  const db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
-  db.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
-  migrate(db);
-  return db;
-}
