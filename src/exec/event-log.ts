@@ -311,21 +311,20 @@ export class EventLog {
   }
 
   #updatePressure(): void {
-    let heldBytes = 0;
-    let heldChunks = 0;
-    let allowance = 0;
+    const { retainedBytes, retainedChunks } = this.#limits;
+    const { totalBytes, retainedBytes: here, count } = this.#chunks;
+    let full = false;
+    let roomy = true;
     for (const cursor of this.#cursors) {
       if (!cursor.holding) continue;
       // What is evicted already is held by nobody, wherever the cursor stands.
-      const { totalBytes, retainedBytes, count } = this.#chunks;
-      heldBytes = Math.max(heldBytes, Math.min(totalBytes - cursor.offset, retainedBytes));
-      heldChunks = Math.max(heldChunks, Math.min(this.#nextSeq - 1 - cursor.seq, count));
-      allowance = Math.max(allowance, cursor.extraBytes);
+      const heldBytes = Math.min(totalBytes - cursor.offset, here);
+      const heldChunks = Math.min(this.#nextSeq - 1 - cursor.seq, count);
+      const { extraBytes } = cursor;
+      if (heldBytes >= retainedBytes + extraBytes || heldChunks >= retainedChunks) full = true;
+      // Half way back before going on, so that a reader at the edge does not make the process stutter.
+      if (heldBytes > retainedBytes / 2 + extraBytes || heldChunks > retainedChunks / 2) roomy = false;
     }
-    const { retainedBytes, retainedChunks } = this.#limits;
-    const full = heldBytes >= retainedBytes + allowance || heldChunks >= retainedChunks;
-    // Half way back before going on, so that a reader at the edge does not make the process stutter.
-    const roomy = heldBytes <= retainedBytes / 2 + allowance && heldChunks <= retainedChunks / 2;
     if (!this.#paused && full) {
       this.#paused = true;
       this.onPressure(true);

@@ -73,6 +73,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     const peer: Peer = {
       notify: (notification) => client.notified(notification),
       congested: false,
+      idle: true,
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };

@@ -46,6 +46,14 @@ export const CLOSED_PROCESS_KEPT_MS = 30_000;
 export const RESUMED_READ_WITHIN_MS = 10_000;
 
 /**
+ * How much a client that came back is told before it has read what it missed, and once more until it had the time to take
+ * that in. The reference client keeps what comes ahead of its place in a buffer of 256 events and 1 MiB, goes on filling
+ * it while the answer is being looked at, and gives the process up when it is full.
+ */
+export const RESUMED_AHEAD = { bytes: 256 * 1024, events: 100 };
+export const RESUMED_SETTLES_WITHIN_MS = 250;
+
+/**
  * Answers that can be large wait while this much is queued for their peer: one that asks and does not read must not make
  * the server grow.
  */

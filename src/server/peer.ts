@@ -9,6 +9,8 @@ export interface Peer {
   notify(notification: ServerNotification): void;
   /** Enough is queued: who streams waits for the drain. */
   readonly congested: boolean;
+  /** Everything told so far has left this program. */
+  readonly idle: boolean;
   /** Calls back when a congested peer can take more; returns how to stop. */
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
@@ -58,6 +60,10 @@ export class ConnectionPeer implements Peer {
     return this.#connection.queuedBytes >= CONGESTED_BYTES;
   }
 
+  get idle(): boolean {
+    return this.#connection.queuedBytes === 0;
+  }
+
   onDrain(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
@@ -67,11 +73,14 @@ export class ConnectionPeer implements Peer {
     this.#connection.close(reason);
   }
 
-  /** Resolves when little enough is queued for a large answer, or when nobody is there to be answered. */
-  async room(): Promise<void> {
-    while (!this.#gone && this.#connection.queuedBytes > MAX_QUEUED_ANSWER_BYTES) {
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
-    }
+  /** Little enough is queued for a large answer, or nobody is there to be answered. Holds only until something is sent. */
+  get hasRoom(): boolean {
+    return this.#gone || this.#connection.queuedBytes <= MAX_QUEUED_ANSWER_BYTES;
+  }
+
+  /** Resolves when it is worth looking again whether there is room. */
+  drained(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   disconnected(): void {

@@ -32,7 +32,7 @@ export function processMethods(
       return { processId: process.processId, sandboxType: process.sandboxType };
     },
 
-    "process/read": ({ processId, ...params }, context) => session().read(processId, params, context.gone),
+    "process/read": ({ processId, ...params }, context) => session().read(processId, params, context),
 
     "process/write": ({ processId, chunk, writeId }) =>
       session().inOrder(processId, async (process) => {

@@ -1,9 +1,18 @@
+import { CONGESTED_BYTES } from "../connection/connection.ts";
 import type { EventCursor, EventLog } from "../exec/event-log.ts";
 import type { ExecEvent } from "../exec/exec-process.ts";
 import type { Peer } from "./peer.ts";
 
+/** How far a pump may run before it is told that it may go on. */
+export interface Allowance {
+  bytes: number;
+  events: number;
+}
+
 export interface ProcessPumpOptions {
   afterSeq: number;
+  /** Absent: as far as the peer takes it. */
+  allowance?: Allowance;
   /** Everything there will ever be is sent. Not called for a pump that was stopped. */
   onEnd?: () => void;
 }
@@ -16,7 +25,13 @@ export class ProcessPump {
   readonly #peer: Peer;
   readonly #tell: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
+  /**
+   * Where the cursor stood when nothing was queued. What was told since may be lost if the connection goes now, so it is
+   * held; it never makes the process pause.
+   */
+  readonly #left: EventCursor;
   readonly #onEnd: () => void;
+  #allowance: Allowance | null;
   readonly #stopListening: () => void;
   readonly #stopDraining: () => void;
   #stopped = false;
@@ -25,7 +40,10 @@ export class ProcessPump {
     this.#peer = peer;
     this.#tell = tell;
     this.#onEnd = options.onEnd ?? (() => undefined);
+    this.#allowance = options.allowance ?? null;
     this.#cursor = log.cursor({ afterSeq: options.afterSeq, holding: true });
+    const extraBytes = Number.POSITIVE_INFINITY;
+    this.#left = log.cursor({ afterSeq: options.afterSeq, holding: true, extraBytes });
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());
     this.#run();
@@ -36,16 +54,30 @@ export class ProcessPump {
     return this.#stopped;
   }
 
+  /** It may run this far from here. */
+  allow(allowance: Allowance): void {
+    this.#allowance = allowance;
+    this.#run();
+  }
+
+  /** There is no allowance any more. */
+  release(): void {
+    this.#allowance = null;
+    this.#run();
+  }
+
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
     this.#stopListening();
     this.#stopDraining();
     this.#cursor.close();
+    this.#left.close();
   }
 
   #run(): void {
-    while (!this.#stopped && !this.#peer.congested) {
+    if (this.#peer.idle || this.#isTooFarBehind()) this.#left.advanceTo(this.#cursor.seq);
+    while (!this.#stopped && !this.#peer.congested && !isUsedUp(this.#allowance)) {
       const event = this.#cursor.next();
       if (!event) {
         if (!this.#cursor.ended) return;
@@ -53,7 +85,26 @@ export class ProcessPump {
         this.#onEnd();
         return;
       }
+      if (this.#allowance) this.#allowance = lessBy(this.#allowance, event);
       this.#tell(event);
     }
   }
+
+  /** A queue that is never quite empty when it is looked at must not make the log grow. */
+  #isTooFarBehind(): boolean {
+    const bytes = this.#cursor.offset - this.#left.offset;
+    return bytes >= MAX_QUEUED.bytes || this.#cursor.seq - this.#left.seq >= MAX_QUEUED.events;
+  }
+}
+
+/** More than this of one process is not queued for a peer that is served at all: a full queue, and what is being sent. */
+const MAX_QUEUED: Allowance = { bytes: 2 * CONGESTED_BYTES, events: 10_000 };
+
+function isUsedUp(allowance: Allowance | null): boolean {
+  return allowance !== null && (allowance.bytes <= 0 || allowance.events <= 0);
+}
+
+function lessBy({ bytes, events }: Allowance, event: ExecEvent): Allowance {
+  const used = event.type === "output" ? event.chunk.length : 0;
+  return { bytes: bytes - used, events: events - 1 };
 }

@@ -32,7 +32,8 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     const afterAnswer: (() => void)[] = [];
     try {
       const result = await handler.call(request.method, request.params, (task) => afterAnswer.push(task));
-      if (LARGE_ANSWERS.has(request.method)) await peer.room();
+      // Looked at again right before it is sent: of many that wait, only as many may go as there is room for.
+      if (LARGE_ANSWERS.has(request.method)) while (!peer.hasRoom) await peer.drained();
       // The handler of a method answers with that method's result.
       connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
     } catch (error) {

@@ -3,9 +3,10 @@ import type { EventCursor } from "../exec/event-log.ts";
 import type { ExecEvent, ReadParams, ReadResult } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import type { Extension } from "../protocol/methods.ts";
-import { RESUMED_READ_WITHIN_MS } from "./limits.ts";
+import type { CallContext } from "./handlers.ts";
+import { RESUMED_AHEAD, RESUMED_READ_WITHIN_MS, RESUMED_SETTLES_WITHIN_MS } from "./limits.ts";
 import type { Peer } from "./peer.ts";
-import { ProcessPump } from "./process-pump.ts";
+import { type Allowance, ProcessPump } from "./process-pump.ts";
 
 /** A connection that has a session: where its events go, and what it asked for. */
 export interface Attachment {
@@ -63,7 +64,8 @@ export class SessionProcess {
       // One that only now asks for acknowledgements begins with what is still here.
       this.#replaceHold(this.#unconfirmedFrom(heldAfter));
     }
-    this.#replacePump(this.#pumpTo(attachment, missedThroughSeq));
+    const allowance = this.#hold.type === "resumed" ? { allowance: RESUMED_AHEAD } : {};
+    this.#replacePump(this.#pumpTo(attachment, missedThroughSeq, allowance));
   }
 
   /** The connection is gone. */
@@ -87,9 +89,10 @@ export class SessionProcess {
     this.#options.onProgress();
   }
 
-  async read(params: ReadParams, gone: AbortSignal): Promise<ReadResult> {
+  async read(params: ReadParams, { gone, afterAnswer }: CallContext): Promise<ReadResult> {
     const result = await this.process.log.readWaiting(params, gone);
-    this.#wasRead(params.afterSeq ?? 0, result.nextSeq - 1);
+    // Not before the answer: what is told next must not overtake what was missed.
+    afterAnswer(() => this.#wasRead(params.afterSeq ?? 0, result.nextSeq - 1));
     return result;
   }
 
@@ -115,6 +118,7 @@ export class SessionProcess {
     hold.timer.cancel();
     if (throughSeq >= hold.missedThroughSeq) {
       this.#replaceHold({ type: "none" });
+      this.#settle();
       return;
     }
     hold.cursor.advanceTo(Math.min(afterSeq, hold.missedThroughSeq));
@@ -131,8 +135,18 @@ export class SessionProcess {
   }
 
   #releaseLater(): Timer {
-    const release = () => this.#replaceHold({ type: "none" });
+    const release = () => {
+      this.#replaceHold({ type: "none" });
+      this.#pump?.release();
+    };
     return this.#options.clock.after(RESUMED_READ_WITHIN_MS, release, { keepAlive: false });
+  }
+
+  /** The answer with what was missed is on its way; the client is given a moment to take it in. */
+  #settle(): void {
+    const pump = this.#pump;
+    pump?.allow(RESUMED_AHEAD);
+    this.#options.clock.after(RESUMED_SETTLES_WITHIN_MS, () => pump?.release(), { keepAlive: false });
   }
 
   #holdingFrom(afterSeq: number, extraBytes: number): EventCursor {
@@ -154,11 +168,16 @@ export class SessionProcess {
     this.#options.onProgress();
   }
 
-  #pumpTo({ peer, extensions }: Attachment, afterSeq: number): ProcessPump {
+  #pumpTo(
+    { peer, extensions }: Attachment,
+    afterSeq: number,
+    options: { allowance?: Allowance } = {},
+  ): ProcessPump {
     const { log, processId } = this.process;
     return new ProcessPump(log, peer, (event) => tell(peer, extensions, processId, event), {
       afterSeq,
       onEnd: this.#options.onProgress,
+      ...options,
     });
   }
 }

@@ -11,6 +11,7 @@ import type {
 } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { invalidRequest } from "../protocol/errors.ts";
+import type { CallContext } from "./handlers.ts";
 import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
 import { type Attachment, SessionProcess } from "./session-process.ts";
 
@@ -126,11 +127,11 @@ export class Session {
     return process;
   }
 
-  async read(processId: string, params: ReadParams, gone: AbortSignal): Promise<ReadResult> {
+  async read(processId: string, params: ReadParams, context: CallContext): Promise<ReadResult> {
     const slot = this.#slots.get(processId);
     const entry = slot?.type === "starting" ? await slot.started : slot?.entry;
     if (!entry) throw invalidRequest(`unknown process id ${processId}`);
-    return entry.read(params, gone);
+    return entry.read(params, context);
   }
 
   /** Runs one of the calls that keep their order for a process. */

@@ -303,18 +303,16 @@ class Model {
   }
 
   press(): void {
-    const holding = this.cursors.filter((one) => one.holding);
-    const heldBytes = Math.max(0, ...holding.map((one) => sum(this.retained(one.seq))));
-    const heldChunks = Math.max(
-      0,
-      ...holding.map((one) => Math.min(this.nextSeq - 1 - one.seq, this.retained().length)),
-    );
-    const allowance = Math.max(0, ...holding.map((one) => one.extra));
-    if (!this.paused) {
-      this.paused = heldBytes >= this.maxBytes + allowance || heldChunks >= this.maxChunks;
-    } else {
-      this.paused = !(heldBytes <= this.maxBytes / 2 + allowance && heldChunks <= this.maxChunks / 2);
-    }
+    const held = this.cursors
+      .filter((one) => one.holding)
+      .map((one) => ({
+        bytes: sum(this.retained(one.seq)) - one.extra,
+        chunks: Math.min(this.nextSeq - 1 - one.seq, this.retained().length),
+      }));
+    const { maxBytes, maxChunks } = this;
+    this.paused = this.paused
+      ? held.some(({ bytes, chunks }) => bytes > maxBytes / 2 || chunks > maxChunks / 2)
+      : held.some(({ bytes, chunks }) => bytes >= maxBytes || chunks >= maxChunks);
   }
 
   moved(cursor: ModelCursor): void {

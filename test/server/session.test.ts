@@ -264,6 +264,43 @@ describe("while detached, without acknowledgements", () => {
     assert.ok(process.log.retainedBytes <= 100);
   });
 
+  test("what was still queued when the connection went is not lost, though it is more than the retention", async () => {
+    const { host, ready, resume } = setup({}, { retainedBytes: 100_000 });
+    const first = await ready();
+    await first.start("p", ["x"]);
+    await first.settled();
+    const process = host.process("p");
+    first.pause();
+    // Fits into the connection's queue, so all of it counts as told.
+    for (let n = 0; n < 7; n++) process.print(String(n).repeat(100_000));
+    await settle();
+    assert.equal(process.paused, false);
+    await first.close();
+    await settle();
+    const second = await resume(first);
+    const { text, result } = await readAll(second, "p");
+    assert.equal(result.gap, undefined);
+    assert.equal(text.length, 700_000);
+  });
+
+  test("a connection that is never quite empty does not make the server keep everything", async () => {
+    const { host, ready } = setup({}, { retainedBytes: 100_000 });
+    const client = await ready();
+    await client.start("p", ["x"]);
+    await client.settled();
+    const process = host.process("p");
+    for (let n = 0; n < 200; n++) {
+      client.pause();
+      process.print("x".repeat(50_000));
+      await settle();
+      client.resume();
+      process.print("y".repeat(10));
+      await settle();
+    }
+    assert.ok(process.log.retainedBytes < 2_300_000, `${process.log.retainedBytes} bytes are kept`);
+    assert.equal(process.paused, false);
+  });
+
   test("what was missed is read in pages without losing one of them to new output", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
@@ -301,6 +338,48 @@ describe("while detached, without acknowledgements", () => {
     assert.ok(process.log.retainedBytes <= 100);
     process.print("live");
     await second.outputContains("p", "live");
+  });
+
+  test("is told little before it has read what it missed, and the rest right after the answer", async () => {
+    const { host, ready, resume } = setup({}, { retainedBytes: 1_000_000 });
+    const first = await ready();
+    await first.start("p", ["x"]);
+    const process = host.process("p");
+    await first.close();
+    await settle();
+    process.print("missed");
+    const second = await resume(first);
+    // A live event is told at once; a flood stops well below what a client keeps ahead of its place.
+    for (let n = 0; n < 40; n++) process.print("x".repeat(20_000));
+    await settle();
+    const ahead = second.outputBytes("p").length;
+    assert.ok(ahead >= 256 * 1024 && ahead < 300 * 1024, `${ahead} bytes`);
+    const read = await second.request("process/read", { processId: "p", afterSeq: 0, maxBytes: 1 });
+    assert.equal(read.result?.nextSeq, 2);
+    await settle();
+    assert.equal(second.outputBytes("p").length, 2 * ahead);
+    await host.clock.advance(250);
+    await second.until("all of it", () => second.outputBytes("p").length === 800_000);
+    const answered = second.messages.indexOf(read);
+    const after = second.messages.slice(answered).filter(({ method }) => method === "process/output");
+    assert.equal(after.length, 40 - ahead / 20_000);
+  });
+
+  test("is told no more than a hundred events before it has read what it missed", async () => {
+    const { host, ready, resume } = setup({}, { retainedBytes: 1_000_000 });
+    const first = await ready();
+    await first.start("p", ["x"]);
+    const process = host.process("p");
+    await first.close();
+    await settle();
+    process.print("missed");
+    const second = await resume(first);
+    for (let n = 0; n < 300; n++) process.print(".");
+    await settle();
+    assert.equal(seqs(second, "p").length, 100);
+    // A client that never reads is told the rest when its time is over.
+    await host.clock.advance(10_000);
+    await second.until("all of them", () => seqs(second, "p").length === 300);
   });
 
   test("with --on-detach evict the oldest output goes, and is told as a gap", async () => {
