@@ -1,5 +1,6 @@
 import { CONGESTED_BYTES } from "../connection/connection.ts";
-import type { EventCursor, EventLog } from "../exec/event-log.ts";
+import type { EventCursor } from "../exec/event-cursor.ts";
+import type { EventLog } from "../exec/event-log.ts";
 import type { ExecEvent } from "../exec/exec-process.ts";
 import type { Peer } from "./peer.ts";
 

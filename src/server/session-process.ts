@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../async/clock.ts";
-import type { EventCursor } from "../exec/event-log.ts";
+import type { EventCursor } from "../exec/event-cursor.ts";
 import type { ExecEvent, ReadParams, ReadResult } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import type { Extension } from "../protocol/methods.ts";

@@ -22,7 +22,7 @@ test("a sandbox the host does not have is an error, never fewer walls", () => {
 test("the command is made ready with the walls that were chosen", () => {
   const prepared = prepareCommand(["/bin/bash", "-c", "ls"], "/w/sub", {
     ...WALLS,
-    deniedRoots: ["/root/.ssh"],
+    deniedRoots: ["/home/me/.ssh"],
   });
   assert.equal(prepared.sandboxType, "linuxSeccomp");
   const line = prepared.argv.join(" ");
@@ -31,7 +31,7 @@ test("the command is made ready with the walls that were chosen", () => {
     "--bind-try /w /w",
     "--ro-bind-try /w/.git /w/.git",
     "--tmpfs /tmp",
-    "--tmpfs /root/.ssh",
+    "--tmpfs /home/me/.ssh",
     "--unshare-net",
     "--die-with-parent",
     "--chdir /w/sub",
