@@ -25,6 +25,9 @@ const FILE_METHODS = [
 ] as const;
 export type FileMethod = (typeof FILE_METHODS)[number];
 
+/** As base64 it still fits into one of JavaScript's strings, which end a little below 512 Mi characters. */
+const MAX_ANSWERED_FILE_BYTES = 400_000_000;
+
 const CHANGES: ReadonlySet<FileMethod> = new Set([
   "fs/writeFile",
   "fs/createDirectory",
@@ -78,7 +81,13 @@ export class ConnectionFiles {
 
   readonly methods: Handlers<FileMethod> = {
     "fs/readFile": async (params) => {
-      return { dataBase64: (await this.#files.readFile(params)).data };
+      const { data } = await this.#files.readFile(params);
+      if (data.length > MAX_ANSWERED_FILE_BYTES) {
+        throw invalidRequest(
+          `file is too large to read in one answer: limit is ${MAX_ANSWERED_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
+        );
+      }
+      return { dataBase64: data };
     },
     "fs/writeFile": async ({ dataBase64, ...params }) => {
       const decoded = decodeBase64(dataBase64);
