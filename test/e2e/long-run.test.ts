@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { describe, test } from "node:test";
-import { residentBytes, serve, until } from "../support/serve.ts";
-import { rawTcp, sh } from "../support/wire.ts";
+import { childrenOf, residentBytes, serve, until } from "../support/serve.ts";
+import { rawTcp, sh, startParams } from "../support/wire.ts";
 
 const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;
 const threads = (pid: number) => readdirSync(`/proc/${pid}/task`).length;
@@ -34,6 +34,48 @@ describe("a server that runs for long", () => {
     assert.ok(threads(pid) <= before.threads);
     const grown = residentBytes(pid) - before.memory;
     assert.ok(grown < 40 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
+  });
+
+  test("is not disturbed by connections that vanish in the middle of anything", async () => {
+    await using server = await serve("--detached-session-ttl", "0.05", "--log-level", "info");
+    let seed = 7;
+    const random = (below: number) => {
+      seed = (seed * 48_271) % 2_147_483_647;
+      return seed % below;
+    };
+    const vanish = async () => {
+      const client = await server.connect();
+      const hello = client.request("initialize", { clientName: "x", extensions: ["started", "outputAck"] });
+      client.notify("initialized");
+      const asked: Promise<unknown>[] = [hello];
+      const ask = (method: string, params: unknown) => asked.push(client.request(method, params));
+      for (let n = 0; n < 4; n++) {
+        const processId = `p${n}`;
+        const argv =
+          [["cat"], sh("head -c 3000000 /dev/zero"), sh("echo hi; exit 3"), ["/no/such/program"]][n] ?? [];
+        ask("process/start", startParams(processId, argv, { tty: n === 0, pipeStdin: true }));
+        ask("process/write", { processId, chunk: Buffer.alloc(random(100_000)).toString("base64") });
+        ask("process/read", { processId, waitMs: 60_000, afterSeq: 1000 });
+        ask("process/wait", { processId, until: { type: "output", pattern: "never" } });
+        ask("process/terminate", { processId, mode: { type: "graceful", timeoutMs: 60_000 } });
+      }
+      ask("command/exec", { argv: sh("sleep 1000"), cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty: true });
+      ask("fs/readFile", { path: "file:///etc/hostname" });
+      ask("fs/open", { handleId: "h", path: "file:///etc/hostname" });
+      // Answers that never come are what this is about.
+      for (const answer of asked) void answer.catch(() => undefined);
+      for (let turn = random(60); turn > 0; turn--) await new Promise((resolve) => setImmediate(resolve));
+      client.cut();
+      await client.ended();
+    };
+    for (let round = 0; round < 15; round++) await Promise.all(Array.from({ length: 8 }, vanish));
+    await using client = await server.connect();
+    await client.handshake();
+    const pid = server.serverPid();
+    await until("everything they started is gone", () => childrenOf(pid).length === 0);
+    assert.deepEqual(await client.call("environment/status"), { status: "ready" });
+    const complaints = server.stderr.split("\n").filter((line) => line.includes('"level":"error"'));
+    assert.deepEqual(complaints, []);
   });
 
   test("is not disturbed by those who speak something else", async () => {
