@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { PROCWIRE, ServeChild } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, until } from "../support/serve.ts";
 import { sh } from "../support/wire.ts";
 
 const index = fileURLToPath(new URL("../../src/index.ts", import.meta.url));
@@ -53,7 +53,7 @@ describe("procwire start", () => {
     await using second = await new ServeChild([], { command: [PROCWIRE, "start"] }).listening();
     const port = ({ url }: ServeChild) => Number(new URL(url).port);
     assert.ok(port(first) >= 7070 && port(second) > port(first) && port(second) < 7170);
-    assert.ok(second.stderr.includes(`--connect ${second.url}`));
+    await until("it says what to try", () => second.stderr.includes(`--connect ${second.url}`));
     const client = await second.connect();
     await client.handshake();
     assert.deepEqual(await second.stop("SIGINT"), { code: 0, signal: null });

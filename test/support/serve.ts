@@ -50,7 +50,7 @@ export class ServeChild implements AsyncDisposable {
     );
   }
 
-  /** Waits for the URL on stdout. */
+  /** Waits for the URL on stdout, and for the line on stderr that was written before it. */
   async listening(): Promise<this> {
     const { stdout } = this.child;
     assert.ok(stdout);
@@ -58,7 +58,11 @@ export class ServeChild implements AsyncDisposable {
     stdout.on("data", (text: string) => {
       this.stdout += text;
     });
-    await until(`a URL on stdout (stderr: ${this.stderr})`, () => this.stdout.includes("\n"), this.exited);
+    await until(
+      `a URL on stdout (stderr: ${this.stderr})`,
+      () => [this.stdout, this.stderr].every((text) => text.includes("\n")),
+      this.exited,
+    );
     this.url = this.stdout.trim();
     return this;
   }
