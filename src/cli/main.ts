@@ -46,9 +46,9 @@ export async function main(argv: string[]): Promise<number> {
     if (!(error instanceof Error)) throw error;
     // By its name: a built command is a script of its own, and so has a class of its own.
     const isUsage = error.name === "UsageError" || isParseArgsError(error);
-    process.stderr.write(
-      `procwire ${name}: ${error.message}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`,
-    );
+    // What is wrong with a URL is said in words that programs look for at the beginning of the line.
+    const speaker = error.name === "ListenUrlError" ? "" : `procwire ${name}: `;
+    process.stderr.write(`${speaker}${error.message}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`);
     return isUsage ? 2 : 1;
   }
 }

@@ -110,7 +110,7 @@ describe("starting", () => {
       const { code, stdout, stderr } = await runToEnd("--listen", url);
       assert.equal(code, 1);
       assert.equal(stdout, "");
-      assert.ok(stderr.includes(message), stderr);
+      assert.ok(stderr.startsWith(message), stderr);
       assert.equal(stderr.trim().split("\n").length, 1, stderr);
     });
   }
