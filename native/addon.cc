@@ -1,10 +1,10 @@
 // What JavaScript sees. Each function takes plain values and answers plain values; `src/local/native.ts` is the only
 // caller and has the types. Arguments are checked there, so a wrong one here is a bug and answers undefined.
+#include <fcntl.h>
 #include <malloc.h>
 #include <node_api.h>
+#include <string.h>
 #include <unistd.h>
-
-#include <stdlib.h>
 
 #include <string>
 #include <string_view>
@@ -14,6 +14,7 @@
 #include "child.h"
 #include "loop.h"
 #include "process-tree.h"
+#include "socket.h"
 #include "spawn.h"
 #include "write-request.h"
 
@@ -87,9 +88,25 @@ struct Call {
   }
 
   // Null only for a value that never was a child.
-  Child* child() const {
-    void* child = nullptr;
-    return count > 0 && napi_get_value_external(env, argv[0], &child) == napi_ok ? static_cast<Child*>(child) : nullptr;
+  Child* child(size_t at = 0) const { return static_cast<Child*>(external(at)); }
+  // The same for a socket.
+  Socket* socket() const { return static_cast<Socket*>(external(0)); }
+
+  void* external(size_t at) const {
+    void* found = nullptr;
+    return at < count && napi_get_value_external(env, argv[at], &found) == napi_ok ? found : nullptr;
+  }
+
+  // How long a text is in UTF-8.
+  size_t textLength(size_t at) const {
+    size_t length = 0;
+    napi_get_value_string_utf8(env, argv[at], nullptr, 0, &length);
+    return length;
+  }
+
+  // Copies that many bytes, and a zero behind them.
+  void copyText(size_t at, char* to, size_t length) const {
+    napi_get_value_string_utf8(env, argv[at], to, length + 1, &length);
   }
 
   napi_value answer(double value) const {
@@ -157,6 +174,12 @@ napi_value write(napi_env env, napi_callback_info info) {
                            : 0.0);
 }
 
+napi_value queuedInput(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Child* child = call.child();
+  return call.answer(child ? static_cast<double>(child->queuedBytes()) : 0.0);
+}
+
 napi_value closeStdin(napi_env env, napi_callback_info info) {
   if (Child* child = Call(env, info).child()) child->closeStdin();
   return nullptr;
@@ -204,6 +227,130 @@ napi_value signalGroup(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.child();
   return call.answer(child && child->signalGroup(static_cast<int>(call.number(1))));
+}
+
+napi_value refuseInput(napi_env env, napi_callback_info info) {
+  if (Child* child = Call(env, info).child()) child->refuseInput();
+  return nullptr;
+}
+
+// (child, writeId)
+napi_value knowsWrite(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Child* child = call.child();
+  return call.answer(child && child->writeIds().has(call.text(1)));
+}
+
+// (child, writeId)
+napi_value rememberWrite(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Child* child = call.child()) child->writeIds().add(call.text(1));
+  return nullptr;
+}
+
+// ---- sockets
+
+// (descriptor, most bytes of a message, onEvent) -> socket, or undefined. The descriptor stays its owner's.
+napi_value adoptSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const int fd = fcntl(static_cast<int>(call.number(0)), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) return nullptr;
+  napi_ref onEvent;
+  napi_create_reference(env, call.argv[2], 1, &onEvent);
+  Socket* socket = new Socket(call.loop(), fd, static_cast<size_t>(call.number(1)), onEvent);
+  napi_value handle = socket->handle();
+  call.loop()->add(socket);
+  return handle;
+}
+
+// (socket, bytes received already)
+napi_value openSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes head = call.bytes(1);
+  if (Socket* socket = call.socket()) socket->open(reinterpret_cast<char*>(head.data), head.length);
+  return nullptr;
+}
+
+// (socket, text): one text message
+napi_value sendText(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.socket();
+  const size_t length = call.textLength(1);
+  if (char* payload = socket ? socket->textFrame(length) : nullptr) call.copyText(1, payload, length);
+  return nullptr;
+}
+
+// (socket, head, bytes, tail): one text message whose middle is the bytes as base64
+napi_value sendChunk(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.socket();
+  const size_t head = call.textLength(1);
+  const Call::Bytes bytes = call.bytes(2);
+  const size_t middle = (bytes.length + 2) / 3 * 4;
+  const size_t tail = call.textLength(3);
+  char* payload = socket ? socket->textFrame(head + middle + tail) : nullptr;
+  if (!payload) return nullptr;
+  call.copyText(1, payload, head);
+  base64Encode(bytes.data, bytes.length, reinterpret_cast<uint8_t*>(payload + head));
+  call.copyText(3, payload + head + middle, tail);
+  return nullptr;
+}
+
+// (socket, bytes): as they are, such as a whole control frame
+napi_value sendBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.socket();
+  const Call::Bytes bytes = call.bytes(1);
+  if (char* to = socket ? socket->rawFrame(bytes.length) : nullptr) memcpy(to, bytes.data, bytes.length);
+  return nullptr;
+}
+
+napi_value pauseSocket(napi_env env, napi_callback_info info) {
+  if (Socket* socket = Call(env, info).socket()) socket->pause();
+  return nullptr;
+}
+
+napi_value resumeSocket(napi_env env, napi_callback_info info) {
+  if (Socket* socket = Call(env, info).socket()) socket->resume();
+  return nullptr;
+}
+
+napi_value endSocket(napi_env env, napi_callback_info info) {
+  if (Socket* socket = Call(env, info).socket()) socket->end();
+  return nullptr;
+}
+
+napi_value destroySocket(napi_env env, napi_callback_info info) {
+  if (Socket* socket = Call(env, info).socket()) socket->destroy();
+  return nullptr;
+}
+
+napi_value queuedBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Socket* socket = call.socket();
+  return call.answer(socket ? static_cast<double>(socket->queuedBytes()) : 0.0);
+}
+
+napi_value receivedBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Socket* socket = call.socket();
+  return call.answer(socket ? static_cast<double>(socket->receivedBytes()) : 0.0);
+}
+
+// (socket, processId, child)
+napi_value routeInput(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.socket();
+  Child* child = call.child(2);
+  if (socket && child) socket->route(call.text(1), child);
+  return nullptr;
+}
+
+// (socket, processId)
+napi_value unrouteInput(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Socket* socket = call.socket()) socket->unroute(call.text(1));
+  return nullptr;
 }
 
 // ---- the process table
@@ -295,33 +442,15 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-napi_value textOf(napi_env env, std::string_view text) {
-  napi_value made;
-  napi_create_string_latin1(env, text.data(), text.size(), &made);
-  return made;
-}
-
 // (message) -> [id, processId, writeId or undefined, chunk] of a plain `process/write`, or undefined
 napi_value parseWrite(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const Call::Bytes bytes = call.bytes(0);
   WriteRequest request;
-  if (!parseWriteRequest({reinterpret_cast<const char*>(bytes.data), bytes.length}, request)) return nullptr;
-  const std::string_view text = request.chunk;
-  size_t length = text.size() / 4 * 3;
-  if (text.size() >= 4) length -= static_cast<size_t>((text[text.size() - 1] == '=') + (text[text.size() - 2] == '='));
-  void* memory;
-  napi_value members[4];
-  if (napi_create_buffer(env, length, &memory, &members[3]) != napi_ok) return nullptr;
-  if (base64Decode(reinterpret_cast<const uint8_t*>(text.data()), text.size(), static_cast<uint8_t*>(memory)) !=
-      static_cast<ptrdiff_t>(length))
+  napi_value members[4], found;
+  if (!parseWriteRequest({reinterpret_cast<const char*>(bytes.data), bytes.length}, request) ||
+      !writeRequestMembers(env, request, members))
     return nullptr;
-  if (request.id[0] == '"') members[0] = textOf(env, request.id.substr(1, request.id.size() - 2));
-  else napi_create_double(env, strtod(std::string(request.id).c_str(), nullptr), &members[0]);
-  members[1] = textOf(env, request.processId);
-  if (request.writeId.data()) members[2] = textOf(env, request.writeId);
-  else napi_get_undefined(env, &members[2]);
-  napi_value found;
   napi_create_array_with_length(env, 4, &found);
   for (uint32_t at = 0; at < 4; at++) napi_set_element(env, found, at, members[at]);
   return found;
@@ -363,6 +492,7 @@ napi_value initialize(napi_env env, napi_value exports) {
 #define FUNCTION(name, function) {name, nullptr, function, nullptr, nullptr, nullptr, napi_enumerable, nullptr}
       FUNCTION("spawn", spawn),
       FUNCTION("write", write),
+      FUNCTION("queuedInput", queuedInput),
       FUNCTION("closeStdin", closeStdin),
       FUNCTION("pause", pause),
       FUNCTION("resume", resume),
@@ -370,6 +500,22 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("resize", resize),
       FUNCTION("terminalState", terminalState),
       FUNCTION("signalGroup", signalGroup),
+      FUNCTION("refuseInput", refuseInput),
+      FUNCTION("knowsWrite", knowsWrite),
+      FUNCTION("rememberWrite", rememberWrite),
+      FUNCTION("adoptSocket", adoptSocket),
+      FUNCTION("openSocket", openSocket),
+      FUNCTION("sendText", sendText),
+      FUNCTION("sendChunk", sendChunk),
+      FUNCTION("sendBytes", sendBytes),
+      FUNCTION("pauseSocket", pauseSocket),
+      FUNCTION("resumeSocket", resumeSocket),
+      FUNCTION("endSocket", endSocket),
+      FUNCTION("destroySocket", destroySocket),
+      FUNCTION("queuedBytes", queuedBytes),
+      FUNCTION("receivedBytes", receivedBytes),
+      FUNCTION("routeInput", routeInput),
+      FUNCTION("unrouteInput", unrouteInput),
       FUNCTION("entry", entry),
       FUNCTION("childPids", children),
       FUNCTION("orphanPids", orphans),

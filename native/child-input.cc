@@ -6,21 +6,47 @@
 
 #include <algorithm>
 
+#include "bytes.h"
 #include "child.h"
+#include "clock.h"
 #include "fd.h"
+#include "write-request.h"
 
 namespace procwire {
 namespace {
 
 // Input taken per round, so that one fast reader does not hold up the loop.
 constexpr size_t kWriteBytesPerRound = 1024 * 1024;
+// What may wait for a child before its writers wait too; `local-process.ts` has the same number.
+constexpr size_t kMostQueuedInputBytes = 1024 * 1024;
 
 }  // namespace
+
+bool Child::writeThrough(const WriteRequest& request) {
+  if (!loop_ || refusesInput_ || stdinEnding_ || (!terminal_ && !pipeStdin_)) return false;
+  const size_t length = decodedLength(request.chunk);
+  if (length > kReadBytes || queuedBytes_ + length > kMostQueuedInputBytes) return false;
+  char* bytes = loop_->scratch();
+  if (base64Decode(reinterpret_cast<const uint8_t*>(request.chunk.data()), request.chunk.size(),
+                   reinterpret_cast<uint8_t*>(bytes)) != static_cast<ptrdiff_t>(length))
+    return false;
+  if (request.writeId.data()) {
+    if (writeIds_.has(request.writeId)) return true;
+    writeIds_.add(request.writeId);
+  }
+  // Whoever wrote this waits for nothing, so nobody needs to be told when it is taken.
+  const bool wantsDrain = wantsDrain_;
+  write(bytes, length);
+  wantsDrain_ = wantsDrain;
+  return true;
+}
 
 size_t Child::write(const char* bytes, size_t length) {
   int fd = stdinFd();
   if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return queuedBytes_;
   forgetBurst();
+  lastInputNs_ = nowNs();
+  answered_ = false;
   if (terminal_) lineOpen_ = bytes[length - 1] != '\n' && bytes[length - 1] != '\r';
   size_t taken = 0;
   if (queue_.empty()) {

@@ -2,12 +2,12 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "child.h"
+#include "clock.h"
 #include "fd.h"
 
 namespace procwire {
@@ -23,12 +23,8 @@ constexpr int kBurstChunks = 8;
 constexpr size_t kCoalesceBelowBytes = 16 * 1024;
 constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
-
-int64_t nowNs() {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
-}
+// Output this soon after input is taken for its answer.
+constexpr int64_t kAnswersWithinNs = 150 * 1000;
 
 }  // namespace
 
@@ -67,6 +63,8 @@ void Child::chunkDone(OutStream& stream, size_t length, size_t asked) {
   int64_t now = nowNs();
   stream.quickChunks = now - stream.lastChunkNs < kBurstGapNs ? stream.quickChunks + 1 : 0;
   stream.lastChunkNs = now;
+  if (!answered_ && now - lastInputNs_ < kAnswersWithinNs) answersAtOnce_ = true;
+  answered_ = true;
   size_t below = stream.terminal ? kCoalesceBelowTerminalBytes
                  : stream.grown  ? kCoalesceBelowGrownBytes
                                  : kCoalesceBelowBytes;

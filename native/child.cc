@@ -24,7 +24,9 @@ constexpr size_t kTerminalDrainBytes = 128 * 1024;
 }  // namespace
 
 Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
-    : loop_(loop), onEvent_(onEvent), pid_(request.pid), terminal_(request.terminal), slave_(request.slaveFd) {
+    : loop_(loop), onEvent_(onEvent), pid_(request.pid), terminal_(request.terminal),
+      pipeStdin_(request.pipeStdin),
+      slave_(request.slaveFd) {
   exit_.fd = request.exitFd;
   in_.fd = request.stdinFd;
   out_[0].watch.fd = request.stdoutFd;
@@ -32,7 +34,7 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
   out_[0].terminal = terminal_;
   out_[1].watch.fd = request.stderrFd;
   out_[1].event = Event::kStderr;
-  for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->child = this;
+  for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
 
 napi_value Child::handle() {

@@ -10,8 +10,11 @@
 #include <string>
 
 #include "loop.h"
+#include "write-ids.h"
 
 namespace procwire {
+
+struct WriteRequest;
 
 // The first argument of a child's event callback. `native-child.ts` has the same list.
 enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
@@ -31,7 +34,7 @@ struct OutStream {
   uint64_t totalBytes = 0;
 };
 
-class Child {
+class Child final : public Watched {
  public:
   Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
 
@@ -40,8 +43,8 @@ class Child {
   // Starts watching.
   void begin();
 
-  void onReady(Watch& watch, uint32_t events);
-  void onDelayOver(Watch& watch);
+  void onReady(Watch& watch, uint32_t events) override;
+  void onDelayOver(Watch& watch) override;
   // Tells `close` when everything has ended.
   void settle();
   // The loop is going away: kill, give everything back, tell nobody.
@@ -51,6 +54,7 @@ class Child {
 
   // What JavaScript asks for. All harmless after the end.
   size_t write(const char* bytes, size_t length);
+  size_t queuedBytes() const { return queuedBytes_; }
   void closeStdin();
   void pause();
   void resume();
@@ -58,6 +62,16 @@ class Child {
   bool terminalState(unsigned short& rows, unsigned short& cols, bool& echo, bool& canonical) const;
   bool signalGroup(int signal);
   void cut();
+  // It is being ended: who writes to it from now on must be told so by JavaScript.
+  void refuseInput() { refusesInput_ = true; }
+  WriteIds& writeIds() { return writeIds_; }
+
+  // Takes a write that came by a socket, when it can be accepted at once; false leaves it to JavaScript.
+  bool writeThrough(const WriteRequest& request);
+  // Whether it usually has output soon after input, so that the two are worth sending together.
+  bool answersAtOnce() const { return loop_ && answersAtOnce_; }
+  // Output was waited for since the last input: see whether there was any.
+  void wasAwaited() { answersAtOnce_ = answered_; }
 
  private:
   OutStream* outStreamOf(Watch& watch);
@@ -81,6 +95,7 @@ class Child {
   int references_ = 1;
   const pid_t pid_;
   const bool terminal_;
+  const bool pipeStdin_;
   Watch exit_;
   Watch in_;
   OutStream out_[2];
@@ -98,6 +113,11 @@ class Child {
   bool stdinEnding_ = false;
   bool lineOpen_ = false;  // the last byte written to a terminal did not end its line
   bool wantsDrain_ = false;
+  bool refusesInput_ = false;
+  WriteIds writeIds_;
+  int64_t lastInputNs_ = 0;
+  bool answered_ = false;  // there was output since the last input
+  bool answersAtOnce_ = true;
 };
 
 }  // namespace procwire

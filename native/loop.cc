@@ -1,16 +1,23 @@
-// One event loop's share of the addon. All descriptors of all children hang in one epoll instance of our own, and only
-// that one hangs in libuv: a child then needs no libuv handle with a life of its own.
+// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our own,
+// and only that one hangs in libuv: a child then needs no libuv handle with a life of its own.
 #include "loop.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "child.h"
+#include "socket.h"
+
+#ifndef SYS_epoll_pwait2
+#define SYS_epoll_pwait2 441
+#endif
 
 namespace procwire {
 namespace {
@@ -19,13 +26,17 @@ namespace {
 constexpr int kEventsPerRound = 64;
 // How long a stream of small chunks is left alone between two reads.
 constexpr uint64_t kCoalesceMs = 1;
+// How long the answer to a write is held back for output that is expected to follow, so that both leave together.
+constexpr long kAwaitOutputNs = 100 * 1000;
+// What a socket may give at once, with room before it for the beginning of a frame.
+constexpr size_t kReceivedBytes = kReadBytes + 64;
 
 bool libuvIsAsExpected() {
   const auto is = [](int type, const char* name) {
     const char* found = uv_handle_type_name(type);
     return found && strcmp(found, name) == 0;
   };
-  return is(kUvAsync, "async") && is(kUvPoll, "poll") && is(kUvTimer, "timer");
+  return is(kUvAsync, "async") && is(kUvPoll, "poll") && is(kUvPrepare, "prepare") && is(kUvTimer, "timer");
 }
 
 struct Round {
@@ -66,13 +77,23 @@ bool Loop::open(struct uv_loop_s* loop) {
   }
   timer_ = newHandle(kUvTimer);
   async_ = newHandle(kUvAsync);
+  prepare_ = newHandle(kUvPrepare);
   uv_timer_init(loop, timer_);
+  uv_prepare_init(loop, prepare_);
   uv_async_init(loop, async_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onMail(); });
-  for (void* handle : {poll_, timer_, async_}) {
+  // The last thing of every turn, before the loop sleeps.
+  uv_prepare_start(prepare_, [](void* handle) {
+    Loop* self = static_cast<Loop*>(uv_handle_get_data(handle));
+    if (self->unflushed_.empty()) return;
+    Round round(self->inRound_);
+    self->flushSockets();
+    self->bury();
+  });
+  for (void* handle : {poll_, timer_, async_, prepare_}) {
     uv_handle_set_data(handle, this);
     uv_unref(handle);
   }
-  openHandles_ = 3;
+  openHandles_ = 4;
   uv_poll_start(poll_, kUvReadable,
                 [](void* handle, int, int) { static_cast<Loop*>(uv_handle_get_data(handle))->onReady(); });
   mailbox_ = std::make_shared<Mailbox>();
@@ -142,16 +163,60 @@ void Loop::remove(Child* child) {
   updateRef();
 }
 
+void Loop::add(Socket* socket) {
+  sockets_.insert(socket);
+  updateRef();
+}
+
+void Loop::remove(Socket* socket) {
+  sockets_.erase(socket);
+  if (socket->awaitsFlush(false)) unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), socket), unflushed_.end());
+  deadSockets_.push_back(socket);
+  updateRef();
+}
+
+void Loop::flushLater(Socket* socket) {
+  if (!socket->awaitsFlush(true)) unflushed_.push_back(socket);
+}
+
 void Loop::onReady() {
   Round round(inRound_);
+  expected_ = nullptr;
+  takeReady(0);
+  awaitExpected();
+  flushSockets();
+  bury();
+}
+
+void Loop::takeReady(long waitNs) {
   struct epoll_event events[kEventsPerRound];
-  int count = epoll_wait(epoll_, events, kEventsPerRound, 0);
+  const struct timespec wait = {0, waitNs};
+  // An older kernel answers that it has no such call, which is as good as nothing being ready.
+  int count = waitNs == 0
+                  ? epoll_wait(epoll_, events, kEventsPerRound, 0)
+                  : static_cast<int>(syscall(SYS_epoll_pwait2, epoll_, events, kEventsPerRound, &wait, nullptr, 0));
   for (int at = 0; at < count && !closing_; at++) {
     Watch* watch = static_cast<Watch*>(events[at].data.ptr);
     // An earlier event of this round may have closed or silenced it.
-    if (watch->fd >= 0 && watch->armed != 0) watch->child->onReady(*watch, events[at].events);
+    if (watch->fd >= 0 && watch->armed != 0) watch->owner->onReady(*watch, events[at].events);
   }
-  bury();
+}
+
+void Loop::awaitExpected() {
+  Child* const child = expected_;
+  if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return;
+  takeReady(kAwaitOutputNs);
+  child->wasAwaited();
+}
+
+void Loop::flushSockets() {
+  std::vector<Socket*> now;
+  now.swap(unflushed_);
+  for (Socket* socket : now) socket->awaitsFlush(false);
+  for (Socket* socket : now)
+    if (!closing_ && sockets_.count(socket)) socket->flush();
+  // Told that there is room, somebody had more to send. Others get their turn first.
+  if (!unflushed_.empty()) uv_async_send(async_);
 }
 
 void Loop::onTimer() {
@@ -163,7 +228,7 @@ void Loop::onTimer() {
   for (Watch* watch : due) {
     if (closing_) break;
     // Reading for one may have closed another; the dead are buried only below.
-    if (watch->fd >= 0) watch->child->onDelayOver(*watch);
+    if (watch->fd >= 0) watch->owner->onDelayOver(*watch);
   }
   bury();
 }
@@ -240,16 +305,23 @@ char* Loop::scratch() {
   return scratch_.get();
 }
 
-// Live children and pending starts keep the program running, as with node:child_process; an idle addon does not.
+char* Loop::received() {
+  if (!received_) received_.reset(new char[kReceivedBytes]);
+  return received_.get();
+}
+
+// Live children, pending starts and open sockets keep the program running, as Node's own do; an idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
-  if (pendingSpawns_ > 0 || !children_.empty()) uv_ref(poll_);
+  if (pendingSpawns_ > 0 || !children_.empty() || !sockets_.empty()) uv_ref(poll_);
   else uv_unref(poll_);
 }
 
 void Loop::bury() {
   for (Child* child : dead_) child->release();
   dead_.clear();
+  for (Socket* socket : deadSockets_) socket->release();
+  deadSockets_.clear();
 }
 
 // The environment ends: a worker that is terminated, or the whole program. Its children end with it.
@@ -268,6 +340,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
     dead_.push_back(child);
   }
   children_.clear();
+  while (!sockets_.empty()) (*sockets_.begin())->destroy();
   delayed_.clear();
   settling_.clear();
   bury();
@@ -275,6 +348,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   closeHandle(poll_);
   closeHandle(timer_);
   closeHandle(async_);
+  closeHandle(prepare_);
 }
 
 void Loop::closeHandle(void*& handle) {

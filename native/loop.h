@@ -1,4 +1,5 @@
-// One event loop's share of the addon: the children it started, and the one place where their descriptors are watched.
+// One event loop's share of the addon: the children it started, the sockets it was given, and the one place where their
+// descriptors are watched.
 #ifndef PROCWIRE_LOOP_H
 #define PROCWIRE_LOOP_H
 
@@ -9,16 +10,30 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frame-queue.h"
 #include "spawn.h"
 #include "uv-lite.h"
 
 namespace procwire {
 
 class Child;
+class Socket;
+struct Watch;
+
+// Whose descriptor it is.
+class Watched {
+ public:
+  virtual void onReady(Watch& watch, uint32_t events) = 0;
+  // The coalescing timer has come to a descriptor that was delayed.
+  virtual void onDelayOver(Watch&) {}
+
+ protected:
+  ~Watched() = default;
+};
 
 // One watched descriptor. `fd` is -1 once it is closed, so an event that was already on its way is recognised as stale.
 struct Watch {
-  Child* child = nullptr;
+  Watched* owner = nullptr;
   int fd = -1;
   uint32_t armed = 0;    // epoll events asked for now; 0: not registered
   bool delayed = false;  // waiting for the coalescing timer instead
@@ -39,6 +54,12 @@ class Loop {
   void settleSoon(Child* child);
   // The child has closed: it is freed once nobody in the current round can still touch it.
   void remove(Child* child);
+  void add(Socket* socket);
+  void remove(Socket* socket);
+  // What this socket has queued is sent at the end of the turn, together with all that the turn still adds to it.
+  void flushLater(Socket* socket);
+  // Something was written to this child, and its answer could leave together with what is queued now.
+  void expectOutput(Child* child) { expected_ = child; }
 
   // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
   void call(napi_value function, size_t argc, napi_value* argv);
@@ -49,7 +70,10 @@ class Loop {
   }
 
   napi_env env() const { return env_; }
+  // Memory for what is looked at once, for children and for sockets: a socket's bytes may be written to a child.
   char* scratch();
+  char* received();
+  BlockPool& blocks() { return blocks_; }
 
  private:
   struct Callbacks {
@@ -62,6 +86,9 @@ class Loop {
   void onReady();
   void onTimer();
   void onMail();
+  void takeReady(long waitNs);
+  void awaitExpected();
+  void flushSockets();
   void answer(SpawnRequest& request);
   void updateRef();
   void bury();
@@ -75,6 +102,7 @@ class Loop {
   void* poll_ = nullptr;
   void* timer_ = nullptr;
   void* async_ = nullptr;
+  void* prepare_ = nullptr;
   int openHandles_ = 0;
   bool timerRunning_ = false;
   bool closing_ = false;
@@ -83,10 +111,16 @@ class Loop {
   napi_async_cleanup_hook_handle hook_ = nullptr;
   std::shared_ptr<Mailbox> mailbox_;
   std::unordered_set<Child*> children_;
+  std::unordered_set<Socket*> sockets_;
+  std::vector<Socket*> unflushed_;
+  std::vector<Socket*> deadSockets_;
+  Child* expected_ = nullptr;
   std::vector<Watch*> delayed_;
   std::vector<Child*> settling_;
   std::vector<Child*> dead_;
   std::unique_ptr<char[]> scratch_;
+  std::unique_ptr<char[]> received_;
+  BlockPool blocks_;
 };
 
 // How much is read from one stream at once.

@@ -13,6 +13,7 @@ typedef void (*uv_close_callback)(void* handle);
 typedef void (*uv_poll_callback)(void* handle, int status, int events);
 typedef void (*uv_timer_callback)(void* handle);
 typedef void (*uv_async_callback)(void* handle);
+typedef void (*uv_prepare_callback)(void* handle);
 
 size_t uv_handle_size(int type);
 const char* uv_handle_type_name(int type);
@@ -28,11 +29,14 @@ int uv_timer_start(void* handle, uv_timer_callback callback, uint64_t timeout, u
 int uv_timer_stop(void* handle);
 int uv_async_init(struct uv_loop_s* loop, void* handle, uv_async_callback callback);
 int uv_async_send(void* handle);
+int uv_prepare_init(struct uv_loop_s* loop, void* handle);
+int uv_prepare_start(void* handle, uv_prepare_callback callback);
 }
 
 // Values of libuv's uv_handle_type; `loop.cc` checks their names before it relies on them.
 constexpr int kUvAsync = 1;
 constexpr int kUvPoll = 8;
+constexpr int kUvPrepare = 9;
 constexpr int kUvTimer = 13;
 constexpr int kUvReadable = 1;
 

@@ -1,6 +1,11 @@
 #include "write-request.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include <string>
+
+#include "bytes.h"
 
 namespace procwire {
 namespace {
@@ -38,7 +43,9 @@ class Scanner {
       const char* digits = at_;
       while (at_ < end_ && *at_ >= '0' && *at_ <= '9') at_++;
       size_t count = static_cast<size_t>(at_ - digits);
-      if (count == 0 || count > 15 || (count > 1 && *digits == '0') || (at_ < end_ && isNumberTail(*at_))) return false;
+      if (count == 0 || count > 15 || (at_ < end_ && isNumberTail(*at_))) return false;
+      // Only as a number is written out again: no zero before others, no minus before zero.
+      if (*digits == '0' && (count > 1 || digits != from)) return false;
     }
     found = std::string_view(from, static_cast<size_t>(at_ - from));
     return true;
@@ -108,6 +115,32 @@ bool parseWriteRequest(std::string_view text, WriteRequest& request) {
   return request.id.data() && method.data() && request.processId.data() && request.chunk.data() &&
          Scanner::isPlain(request.processId) && Scanner::isPlain(request.writeId) &&
          (request.writeId.data() == nullptr || !request.writeId.empty());
+}
+
+size_t decodedLength(std::string_view base64) {
+  const size_t length = base64.size();
+  if (length < 4) return 0;
+  return length / 4 * 3 - static_cast<size_t>((base64[length - 1] == '=') + (base64[length - 2] == '='));
+}
+
+bool writeRequestMembers(napi_env env, const WriteRequest& request, napi_value members[4]) {
+  const auto text = [env](std::string_view from, napi_value* made) {
+    return napi_create_string_latin1(env, from.data(), from.size(), made) == napi_ok;
+  };
+  const std::string_view chunk = request.chunk;
+  const size_t length = decodedLength(chunk);
+  void* memory;
+  if (napi_create_buffer(env, length, &memory, &members[3]) != napi_ok) return false;
+  if (base64Decode(reinterpret_cast<const uint8_t*>(chunk.data()), chunk.size(), static_cast<uint8_t*>(memory)) !=
+      static_cast<ptrdiff_t>(length))
+    return false;
+  const bool made =
+      request.id[0] == '"'
+          ? text(request.id.substr(1, request.id.size() - 2), &members[0])
+          : napi_create_double(env, strtod(std::string(request.id).c_str(), nullptr), &members[0]) == napi_ok;
+  if (!made || !text(request.processId, &members[1])) return false;
+  return request.writeId.data() ? text(request.writeId, &members[2])
+                                : napi_get_undefined(env, &members[2]) == napi_ok;
 }
 
 }  // namespace procwire

@@ -2,6 +2,7 @@
 // parsed tree is ever made of it.
 #pragma once
 
+#include <node_api.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,5 +22,11 @@ struct WriteRequest {
 // True when the text is a `process/write` in its plain form: the usual members, each once, no escapes, printable ASCII.
 // Everything else is left to the general parser, which also words the refusals.
 bool parseWriteRequest(std::string_view text, WriteRequest& request);
+
+// How many bytes a chunk is, should it be base64.
+size_t decodedLength(std::string_view base64);
+
+// Its members as JavaScript has them: id, processId, writeId or undefined, decoded chunk. False when that is no base64.
+bool writeRequestMembers(napi_env env, const WriteRequest& request, napi_value members[4]);
 
 }  // namespace procwire

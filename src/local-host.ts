@@ -60,13 +60,16 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   };
 }
 
-/** For a server program: the native loops for bytes, and one last look at the processes before a turn's messages leave. */
+/**
+ * For a server program: the native loops for bytes, sockets that the addon reads and writes, and for stdio one last look
+ * at the processes before a turn's messages leave.
+ */
 export function nativeTuning(): WireTuning {
   const native = loadNative();
   if (native.type === "missing") return {};
   const { spawner } = native;
   spawner.keepFreedMemory();
-  return { codec: spawner, flusher: new TurnFlusher(() => spawner.pump()) };
+  return { codec: spawner, flusher: new TurnFlusher(() => spawner.pump()), sockets: spawner };
 }
 
 function localHttp(log: ServerLog): HttpService {

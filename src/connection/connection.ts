@@ -6,6 +6,7 @@
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import type { ByteCodec } from "./byte-codec.ts";
+import type { InputRoutes } from "./frame-socket.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
@@ -34,6 +35,8 @@ export interface Connection {
    * Transports that carry text alone never ask.
    */
   takeBytes?: (message: Uint8Array) => boolean;
+  /** Where the transport can take the input of processes to them by itself. */
+  readonly inputRoutes?: InputRoutes | undefined;
   /** Stops and resumes taking input; what the peer sends meanwhile waits in the system. */
   pause(): void;
   resume(): void;

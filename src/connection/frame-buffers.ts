@@ -26,3 +26,6 @@ export class FrameBuffers {
     return buffer.buffer.byteLength === CAPACITY_BYTES;
   }
 }
+
+/** One for all connections. */
+export const frameBuffers = new FrameBuffers();

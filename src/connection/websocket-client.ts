@@ -1,8 +1,9 @@
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
 import { acceptKey } from "./accept-key.ts";
-import type { ByteCodec } from "./byte-codec.ts";
+import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
+import { StreamSocket } from "./stream-socket.ts";
 import { WebSocketConnection } from "./websocket-connection.ts";
 
 export interface WebSocketConnectOptions {
@@ -59,10 +60,9 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     }
     if ("setNoDelay" in socket && typeof socket.setNoDelay === "function") socket.setNoDelay(true);
     resolve(
-      new WebSocketConnection(socket, {
+      new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? plainByteCodec, head), {
         label: `exec-server websocket ${options.url}`,
         role: "client",
-        head,
         ...(options.maxMessageBytes !== undefined && { maxMessageBytes: options.maxMessageBytes }),
         ...(options.codec && { codec: options.codec }),
       }),

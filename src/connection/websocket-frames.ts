@@ -228,7 +228,7 @@ export class FrameWriter {
   readonly #randomKey: () => number;
   readonly #buffers: FrameBuffers;
 
-  constructor(role: Role, codec: ByteCodec, randomKey: () => number, buffers = new FrameBuffers()) {
+  constructor(role: Role, codec: ByteCodec, buffers = new FrameBuffers(), randomKey = randomMaskKey) {
     this.#role = role;
     this.#buffers = buffers;
     this.#codec = codec;
@@ -307,4 +307,9 @@ function cutToWholeCharacters(text: Buffer, bytes: number): Buffer {
   let end = Math.min(text.length, bytes);
   while (end > 0 && ((text[end] ?? 0) & 0xc0) === 0x80) end--;
   return text.subarray(0, end);
+}
+
+/** Mask keys keep proxies from being confused, not secrets: a cheap generator is enough, a constant is not. */
+function randomMaskKey(): number {
+  return (Math.random() * 0x1_0000_0000) >>> 0;
 }

@@ -15,6 +15,8 @@ export interface HostProcess extends ExecProcess {
   listing(): ProcessListing;
   /** Writes without waiting, or tells with null that `write` must be used: it would wait, or refuse. */
   writeNow(bytes: Uint8Array, writeId: string | undefined): WriteStatus | null;
+  /** Its stdin as something a connection of this host can write to by itself, by the same rules; null where there is none. */
+  readonly directInput: object | null;
   /** Like `terminate`, but the exit is told with this reason. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }

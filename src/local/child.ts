@@ -43,8 +43,17 @@ export interface Child {
   readonly pid: number;
   /** As in the process table: tells it, and what began after it, from processes with reused numbers. */
   readonly startTime: number;
-  /** Queues bytes and returns how many of all that was queued the system has not taken yet; 0 also when nobody can read them any more. */
-  write(bytes: Uint8Array): number;
+  /** Queues bytes. Does nothing when nobody can read them any more. */
+  write(bytes: Uint8Array): void;
+  /** Input that the system has not taken yet; 0 also when nobody can read it any more. */
+  readonly queuedBytes: number;
+  /** Whether a write of this id was taken before; `rememberWrite` says so. */
+  knowsWrite(writeId: string): boolean;
+  rememberWrite(writeId: string): void;
+  /** What the addon's sockets may write to without asking; null where there is no such thing. */
+  readonly directInput: object | null;
+  /** Nobody writes to it without asking any more: it is being ended. */
+  refuseInput(): void;
   /** Closes stdin once the queue is empty. On a terminal: an end-of-file keystroke. */
   closeStdin(): void;
   pause(): void;

@@ -7,6 +7,7 @@ import type { Child, ChildEvents, ChildSpec, RawExit } from "./child.ts";
 import { NO_ENDS } from "./child.ts";
 import { procFsTable } from "./process-table.ts";
 import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
+import { WriteIds } from "./write-ids.ts";
 
 /**
  * How long the streams must have been silent after the leader's end before the end is told while somebody else still
@@ -75,6 +76,7 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
   let exit: RawExit | null = null;
   let told = false;
   let quiet: NodeJS.Timeout | null = null;
+  const writeIds = new WriteIds();
 
   const tellExit = () => {
     if (told || !exit) return;
@@ -119,11 +121,16 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
     ends: NO_ENDS,
     write(bytes) {
       const { stdin } = child;
-      if (!stdin || stdin.destroyed || stdin.writableEnded) return 0;
       // A stream keeps what it is given; the caller may reuse its buffer.
-      stdin.write(Uint8Array.from(bytes));
-      return stdin.writableLength;
+      if (stdin && !stdin.destroyed && !stdin.writableEnded) stdin.write(Uint8Array.from(bytes));
     },
+    get queuedBytes() {
+      return child.stdin && !child.stdin.destroyed ? child.stdin.writableLength : 0;
+    },
+    knowsWrite: (writeId) => writeIds.has(writeId),
+    rememberWrite: (writeId) => writeIds.add(writeId),
+    directInput: null,
+    refuseInput: () => undefined,
     closeStdin: () => void child.stdin?.end(),
     pause() {
       stdout.pause();

@@ -27,10 +27,11 @@ import type { Child, ChildEvents, RawExit } from "./child.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
 
-/** How much may wait for a process that does not read before `write` makes its caller wait too. */
+/**
+ * How much may wait for a process that does not read before `write` makes its caller wait too; `native/child-input.cc` has
+ * the same number.
+ */
 const WRITE_QUEUE_BYTES = 1024 * 1024;
-/** Write ids remembered per process, as the reference server does. */
-const REMEMBERED_WRITE_IDS = 4096;
 /** TERM comes this long before KILL when a process outlives its `timeoutMs`. */
 const TIMEOUT_GRACE_MS = 2000;
 /** After an ended process's leader is gone, how long somebody out of reach may keep its streams open. */
@@ -56,7 +57,6 @@ export class LocalProcess implements HostProcess {
   readonly #params: StartParams;
   readonly #deps: LocalProcessDeps;
   readonly #startedAtMs: number;
-  readonly #writeIds = new Set<string>();
   #child: Child | null = null;
   #stdin: "open" | "closed" | "none";
   #size: TerminalSize | null;
@@ -64,8 +64,6 @@ export class LocalProcess implements HostProcess {
   #timeout: Timer | null = null;
   #cutTimer: Timer | null = null;
   #drained: PromiseWithResolvers<void> | null = null;
-  /** What waited for the process after the last write, until it was told that nothing does. */
-  #queuedBytes = 0;
   #closed = Promise.withResolvers<void>();
 
   constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
@@ -104,6 +102,10 @@ export class LocalProcess implements HostProcess {
   /** The started program below; null before it has started. */
   get child(): Child | null {
     return this.#child;
+  }
+
+  get directInput(): object | null {
+    return this.#child?.directInput ?? null;
   }
 
   get running(): boolean {
@@ -181,7 +183,7 @@ export class LocalProcess implements HostProcess {
     if (this.#endReason !== null) throw internalError("failed to write to process stdin");
     if (!this.#child) return { status: "starting" };
     this.#take(this.#child, bytes, writeId);
-    if (this.#queuedBytes > WRITE_QUEUE_BYTES) {
+    if (this.#child.queuedBytes > WRITE_QUEUE_BYTES) {
       this.#drained ??= Promise.withResolvers<void>();
       await this.#drained.promise;
     }
@@ -191,18 +193,18 @@ export class LocalProcess implements HostProcess {
   /** The same without waiting; null when it would have to wait or to refuse. */
   writeNow(bytes: Uint8Array, writeId: string | undefined): WriteStatus | null {
     if (this.#stdin === "none") return "stdinClosed";
-    if (writeId !== undefined && this.#writeIds.has(writeId)) return "accepted";
-    if (this.#stdin === "closed") return "stdinClosed";
     const child = this.#child;
+    if (writeId !== undefined && child?.knowsWrite(writeId)) return "accepted";
+    if (this.#stdin === "closed") return "stdinClosed";
     if (this.#endReason !== null || !child) return null;
-    if (this.#queuedBytes + bytes.length > WRITE_QUEUE_BYTES) return null;
+    if (child.queuedBytes + bytes.length > WRITE_QUEUE_BYTES) return null;
     this.#take(child, bytes, writeId);
     return "accepted";
   }
 
   #take(child: Child, bytes: Uint8Array, writeId: string | undefined): void {
-    if (writeId !== undefined) this.#rememberWriteId(writeId);
-    if (!this.log.isClosed) this.#queuedBytes = child.write(bytes);
+    if (writeId !== undefined) child.rememberWrite(writeId);
+    if (!this.log.isClosed) child.write(bytes);
   }
 
   async closeStdin(): Promise<{ status: CloseStdinStatus }> {
@@ -244,6 +246,7 @@ export class LocalProcess implements HostProcess {
       return { running: false, ...(survivors.length > 0 && { survivors }) };
     }
     this.#endReason ??= reason;
+    child.refuseInput();
     this.#wakeWriters();
     const survivors = await this.#deps.killer.kill(
       { child, exited: () => this.log.exit !== null, onChange: (listener) => this.log.listen(listener) },
@@ -294,18 +297,8 @@ export class LocalProcess implements HostProcess {
   }
 
   #wakeWriters(): void {
-    this.#queuedBytes = 0;
     this.#drained?.resolve();
     this.#drained = null;
-  }
-
-  #rememberWriteId(writeId: string): void {
-    this.#writeIds.add(writeId);
-    if (this.#writeIds.size <= REMEMBERED_WRITE_IDS) return;
-    for (const oldest of this.#writeIds) {
-      this.#writeIds.delete(oldest);
-      break;
-    }
   }
 }
 

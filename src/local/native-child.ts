@@ -58,8 +58,28 @@ class StartedChild implements Child {
     this.#ends = NO_ENDS;
   }
 
-  write(bytes: Uint8Array): number {
-    return this.#native.write(this.#child, bytes);
+  write(bytes: Uint8Array): void {
+    this.#native.write(this.#child, bytes);
+  }
+
+  get queuedBytes(): number {
+    return this.#native.queuedInput(this.#child);
+  }
+
+  knowsWrite(writeId: string): boolean {
+    return this.#native.knowsWrite(this.#child, writeId);
+  }
+
+  rememberWrite(writeId: string): void {
+    this.#native.rememberWrite(this.#child, writeId);
+  }
+
+  get directInput(): object {
+    return this.#child;
+  }
+
+  refuseInput(): void {
+    this.#native.refuseInput(this.#child);
   }
 
   closeStdin(): void {

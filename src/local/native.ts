@@ -6,6 +6,9 @@ import { fileURLToPath } from "node:url";
 /** A started program, as the addon knows it. Nothing can be done with it but to hand it back. */
 export type NativeChild = object & { readonly __nativeChild: never };
 
+/** A socket, as the addon knows it. */
+type NativeSocket = object;
+
 /** Six numbers per process: pid, parent, group, session, start time, 1 when dead. */
 export type NativeEntries = Float64Array;
 
@@ -23,7 +26,9 @@ export interface NativeSpawner {
     onDone: NativeSpawnDone,
     onEvent: NativeEventListener,
   ): void;
+  /** Returns what is queued then. */
   write(child: NativeChild, bytes: Uint8Array): number;
+  queuedInput(child: NativeChild): number;
   closeStdin(child: NativeChild): void;
   pause(child: NativeChild): void;
   resume(child: NativeChild): void;
@@ -33,6 +38,10 @@ export interface NativeSpawner {
     child: NativeChild,
   ): [rows: number, cols: number, echo: boolean, canonical: boolean] | undefined;
   signalGroup(child: NativeChild, signal: number): boolean;
+  /** What comes for it by a route is left to JavaScript from now on. */
+  refuseInput(child: NativeChild): void;
+  knowsWrite(child: NativeChild, writeId: string): boolean;
+  rememberWrite(child: NativeChild, writeId: string): void;
 
   entry(pid: number): NativeEntries;
   childPids(pid: number): number[];
@@ -44,6 +53,21 @@ export interface NativeSpawner {
   signal(pid: number, startTime: number, signal: number): number;
   setSubreaper(on: boolean): number;
   reap(pid: number): boolean;
+
+  /** `src/connection/native-socket.ts` is their only caller and says what they do. */
+  adoptSocket(fd: number, maxMessageBytes: number, onEvent: NativeEventListener): NativeSocket | undefined;
+  openSocket(socket: NativeSocket, received: Uint8Array): void;
+  sendText(socket: NativeSocket, text: string): void;
+  sendChunk(socket: NativeSocket, head: string, bytes: Uint8Array, tail: string): void;
+  sendBytes(socket: NativeSocket, bytes: Uint8Array): void;
+  pauseSocket(socket: NativeSocket): void;
+  resumeSocket(socket: NativeSocket): void;
+  endSocket(socket: NativeSocket): void;
+  destroySocket(socket: NativeSocket): void;
+  queuedBytes(socket: NativeSocket): number;
+  receivedBytes(socket: NativeSocket): number;
+  routeInput(socket: NativeSocket, processId: string, input: object): void;
+  unrouteInput(socket: NativeSocket, processId: string): void;
 
   /** Standard alphabet, with padding. Returns the bytes written, -1 when they do not fit. */
   base64Encode(from: Uint8Array, to: Uint8Array, toOffset: number): number;
@@ -78,7 +102,13 @@ export type NativeSpawnDone = (
 /** `native/child.h` has the same numbers. */
 export const NativeEvent = { stdout: 0, stderr: 1, terminal: 2, exit: 3, close: 4, drain: 5 } as const;
 
-export type NativeEventListener = (event: number, first?: unknown, second?: unknown) => void;
+export type NativeEventListener = (
+  event: number,
+  first?: unknown,
+  second?: unknown,
+  third?: unknown,
+  fourth?: unknown,
+) => void;
 
 export type LoadedNative = { type: "loaded"; spawner: NativeSpawner } | { type: "missing"; why: string };
 
@@ -122,6 +152,7 @@ function load(): LoadedNative {
 const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "spawn",
   "write",
+  "queuedInput",
   "closeStdin",
   "pause",
   "resume",
@@ -129,6 +160,22 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "resize",
   "terminalState",
   "signalGroup",
+  "refuseInput",
+  "knowsWrite",
+  "rememberWrite",
+  "adoptSocket",
+  "openSocket",
+  "sendText",
+  "sendChunk",
+  "sendBytes",
+  "pauseSocket",
+  "resumeSocket",
+  "endSocket",
+  "destroySocket",
+  "queuedBytes",
+  "receivedBytes",
+  "routeInput",
+  "unrouteInput",
   "entry",
   "childPids",
   "orphanPids",

@@ -80,6 +80,7 @@ export class ConnectionHandler {
       throw new ProtocolError("received `initialized` notification before `initialize`");
     }
     this.#handshake = { ...this.#handshake, type: "ready" };
+    this.#handshake.session.ready(this.#handshake.attachment);
   }
 
   /** The client has everything up to `seq` of this process. */

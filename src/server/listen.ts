@@ -3,7 +3,10 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { connect, isIP, type Socket } from "node:net";
 import type { Duplex, Readable, Writable } from "node:stream";
 import { acceptKey } from "../connection/accept-key.ts";
+import { plainByteCodec } from "../connection/byte-codec.ts";
 import { LineConnection } from "../connection/line-connection.ts";
+import { NativeSocket } from "../connection/native-socket.ts";
+import { StreamSocket } from "../connection/stream-socket.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
 import type { WireTuning } from "../connection/wire-tuning.ts";
 import { refusal, type WebSocketAuth } from "./auth.ts";
@@ -188,23 +191,30 @@ function refuse(socket: Duplex, { status, reason, body }: HttpRefusal): void {
 function accept(
   server: ExecServer,
   request: IncomingMessage,
-  socket: Duplex,
+  stream: Duplex,
   head: Buffer,
-  tuning?: WireTuning,
+  tuning: WireTuning = {},
 ): void {
   const key = request.headers["sec-websocket-key"] ?? "";
-  socket.write(
-    `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
-  );
   request.socket.setNoDelay(true);
   request.socket.setTimeout(0);
+  const { maxMessageBytes } = server.config;
+  const label = `exec-server websocket ${peerName(request.socket)}`;
+  const codec = tuning.codec ?? plainByteCodec;
+  const socket =
+    (tuning.sockets && NativeSocket.adopt(tuning.sockets, request.socket, maxMessageBytes, head)) ??
+    new StreamSocket(stream, "server", codec, head);
+  socket.sendFrame(
+    Buffer.from(
+      `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+    ),
+  );
   const connection = new WebSocketConnection(socket, {
-    label: `exec-server websocket ${peerName(request.socket)}`,
+    label,
     role: "server",
-    head,
-    maxMessageBytes: server.config.maxMessageBytes,
+    maxMessageBytes,
     keepAlive: true,
-    ...tuning,
+    codec,
   });
   // The server's own task set owns the run and reports its failure.
   void server.accept(connection);

@@ -1,5 +1,6 @@
 import type { Connection } from "../connection/connection.ts";
 import { CONGESTED_BYTES } from "../connection/connection.ts";
+import type { InputRoutes } from "../connection/frame-socket.ts";
 import { encodeNotification } from "../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
 import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
@@ -14,6 +15,8 @@ export interface Peer {
   /** Calls back when a congested peer can take more; returns how to stop. */
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
+  /** Where its connection can take input to processes by itself. */
+  readonly inputRoutes?: InputRoutes | undefined;
 }
 
 /** A peer behind a connection that speaks JSON. */
@@ -62,6 +65,10 @@ export class ConnectionPeer implements Peer {
 
   get idle(): boolean {
     return this.#connection.queuedBytes === 0;
+  }
+
+  get inputRoutes(): InputRoutes | undefined {
+    return this.#connection.inputRoutes;
   }
 
   onDrain(listener: () => void): () => void {

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../async/clock.ts";
 import { Lanes } from "../async/lanes.ts";
+import type { InputRoutes } from "../connection/frame-socket.ts";
 import type {
   ProcessListing,
   ReadParams,
@@ -41,6 +42,8 @@ export class Session {
   readonly #forgetting = new Map<SessionProcess, Timer>();
   /** Start, write, closeStdin and resize of one process keep their order. */
   readonly #lanes = new Lanes<string>();
+  /** Where input is taken to processes without asking, while nothing of a lane is under way. */
+  #routes: InputRoutes | null = null;
   /** Changes of files keep their order, also across a lost connection. */
   readonly fileChanges = new Lanes<"changes">();
   #state: State;
@@ -57,6 +60,7 @@ export class Session {
 
   /** A new connection takes the session; its processes go on telling from now, what was missed can be read. */
   attach(attachment: Attachment): void {
+    this.#routeInputBy(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "attached", attachment };
     for (const entry of this.#entries()) entry.resume(attachment);
@@ -65,6 +69,7 @@ export class Session {
   /** The connection is lost. Ignored when another one has taken the session over meanwhile. */
   detach(attachment: Attachment): void {
     if (this.#state.type !== "attached" || this.#state.attachment !== attachment) return;
+    this.#routeInputBy(null);
     const { detachedSessionTtlMs } = this.#deps.config;
     if (detachedSessionTtlMs === 0) {
       this.end();
@@ -75,9 +80,15 @@ export class Session {
     this.#state = { type: "detached", expiry };
   }
 
+  /** The connection may use its processes from now on. Ignored when another one has taken the session over. */
+  ready(attachment: Attachment): void {
+    if (this.attachment === attachment) this.#routeInputBy(attachment.peer.inputRoutes ?? null);
+  }
+
   /** Ends every process and forgets the session. */
   end(): void {
     if (this.#state.type === "over") return;
+    this.#routeInputBy(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "over" };
     for (const slot of this.#slots.values()) {
@@ -98,7 +109,7 @@ export class Session {
     this.#refuseTooMany();
     const starting = Promise.withResolvers<SessionProcess | null>();
     this.#slots.set(processId, { type: "starting", started: starting.promise });
-    return this.#lanes.run(processId, async () => {
+    return this.#inLane(processId, async () => {
       try {
         const process = await this.#deps.backend.start(params);
         const entry = this.#entryOf(process);
@@ -136,7 +147,7 @@ export class Session {
 
   /** Runs one of the calls that keep their order for a process. */
   inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
-    return this.#lanes.run(processId, async () => task(await this.find(processId)));
+    return this.#inLane(processId, async () => task(await this.find(processId)));
   }
 
   /** Writes without waiting: null when the process has not started, or something before it is still under way. */
@@ -158,6 +169,28 @@ export class Session {
 
   listings(): ProcessListing[] {
     return [...this.#entries()].map((entry) => entry.process.listing());
+  }
+
+  /** Whoever writes meanwhile must not overtake what waits here. */
+  async #inLane<T>(processId: string, task: () => Promise<T>): Promise<T> {
+    this.#routes?.unroute(processId);
+    try {
+      return await this.#lanes.run(processId, task);
+    } finally {
+      this.#routeInput(processId);
+    }
+  }
+
+  #routeInput(processId: string): void {
+    const slot = this.#slots.get(processId);
+    const input = slot?.type === "started" ? slot.entry.process.directInput : null;
+    if (input && !this.#lanes.busy(processId)) this.#routes?.route(processId, input);
+  }
+
+  #routeInputBy(routes: InputRoutes | null): void {
+    for (const processId of this.#slots.keys()) this.#routes?.unroute(processId);
+    this.#routes = routes;
+    for (const processId of this.#slots.keys()) this.#routeInput(processId);
   }
 
   #begin(entry: SessionProcess): void {
@@ -225,7 +258,10 @@ export class Session {
       this.#forgetting.delete(entry);
       if (!entry.isDelivered) return;
       const slot = this.#slots.get(processId);
-      if (slot?.type === "started" && slot.entry === entry) this.#slots.delete(processId);
+      if (slot?.type === "started" && slot.entry === entry) {
+        this.#slots.delete(processId);
+        this.#routes?.unroute(processId);
+      }
       entry.forget();
     };
     this.#forgetting.set(entry, this.#deps.clock.after(CLOSED_PROCESS_KEPT_MS, forget, { keepAlive: false }));

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 
@@ -13,14 +14,14 @@ function connect(options: { answersPings?: boolean; stalled?: boolean; maxMessag
   const [near, far] = duplexPair();
   const events: ConnectionEvent[] = [];
   const told: string[] = [];
-  const connection = new WebSocketConnection(near, {
+  const connection = new WebSocketConnection(new StreamSocket(near, "server", plainByteCodec), {
     label: "exec-server websocket test",
     role: "server",
     clock,
     keepAlive: true,
     maxMessageBytes: options.maxMessageBytes ?? 10_000,
   });
-  const writer = new FrameWriter("client", plainByteCodec, () => 0x01020304);
+  const writer = new FrameWriter("client", plainByteCodec, undefined, () => 0x01020304);
   const reader = new FrameReader("client", plainByteCodec, 1 << 24, {
     message: (payload) => told.push(`message ${payload.toString()}`),
     ping: (payload) => {
@@ -200,11 +201,11 @@ describe("messages", () => {
   test("that came together with the handshake are not lost", async () => {
     const [near] = duplexPair();
     const events: ConnectionEvent[] = [];
-    const writer = new FrameWriter("client", plainByteCodec, () => 7);
-    const connection = new WebSocketConnection(near, {
+    const writer = new FrameWriter("client", plainByteCodec);
+    const head = writer.text('{"method":"early"}');
+    const connection = new WebSocketConnection(new StreamSocket(near, "server", plainByteCodec, head), {
       label: "test",
       role: "server",
-      head: writer.text('{"method":"early"}'),
     });
     connection.open((event) => events.push(event));
     assert.equal(events.length, 1);

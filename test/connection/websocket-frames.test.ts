@@ -223,7 +223,7 @@ describe("a frame writer", () => {
     test(`as ${role} writes what a reader on the other side reads`, () => {
       fc.assert(
         fc.property(fc.string({ unit: "binary" }), payload, places, (text, chunk, at) => {
-          const writer = new FrameWriter(role, plainByteCodec, () => 0x0badcafe);
+          const writer = new FrameWriter(role, plainByteCodec, undefined, () => 0x0badcafe);
           const { frames, told } = reader(other[role], 1 << 20);
           const bytes = Buffer.concat([
             writer.text(text),
@@ -247,7 +247,7 @@ describe("a frame writer", () => {
   }
 
   test("keeps the reason of a close within a control frame, and cuts it between characters", () => {
-    const writer = new FrameWriter("server", plainByteCodec, () => 0);
+    const writer = new FrameWriter("server", plainByteCodec);
     for (let pad = 0; pad < 4; pad++) {
       const { frames, told } = reader("client");
       frames.push(writer.close(1008, `${"x".repeat(pad)}${"é€😀".repeat(40)}`));

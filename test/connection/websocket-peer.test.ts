@@ -6,9 +6,14 @@ import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { WebSocket, WebSocketServer } from "ws";
 import { acceptKey } from "../../src/connection/accept-key.ts";
+import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { Connection, ConnectionEvent } from "../../src/connection/connection.ts";
+import type { FrameSocket } from "../../src/connection/frame-socket.ts";
+import { NativeSocket } from "../../src/connection/native-socket.ts";
+import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+import { loadNative } from "../../src/local/native.ts";
 
 /** The `ws` package as an independent peer, in both roles, through a wire that cuts the bytes where it likes. */
 
@@ -154,70 +159,87 @@ describe("as a client of ws", () => {
   });
 });
 
-describe("as a server to ws", () => {
-  async function serve(onConnection: (connection: Connection) => void): Promise<number> {
-    const http = createHttpServer();
-    http.on("upgrade", (request, socket, head) => {
-      const key = request.headers["sec-websocket-key"] ?? "";
-      socket.write(
-        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
-      );
-      onConnection(
-        new WebSocketConnection(socket, { label: "test", role: "server", head, maxMessageBytes: 300_000 }),
-      );
-    });
-    const port = await listenOn(http);
-    closers.push(() => http.close());
-    return port;
-  }
+const native = loadNative();
+const sockets: Record<string, (socket: Socket, head: Buffer, maxMessageBytes: number) => FrameSocket> = {
+  "over a Node stream": (socket, head) => new StreamSocket(socket, "server", plainByteCodec, head),
+  "over a native socket": (socket, head, maxMessageBytes) => {
+    assert.ok(native.type === "loaded");
+    const adopted = NativeSocket.adopt(native.spawner, socket, maxMessageBytes, head);
+    assert.ok(adopted);
+    return adopted;
+  },
+};
 
-  const echo = (connection: Connection) =>
-    connection.open((event) => {
-      if (event.type === "message" && event.message.type === "notification") {
-        connection.send(asJson(event.message.method));
-      }
-    });
+for (const [way, over] of Object.entries(sockets))
+  describe(`as a server to ws, ${way}`, () => {
+    async function serve(onConnection: (connection: Connection) => void): Promise<number> {
+      const http = createHttpServer();
+      http.on("upgrade", (request, _, head) => {
+        const key = request.headers["sec-websocket-key"] ?? "";
+        const maxMessageBytes = 300_000;
+        const socket = over(request.socket, head, maxMessageBytes);
+        socket.sendFrame(
+          Buffer.from(
+            `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+          ),
+        );
+        onConnection(new WebSocketConnection(socket, { label: "test", role: "server", maxMessageBytes }));
+      });
+      const port = await listenOn(http);
+      closers.push(() => http.close());
+      return port;
+    }
 
-  test("exchanges messages of every length, cut anywhere", async () => {
-    const port = await serve(echo);
-    await fc.assert(
-      fc.asyncProperty(
-        fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1, maxLength: 10 }),
-        fc.shuffledSubarray(MESSAGES),
-        async (sizes, messages) => {
-          let next = 0;
-          const proxyPort = await cuttingProxy(port, () => sizes[next++ % sizes.length] ?? 1);
-          const socket = new WebSocket(`ws://127.0.0.1:${proxyPort}/`);
-          await once(socket, "open");
-          const received: string[] = [];
-          const all = new Promise<void>((resolve) => {
-            socket.on("message", (data) => {
-              received.push(JSON.parse(String(data)).method);
-              if (received.length === messages.length) resolve();
+    const echo = (connection: Connection) =>
+      connection.open((event) => {
+        if (event.type === "message" && event.message.type === "notification") {
+          connection.send(asJson(event.message.method));
+        }
+      });
+
+    test("exchanges messages of every length, cut anywhere", async () => {
+      const port = await serve(echo);
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1, maxLength: 10 }),
+          fc.shuffledSubarray(MESSAGES),
+          async (sizes, messages) => {
+            let next = 0;
+            const proxyPort = await cuttingProxy(port, () => sizes[next++ % sizes.length] ?? 1);
+            const socket = new WebSocket(`ws://127.0.0.1:${proxyPort}/`);
+            await once(socket, "open");
+            const received: string[] = [];
+            const all = new Promise<void>((resolve) => {
+              socket.on("message", (data) => {
+                received.push(JSON.parse(String(data)).method);
+                if (received.length === messages.length) resolve();
+              });
             });
-          });
-          for (const [index, message] of messages.entries()) {
-            socket.send(Buffer.from(asJson(message)), { binary: index % 2 === 0 });
-          }
-          if (messages.length > 0) await all;
-          assert.deepEqual(received, messages);
-          const closed = once(socket, "close");
-          socket.close(1000);
-          assert.equal((await closed)[0], 1000);
-        },
-      ),
-      { numRuns: 15 },
-    );
-  });
+            for (const [index, message] of messages.entries()) {
+              const bytes = Buffer.from(asJson(message));
+              const half = bytes.length >> 1;
+              if (index % 3 === 0) socket.send(bytes.subarray(0, half), { binary: false, fin: false });
+              socket.send(index % 3 === 0 ? bytes.subarray(half) : bytes, { binary: index % 3 === 1 });
+            }
+            if (messages.length > 0) await all;
+            assert.deepEqual(received, messages);
+            const closed = once(socket, "close");
+            socket.close(1000);
+            assert.equal((await closed)[0], 1000);
+          },
+        ),
+        { numRuns: 15 },
+      );
+    });
 
-  test("answers a ping, and a message that is too large with 1009", async () => {
-    const port = await serve(echo);
-    const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
-    await once(socket, "open");
-    socket.ping("hello");
-    assert.equal(String((await once(socket, "pong"))[0]), "hello");
-    const closed = once(socket, "close");
-    socket.send("x".repeat(300_001));
-    assert.equal((await closed)[0], 1009);
+    test("answers a ping, and a message that is too large with 1009", async () => {
+      const port = await serve(echo);
+      const socket = new WebSocket(`ws://127.0.0.1:${port}/`);
+      await once(socket, "open");
+      socket.ping("hello");
+      assert.equal(String((await once(socket, "pong"))[0]), "hello");
+      const closed = once(socket, "close");
+      socket.send("x".repeat(300_001));
+      assert.equal((await closed)[0], 1009);
+    });
   });
-});

@@ -79,6 +79,8 @@ export class FakeProcess implements HostProcess {
     return this.log.readWaiting(params);
   }
 
+  readonly directInput = null;
+
   /** Never at once: every write of a test goes the general way. */
   writeNow(): null {
     return null;

@@ -1,0 +1,18 @@
+#ifndef PROCWIRE_CLOCK_H
+#define PROCWIRE_CLOCK_H
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace procwire {
+
+inline int64_t nowNs() {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+}  // namespace procwire
+
+#endif

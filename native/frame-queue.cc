@@ -1,0 +1,118 @@
+#include "frame-queue.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace procwire {
+namespace {
+
+constexpr size_t kSmallBytes = 16 * 1024;
+// The largest chunk a child gives at once (256 KiB) as base64, with its envelope.
+constexpr size_t kLargeBytes = 384 * 1024;
+// Free blocks kept of each size: what a busy turn has under way.
+constexpr size_t kSmallKept = 16;
+constexpr size_t kLargeKept = 8;
+// Blocks handed over by one system call.
+constexpr size_t kBlocksPerSend = 16;
+
+constexpr char kFinalText = static_cast<char>(0x81);
+
+}  // namespace
+
+BlockPool::~BlockPool() {
+  for (char* memory : small_) free(memory);
+  for (char* memory : large_) free(memory);
+}
+
+Block BlockPool::take(size_t bytes) {
+  Block block;
+  block.capacity = bytes <= kSmallBytes ? kSmallBytes : bytes <= kLargeBytes ? kLargeBytes : bytes;
+  std::vector<char*>* kept = bytes <= kSmallBytes ? &small_ : bytes <= kLargeBytes ? &large_ : nullptr;
+  if (kept && !kept->empty()) {
+    block.memory = kept->back();
+    kept->pop_back();
+  } else {
+    block.memory = static_cast<char*>(malloc(block.capacity));
+  }
+  return block;
+}
+
+void BlockPool::give(Block& block) {
+  if (block.capacity == kSmallBytes && small_.size() < kSmallKept) small_.push_back(block.memory);
+  else if (block.capacity == kLargeBytes && large_.size() < kLargeKept) large_.push_back(block.memory);
+  else free(block.memory);
+  block.memory = nullptr;
+}
+
+char* FrameQueue::text(size_t payloadBytes) {
+  const size_t lengthBytes = payloadBytes < 126 ? 0 : payloadBytes < 65536 ? 2 : 8;
+  char* frame = room(2 + lengthBytes + payloadBytes);
+  if (!frame) return nullptr;
+  frame[0] = kFinalText;
+  frame[1] = static_cast<char>(lengthBytes == 0 ? payloadBytes : lengthBytes == 2 ? 126 : 127);
+  for (size_t at = 0; at < lengthBytes; at++)
+    frame[2 + at] = static_cast<char>(static_cast<uint64_t>(payloadBytes) >> (8 * (lengthBytes - 1 - at)));
+  return frame + 2 + lengthBytes;
+}
+
+char* FrameQueue::raw(size_t bytes) { return room(bytes); }
+
+char* FrameQueue::room(size_t bytes) {
+  // The spare byte is for whoever ends what he writes with a zero.
+  if (blocks_.empty() || blocks_.back().capacity - blocks_.back().to < bytes + 1) {
+    const Block block = pool_.take(bytes + 1);
+    if (!block.memory) return nullptr;
+    blocks_.push_back(block);
+  }
+  Block& block = blocks_.back();
+  char* found = block.memory + block.to;
+  block.to += bytes;
+  bytes_ += bytes;
+  return found;
+}
+
+int FrameQueue::send(int fd) {
+  while (bytes_ > 0) {
+    struct iovec parts[kBlocksPerSend];
+    size_t count = 0;
+    size_t asked = 0;
+    for (const Block& block : blocks_) {
+      if (count == kBlocksPerSend) break;
+      parts[count].iov_base = block.memory + block.from;
+      parts[count].iov_len = block.to - block.from;
+      asked += parts[count++].iov_len;
+    }
+    struct msghdr message = {};
+    message.msg_iov = parts;
+    message.msg_iovlen = count;
+    ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return errno == EAGAIN ? 0 : errno;
+    bytes_ -= static_cast<size_t>(sent);
+    for (size_t left = static_cast<size_t>(sent); left > 0 || (!blocks_.empty() && blocks_.front().from == blocks_.front().to);) {
+      Block& first = blocks_.front();
+      const size_t here = first.to - first.from;
+      if (left < here) {
+        first.from += left;
+        break;
+      }
+      left -= here;
+      pool_.give(first);
+      blocks_.pop_front();
+    }
+    // A socket that took only a part has no more room now; asking again would only be told so.
+    if (static_cast<size_t>(sent) < asked) return 0;
+  }
+  return 0;
+}
+
+void FrameQueue::clear() {
+  for (Block& block : blocks_) pool_.give(block);
+  blocks_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace procwire

@@ -1,0 +1,380 @@
+#include "socket.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "bytes.h"
+#include "child.h"
+#include "fd.h"
+#include "write-request.h"
+
+namespace procwire {
+namespace {
+
+// A frame up to this size is put together here before it is looked at; a larger one is passed on as it comes.
+constexpr size_t kGatherBytes = 1024 * 1024;
+// Memory for such a frame is kept for the next one up to this size.
+constexpr size_t kKeptPartialBytes = 512 * 1024;
+// A queue beyond this was worth waiting for: its end is told.
+constexpr size_t kDrainAboveBytes = 16 * 1024;
+// A peer that sends and never reads gets no further than this: its requests wait in the system.
+constexpr size_t kMostQueuedBytes = 16 * 1024 * 1024;
+// The longest head of a frame.
+constexpr size_t kMostHeadBytes = 14;
+
+constexpr uint8_t kText = 1;
+constexpr uint8_t kFirstControl = 8;
+
+bool isAscii(const char* text, size_t length) {
+  size_t at = 0;
+  uint64_t word;
+  uint64_t all = 0;
+  for (; at + sizeof word <= length; at += sizeof word) {
+    memcpy(&word, text + at, sizeof word);
+    all |= word;
+  }
+  for (; at < length; at++) all |= static_cast<uint8_t>(text[at]);
+  return (all & 0x8080808080808080u) == 0;
+}
+
+}  // namespace
+
+struct Socket::Head {
+  size_t bytes = 0;  // its own length; 0: not whole yet
+  uint64_t payloadBytes = 0;
+  uint32_t key = 0;
+  uint8_t opcode = 0;
+  bool fin = false;
+  bool reserved = false;
+  bool masked = false;
+
+  Head(const char* data, size_t length) {
+    const uint8_t* at = reinterpret_cast<const uint8_t*>(data);
+    if (length < 2) return;
+    fin = at[0] & 0x80;
+    reserved = at[0] & 0x70;
+    opcode = at[0] & 0x0f;
+    masked = at[1] & 0x80;
+    payloadBytes = at[1] & 0x7f;
+    const size_t lengthBytes = payloadBytes == 126 ? 2 : payloadBytes == 127 ? 8 : 0;
+    const size_t whole = 2 + lengthBytes + (masked ? 4 : 0);
+    if (length < whole) return;
+    bytes = whole;
+    at += 2;
+    if (lengthBytes > 0) payloadBytes = 0;
+    for (size_t digit = 0; digit < lengthBytes; digit++) payloadBytes = payloadBytes << 8 | *at++;
+    for (size_t digit = 0; masked && digit < 4; digit++) key = key << 8 | *at++;
+  }
+};
+
+Socket::Socket(Loop* loop, int fd, size_t mostMessageBytes, napi_ref onEvent)
+    : loop_(loop), onEvent_(onEvent), mostMessageBytes_(mostMessageBytes), queue_(loop->blocks()) {
+  watch_.owner = this;
+  watch_.fd = fd;
+}
+
+napi_value Socket::handle() {
+  napi_value external;
+  references_++;
+  napi_create_external(
+      loop_->env(), this, [](napi_env, void* socket, void*) { static_cast<Socket*>(socket)->release(); }, nullptr,
+      &external);
+  return external;
+}
+
+void Socket::release() {
+  if (--references_ == 0) delete this;
+}
+
+// ---- in
+
+void Socket::open(char* head, size_t length) {
+  opened_ = true;
+  take(head, length);
+  arm();
+}
+
+void Socket::onReady(Watch&, uint32_t events) {
+  const bool broken = events & (EPOLLHUP | EPOLLERR);
+  if ((watch_.armed & EPOLLOUT) && ((events & EPOLLOUT) || broken)) flush();
+  if ((watch_.armed & EPOLLIN) && ((events & EPOLLIN) || broken)) receive();
+}
+
+void Socket::receive() {
+  char* const fresh = loop_->received() + kMostHeadBytes;
+  // The rest of a frame that has begun goes where its beginning is; of a head that has begun, the beginning comes here.
+  const bool gathering = partialTotal_ > 0;
+  const size_t before = gathering ? 0 : partialBytes_;
+  const size_t missing = gathering ? partialTotal_ - partialBytes_ : 0;
+  struct iovec parts[2] = {{partial_.get() + partialBytes_, missing}, {fresh, kReadBytes}};
+  ssize_t count;
+  do count = gathering ? readv(watch_.fd, parts, 2) : read(watch_.fd, fresh, kReadBytes);
+  while (count < 0 && errno == EINTR);
+  if (count < 0) {
+    if (errno != EAGAIN) close(errno, "read");
+    return;
+  }
+  if (count == 0) {
+    peerEnded_ = true;
+    arm();
+    tell(SocketEvent::kEnd);
+    considerClosing();
+    return;
+  }
+  size_t length = static_cast<size_t>(count);
+  receivedBytes_ += length;
+  if (ending_) return;  // Nobody listens any more; only the end is waited for.
+  if (!gathering) {
+    memcpy(fresh - before, partial_.get(), before);
+    partialBytes_ = 0;
+    take(fresh - before, before + length);
+    return;
+  }
+  const size_t filled = std::min(length, missing);
+  partialBytes_ += filled;
+  if (partialBytes_ < partialTotal_) return;
+  const Head head(partial_.get(), partialTotal_);
+  partialBytes_ = partialTotal_ = 0;
+  takeFrame(partial_.get() + head.bytes, static_cast<size_t>(head.payloadBytes), head.key);
+  if (partialCapacity_ > kKeptPartialBytes) {
+    partial_.reset();
+    partialCapacity_ = 0;
+  }
+  take(fresh, length - filled);
+}
+
+void Socket::take(char* bytes, size_t length) {
+  while (length > 0 && isOpen() && !ending_) {
+    if (passedOn_ > 0) {
+      const size_t part = static_cast<size_t>(std::min<uint64_t>(passedOn_, length));
+      passedOn_ -= part;
+      tellBytes(SocketEvent::kBytes, bytes, part);
+      bytes += part;
+      length -= part;
+      continue;
+    }
+    const Head head(bytes, length);
+    if (head.bytes == 0) return keep(bytes, length, 0);
+    const uint64_t total = head.bytes + head.payloadBytes;
+    if (!isWhole(head)) {
+      if (head.opcode < kFirstControl) inFragments_ = !head.fin;
+      passedOn_ = total;
+      continue;
+    }
+    if (length < total) return keep(bytes, length, static_cast<size_t>(total));
+    takeFrame(bytes + head.bytes, static_cast<size_t>(head.payloadBytes), head.key);
+    bytes += total;
+    length -= static_cast<size_t>(total);
+  }
+}
+
+// Whether the frame is a message of its own that needs no second look at the rules of the protocol.
+bool Socket::isWhole(const Head& head) {
+  return head.fin && !head.reserved && head.masked && head.opcode == kText && !inFragments_ &&
+         head.payloadBytes <= std::min(mostMessageBytes_, kGatherBytes);
+}
+
+void Socket::keep(const char* bytes, size_t length, size_t total) {
+  const size_t needed = std::max(total, kMostHeadBytes);
+  if (partialCapacity_ < needed) {
+    partial_.reset(new char[needed]);
+    partialCapacity_ = needed;
+  }
+  memcpy(partial_.get(), bytes, length);
+  partialBytes_ = length;
+  partialTotal_ = total;
+}
+
+void Socket::takeFrame(char* payload, size_t length, uint32_t key) {
+  unmask(reinterpret_cast<uint8_t*>(payload), length, key);
+  WriteRequest request;
+  if (parseWriteRequest({payload, length}, request) && (writeThrough(request) || tellWrite(request))) return;
+  if (isAscii(payload, length)) tellText(payload, length);
+  else tellBytes(SocketEvent::kMessage, payload, length);
+}
+
+bool Socket::writeThrough(const WriteRequest& request) {
+  if (routes_.empty()) return false;
+  const auto found = routes_.find(std::string(request.processId));
+  if (found == routes_.end() || !found->second->writeThrough(request)) return false;
+  constexpr std::string_view kBefore = "{\"id\":";
+  constexpr std::string_view kAfter = ",\"result\":{\"status\":\"accepted\"}}";
+  char* answer = textFrame(kBefore.size() + request.id.size() + kAfter.size());
+  for (const std::string_view part : {kBefore, request.id, kAfter}) {
+    if (!answer) break;
+    memcpy(answer, part.data(), part.size());
+    answer += part.size();
+  }
+  loop_->expectOutput(found->second);
+  return true;
+}
+
+// ---- out
+
+char* Socket::textFrame(size_t payloadBytes) {
+  if (!isOpen() || ending_) return nullptr;
+  loop_->flushLater(this);
+  return orBreak(queue_.text(payloadBytes));
+}
+
+char* Socket::rawFrame(size_t bytes) {
+  if (!isOpen() || ending_) return nullptr;
+  loop_->flushLater(this);
+  return orBreak(queue_.raw(bytes));
+}
+
+// A message that cannot be sent must not be missing between two others.
+char* Socket::orBreak(char* room) {
+  if (!room) shutdown(watch_.fd, SHUT_RDWR);
+  return room;
+}
+
+void Socket::flush() {
+  if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
+  if (const int err = queue_.send(watch_.fd)) return close(err, "write");
+  arm();
+  if (queue_.bytes() > 0) return;
+  if (ending_ && !shut_) {
+    shut_ = true;
+    shutdown(watch_.fd, SHUT_WR);
+    considerClosing();
+  }
+  if (wantsDrain_) {
+    wantsDrain_ = false;
+    tell(SocketEvent::kDrain);
+  }
+}
+
+void Socket::arm() {
+  if (!isOpen()) return;
+  uint32_t events = 0;
+  if (opened_ && !paused_ && !peerEnded_ && queue_.bytes() < kMostQueuedBytes) events |= EPOLLIN;
+  if (queue_.bytes() > 0 && !awaitsFlush_) events |= EPOLLOUT;
+  loop_->arm(watch_, events);
+}
+
+void Socket::pause() {
+  paused_ = true;
+  arm();
+}
+
+void Socket::resume() {
+  paused_ = false;
+  arm();
+}
+
+void Socket::end() {
+  if (!isOpen() || ending_) return;
+  ending_ = true;
+  // Only so can the peer's end be noticed.
+  paused_ = false;
+  forgetRoutes();
+  loop_->flushLater(this);
+}
+
+void Socket::route(std::string processId, Child* child) {
+  if (!isOpen() || ending_) return;
+  unroute(processId);
+  child->retain();
+  routes_.emplace(std::move(processId), child);
+}
+
+void Socket::unroute(const std::string& processId) {
+  const auto found = routes_.find(processId);
+  if (found == routes_.end()) return;
+  found->second->release();
+  routes_.erase(found);
+}
+
+void Socket::forgetRoutes() {
+  for (const auto& route : routes_) route.second->release();
+  routes_.clear();
+}
+
+// ---- the end
+
+void Socket::considerClosing() {
+  if (peerEnded_ && shut_ && isOpen()) close(0, "");
+}
+
+void Socket::close(int err, const char* syscall) {
+  giveBack();
+  napi_env env = loop_->env();
+  napi_handle_scope scope;
+  napi_open_handle_scope(env, &scope);
+  napi_value argv[2];
+  napi_create_int32(env, err, &argv[0]);
+  napi_create_string_utf8(env, syscall, NAPI_AUTO_LENGTH, &argv[1]);
+  tell(SocketEvent::kClose, 2, argv);
+  napi_close_handle_scope(env, scope);
+  napi_delete_reference(env, onEvent_);
+  loop_->remove(this);
+}
+
+void Socket::destroy() {
+  if (!isOpen()) return;
+  giveBack();
+  napi_delete_reference(loop_->env(), onEvent_);
+  loop_->remove(this);
+}
+
+void Socket::giveBack() {
+  loop_->arm(watch_, 0);
+  closeFd(watch_.fd);
+  queue_.clear();
+  forgetRoutes();
+}
+
+// ---- what is told
+
+void Socket::tell(SocketEvent event, size_t argc, const napi_value* argv) {
+  napi_env env = loop_->env();
+  napi_handle_scope scope;
+  napi_open_handle_scope(env, &scope);
+  napi_value callback;
+  if (napi_get_reference_value(env, onEvent_, &callback) == napi_ok) {
+    napi_value all[5];
+    napi_create_int32(env, static_cast<int>(event), &all[0]);
+    for (size_t at = 0; at < argc; at++) all[at + 1] = argv[at];
+    loop_->call(callback, argc + 1, all);
+  }
+  napi_close_handle_scope(env, scope);
+}
+
+void Socket::tellText(const char* text, size_t length) {
+  napi_env env = loop_->env();
+  napi_handle_scope scope;
+  napi_open_handle_scope(env, &scope);
+  napi_value made;
+  if (napi_create_string_latin1(env, text, length, &made) == napi_ok) tell(SocketEvent::kText, 1, &made);
+  napi_close_handle_scope(env, scope);
+}
+
+void Socket::tellBytes(SocketEvent event, const char* bytes, size_t length) {
+  napi_env env = loop_->env();
+  napi_handle_scope scope;
+  napi_open_handle_scope(env, &scope);
+  napi_value made;
+  if (napi_create_buffer_copy(env, length, bytes, nullptr, &made) == napi_ok) tell(event, 1, &made);
+  napi_close_handle_scope(env, scope);
+}
+
+// False when its chunk is no base64: the general parser words the refusal.
+bool Socket::tellWrite(const WriteRequest& request) {
+  napi_env env = loop_->env();
+  napi_handle_scope scope;
+  napi_open_handle_scope(env, &scope);
+  napi_value members[4];
+  const bool told = writeRequestMembers(env, request, members);
+  if (told) tell(SocketEvent::kWrite, 4, members);
+  napi_close_handle_scope(env, scope);
+  return told;
+}
+
+}  // namespace procwire

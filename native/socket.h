@@ -1,0 +1,115 @@
+// A server's end of one WebSocket, from the handshake on. It sends frames, and takes what needs no JavaScript at all: a
+// `process/write` for a child it was told of goes from the socket into the child's input. Whole text messages are told
+// as such; every other frame (fragments, control frames, oversized and wrong ones) is passed on as the bytes it came in.
+#ifndef PROCWIRE_SOCKET_H
+#define PROCWIRE_SOCKET_H
+
+#include <node_api.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "frame-queue.h"
+#include "loop.h"
+
+namespace procwire {
+
+struct WriteRequest;
+
+// The first argument of a socket's event callback. `native-socket.ts` has the same list.
+enum class SocketEvent : int {
+  kText = 0,     // a whole text message in ASCII, as a string
+  kMessage = 1,  // a whole text message, as bytes not looked at
+  kBytes = 2,    // frames, or parts of one, as they came
+  kWrite = 3,    // a `process/write` for somebody else: id, processId, writeId or undefined, chunk
+  kDrain = 4,    // what had piled up is sent
+  kEnd = 5,      // the peer sends nothing more
+  kClose = 6,    // the last event: errno or 0, and the call it came from
+};
+
+class Socket final : public Watched {
+ public:
+  // Takes over the descriptor.
+  Socket(Loop* loop, int fd, size_t mostMessageBytes, napi_ref onEvent);
+
+  // The object JavaScript holds; made once, within the caller's handle scope.
+  napi_value handle();
+
+  void onReady(Watch& watch, uint32_t events) override;
+  // Sends what is queued; called by the loop at the end of a turn.
+  void flush();
+  bool awaitsFlush(bool awaits) { return std::exchange(awaitsFlush_, awaits); }
+  // Closes without telling; what is queued is lost. Also for a loop that is going away.
+  void destroy();
+  void release();
+
+  // What JavaScript asks for. All harmless after the end.
+  // Begins to read. `head` is what was received already; it is changed.
+  void open(char* head, size_t length);
+  // Where a payload of that size belongs, to be filled at once; null when nothing can be sent any more.
+  char* textFrame(size_t payloadBytes);
+  char* rawFrame(size_t bytes);
+  void pause();
+  void resume();
+  // Sends what is queued, then says that nothing more comes.
+  void end();
+  // Writes for this process go straight to its child, until it is taken back.
+  void route(std::string processId, Child* child);
+  void unroute(const std::string& processId);
+  size_t queuedBytes() const { return queue_.bytes(); }
+  uint64_t receivedBytes() const { return receivedBytes_; }
+
+ private:
+  struct Head;
+
+  void receive();
+  void take(char* bytes, size_t length);
+  void keep(const char* bytes, size_t length, size_t total);
+  void takeFrame(char* payload, size_t length, uint32_t key);
+  bool isWhole(const Head& head);
+  bool writeThrough(const WriteRequest& request);
+  bool tellWrite(const WriteRequest& request);
+  void tellText(const char* text, size_t length);
+  void tellBytes(SocketEvent event, const char* bytes, size_t length);
+  void tell(SocketEvent event, size_t argc = 0, const napi_value* argv = nullptr);
+  void arm();
+  void considerClosing();
+  void close(int err, const char* syscall);
+  void giveBack();
+  void forgetRoutes();
+  bool isOpen() const { return watch_.fd >= 0; }
+  char* orBreak(char* room);
+
+  Loop* loop_;
+  napi_ref onEvent_;
+  int references_ = 1;
+  Watch watch_;
+  const size_t mostMessageBytes_;
+  FrameQueue queue_;
+  std::unordered_map<std::string, Child*> routes_;
+
+  // A frame that has begun: what is here of it, and how long it is with its head; 0 while the head is not whole.
+  std::unique_ptr<char[]> partial_;
+  size_t partialCapacity_ = 0;
+  size_t partialBytes_ = 0;
+  size_t partialTotal_ = 0;
+  uint64_t passedOn_ = 0;  // bytes of a frame that is passed on as it comes, still to come
+  bool inFragments_ = false;
+
+  uint64_t receivedBytes_ = 0;
+  bool opened_ = false;
+  bool paused_ = false;
+  bool awaitsFlush_ = false;  // the loop will call `flush`
+  bool wantsDrain_ = false;
+  bool ending_ = false;  // nothing more is to be sent after what is queued
+  bool shut_ = false;    // the peer was told so
+  bool peerEnded_ = false;
+};
+
+}  // namespace procwire
+
+#endif

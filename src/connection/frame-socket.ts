@@ -1,0 +1,47 @@
+import type { RequestId } from "../protocol/envelope.ts";
+
+/** What a socket gives. Frames come as bytes; one that can read them by itself gives whole messages instead. */
+export interface FrameSocketEvents {
+  /** Frames, split anywhere. */
+  bytes(chunk: Buffer): void;
+  /** A whole text message in ASCII. */
+  text(text: string): void;
+  /** A whole text message, its bytes not looked at. */
+  message(payload: Buffer): void;
+  /** A `process/write`, recognised and decoded by its bytes. */
+  write(id: RequestId, params: { processId: string; writeId?: string; chunk: Uint8Array }): void;
+  /** What had piled up is sent. */
+  drain(): void;
+  /** The peer sends nothing more. */
+  end(): void;
+  /** It is closed; `problem` is null when nothing went wrong. */
+  close(problem: string | null): void;
+}
+
+/** Takes the input of processes to where it belongs without asking, for as long as it is told to. */
+export interface InputRoutes {
+  /** `input` is a host process's `directInput`. */
+  route(processId: string, input: object): void;
+  unroute(processId: string): void;
+}
+
+/** The socket below one WebSocket whose handshake is done: it builds and sends frames, and gives what comes. */
+export interface FrameSocket {
+  /** Called once; what was received with the handshake comes first. */
+  open(events: FrameSocketEvents): void;
+  sendText(text: string): void;
+  /** A text message whose middle is `bytes` as base64. */
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void;
+  /** A frame that is built already. */
+  sendFrame(frame: Buffer): void;
+  /** Bytes not yet taken by the system. */
+  readonly queuedBytes: number;
+  readonly receivedBytes: number;
+  pause(): void;
+  resume(): void;
+  /** Sends what is queued and closes its side. */
+  end(): void;
+  /** Closes at once. No `close` is told of it. */
+  destroy(): void;
+  readonly inputRoutes?: InputRoutes;
+}

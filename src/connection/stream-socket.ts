@@ -1,0 +1,114 @@
+import type { Duplex } from "node:stream";
+import type { ByteCodec } from "./byte-codec.ts";
+import { frameBuffers } from "./frame-buffers.ts";
+import type { FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
+import { type Flushable, TurnFlusher } from "./turn-flusher.ts";
+import { FrameWriter, type Role } from "./websocket-frames.ts";
+
+/** Frames of one turn that are smaller than this together are copied into one buffer; larger ones are not worth a copy. */
+const JOIN_BELOW_BYTES = 64 * 1024;
+
+const turnFlusher = new TurnFlusher();
+
+/** Frames over one of Node's own streams. */
+export class StreamSocket implements FrameSocket, Flushable {
+  readonly #stream: Duplex;
+  readonly #head: Buffer | undefined;
+  readonly #writer: FrameWriter;
+  #receivedBytes = 0;
+  #destroyed = false;
+  /** Frames of this turn, not yet handed to the stream. */
+  #frames: Buffer[] = [];
+  #frameBytes = 0;
+
+  constructor(stream: Duplex, role: Role, codec: ByteCodec, head?: Buffer) {
+    this.#stream = stream;
+    this.#head = head;
+    this.#writer = new FrameWriter(role, codec, frameBuffers);
+  }
+
+  open(events: FrameSocketEvents): void {
+    const stream = this.#stream;
+    const take = (chunk: Buffer) => {
+      this.#receivedBytes += chunk.length;
+      events.bytes(chunk);
+    };
+    let problem: string | null = null;
+    stream.on("data", take);
+    stream.on("drain", () => events.drain());
+    stream.on("end", () => events.end());
+    stream.on("error", (error) => {
+      problem = error.message;
+    });
+    stream.on("close", () => {
+      if (!this.#destroyed) events.close(problem);
+    });
+    if (this.#head && this.#head.length > 0) take(this.#head);
+  }
+
+  sendText(text: string): void {
+    this.sendFrame(this.#writer.text(text));
+  }
+
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
+    this.sendFrame(this.#writer.chunk(head, bytes, tail));
+  }
+
+  sendFrame(frame: Buffer): void {
+    if (this.#frames.length === 0) turnFlusher.add(this);
+    this.#frames.push(frame);
+    this.#frameBytes += frame.length;
+  }
+
+  get queuedBytes(): number {
+    return this.#stream.writableLength + this.#frameBytes;
+  }
+
+  get receivedBytes(): number {
+    return this.#receivedBytes;
+  }
+
+  pause(): void {
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    this.#stream.resume();
+  }
+
+  end(): void {
+    this.flush();
+    if (!this.#stream.writableEnded) this.#stream.end();
+    // Unread input would keep it from noticing the end.
+    this.#stream.resume();
+  }
+
+  destroy(): void {
+    this.#destroyed = true;
+    this.#stream.destroy();
+  }
+
+  /** Hands this turn's frames to the stream. */
+  flush(): void {
+    const frames = this.#frames;
+    const bytes = this.#frameBytes;
+    this.#frames = [];
+    this.#frameBytes = 0;
+    const [only] = frames;
+    if (only === undefined || this.#stream.destroyed || this.#stream.writableEnded) return;
+    if (frames.length === 1) {
+      this.#send(only);
+    } else if (bytes <= JOIN_BELOW_BYTES) {
+      this.#stream.write(Buffer.concat(frames, bytes));
+    } else {
+      this.#stream.cork();
+      for (const frame of frames) this.#send(frame);
+      this.#stream.uncork();
+    }
+  }
+
+  #send(frame: Buffer): void {
+    if (frameBuffers.isLent(frame)) this.#stream.write(frame, () => frameBuffers.give(frame));
+    else this.#stream.write(frame);
+  }
+}

@@ -1,0 +1,20 @@
+/** Write ids remembered per process, as many as the reference server keeps; `native/write-ids.h` has the same number. */
+const REMEMBERED_WRITE_IDS = 4096;
+
+/** The ids of the writes a process was given: a write that is sent again is not done again. */
+export class WriteIds {
+  readonly #ids = new Set<string>();
+
+  has(writeId: string): boolean {
+    return this.#ids.has(writeId);
+  }
+
+  add(writeId: string): void {
+    this.#ids.add(writeId);
+    if (this.#ids.size <= REMEMBERED_WRITE_IDS) return;
+    for (const oldest of this.#ids) {
+      this.#ids.delete(oldest);
+      break;
+    }
+  }
+}

@@ -1,0 +1,380 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import { NativeSocket } from "../../src/connection/native-socket.ts";
+import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
+import { loadNative, type NativeSpawner } from "../../src/local/native.ts";
+import { nativeSpawn } from "../../src/local/native-child.ts";
+
+/** A server's connection in the addon's hands, over real TCP, and a client that speaks frames by hand. */
+
+const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
+
+const native = spawner();
+const writer = new FrameWriter("client", plainByteCodec);
+
+function spawner(): NativeSpawner {
+  const loaded = loadNative();
+  assert.ok(loaded.type === "loaded", "the native spawner must be built");
+  return loaded.spawner;
+}
+
+const listener = createServer().listen(0, "127.0.0.1");
+await once(listener, "listening");
+after(() => listener.close());
+
+interface Joined {
+  connection: WebSocketConnection;
+  events: ConnectionEvent[];
+  client: Socket;
+  /** Messages the client got, as text. */
+  told: string[];
+  until(condition: () => boolean): Promise<void>;
+}
+
+async function join(options: { head?: Buffer; paused?: boolean } = {}): Promise<Joined> {
+  const { port } = listener.address() as AddressInfo;
+  const accepted = once(listener, "connection") as Promise<[Socket]>;
+  const client = connect(port, "127.0.0.1");
+  client.on("error", () => undefined);
+  const [[stream]] = await Promise.all([accepted, once(client, "connect")]);
+  const socket = NativeSocket.adopt(native, stream, MAX_MESSAGE_BYTES, options.head ?? Buffer.alloc(0));
+  assert.ok(socket);
+  const connection = new WebSocketConnection(socket, {
+    label: "test",
+    role: "server",
+    maxMessageBytes: MAX_MESSAGE_BYTES,
+    codec: native,
+  });
+  const events: ConnectionEvent[] = [];
+  const told: string[] = [];
+  let wake = () => undefined as unknown;
+  const reader = new FrameReader("client", plainByteCodec, 1 << 28, {
+    message: (payload) => told.push(payload.toString()),
+    ping: () => told.push("<ping>"),
+    pong: (..._) => told.push("<pong>"),
+    close: (code, reason) => told.push(`<close ${code} ${reason}>`),
+    violated: (code, reason) => told.push(`<violated ${code} ${reason}>`),
+  });
+  client.on("data", (chunk: Buffer) => {
+    reader.push(Buffer.from(chunk));
+    wake();
+  });
+  client.on("close", () => {
+    told.push("<gone>");
+    wake();
+  });
+  if (options.paused) client.pause();
+  connection.open((event) => {
+    events.push(event);
+    wake();
+  });
+  const until = async (condition: () => boolean) => {
+    while (!condition()) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      wake = resolve;
+      const timer = setTimeout(resolve, 20);
+      await promise;
+      clearTimeout(timer);
+    }
+  };
+  return { connection, events, client, told, until };
+}
+
+/** What an event says, in a form that can be compared. */
+function summary(event: ConnectionEvent): string {
+  switch (event.type) {
+    case "message":
+      return `message ${JSON.stringify(event.message)}`;
+    case "write":
+      return `write ${event.id} ${event.params.processId} ${event.params.writeId} ${Buffer.from(event.params.chunk).toString("base64")}`;
+    case "malformed":
+      return "malformed";
+    case "disconnected":
+      return `disconnected ${event.reason}`;
+  }
+}
+
+const write = (id: number | string, processId: string, chunk: Uint8Array, writeId = `w${id}`) =>
+  `{"id":${JSON.stringify(id)},"method":"process/write","params":{"processId":${JSON.stringify(processId)},"writeId":${JSON.stringify(writeId)},"chunk":"${Buffer.from(chunk).toString("base64")}"}}`;
+
+describe("a native socket", () => {
+  /** A message whole or in fragments, or a control frame between two others. */
+  const message = fc.oneof(
+    fc.constantFrom(
+      '{"method":"plain"}',
+      '{"method":"é😀"}',
+      '{"id":"x","method":"process/read","params":{}}',
+      "no json",
+      write(7, "p", Buffer.from("hello")),
+      write("seven", "p", Buffer.alloc(70_000, 1)),
+      write(8, "é", Buffer.from("hello")),
+      `{"method":"${"x".repeat(70_000)}"}`,
+      `{"method":"${"y".repeat(1_200_000)}"}`,
+    ),
+    fc.string({ unit: "binary", maxLength: 300 }).map((method) => JSON.stringify({ method })),
+  );
+  const frames = fc.array(
+    fc.oneof(
+      message.map((text) => [writer.text(text)]),
+      message.map((text) => fragments(Buffer.from(text))),
+      fc.constant([writer.ping()]),
+    ),
+    { maxLength: 8 },
+  );
+
+  /** The same message in three frames, with a ping between two of them. */
+  function fragments(payload: Buffer): Buffer[] {
+    const at = [0, payload.length >> 2, payload.length >> 1, payload.length];
+    const parts = [0, 1, 2].map((part) => {
+      const text = payload.subarray(at[part], at[part + 1]);
+      const frame = Buffer.alloc(14 + text.length);
+      frame[0] = (part === 2 ? 0x80 : 0) | (part === 0 ? 1 : 0);
+      frame[1] = 0x80 | 127;
+      frame.writeBigUInt64BE(BigInt(text.length), 2);
+      frame.set([1, 2, 3, 4], 10);
+      for (const [index, byte] of text.entries()) frame[14 + index] = byte ^ ((index & 3) + 1);
+      return frame;
+    });
+    return [...parts.slice(0, 2), writer.ping(), ...parts.slice(2)];
+  }
+
+  test("gives the same events as the plain frame reader, wherever the bytes are cut", async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        frames,
+        fc.array(fc.integer({ min: 1, max: 400_000 }), { minLength: 1, maxLength: 20 }),
+        fc.nat(40),
+        async (sent, sizes, headBytes) => {
+          const bytes = Buffer.concat([...sent.flat(), writer.text('{"method":"last"}')]);
+          const expected = plainEvents(Buffer.from(bytes));
+          const joined = await join({ head: Buffer.from(bytes.subarray(0, headBytes)) });
+          for (let at = headBytes, next = 0; at < bytes.length; next++) {
+            const size = sizes[next % sizes.length] ?? 1;
+            joined.client.write(bytes.subarray(at, at + size));
+            at += size;
+            // Small pieces arrive as such only if somebody reads between them.
+            if (next < 50) await new Promise((resolve) => setImmediate(resolve));
+          }
+          await joined.until(() => joined.events.length >= expected.length);
+          assert.deepEqual(joined.events.map(summary), expected);
+          joined.connection.close();
+          await joined.until(() => joined.told.includes("<gone>"));
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+
+  function plainEvents(bytes: Buffer): string[] {
+    const events: string[] = [];
+    const plain = new WebSocketConnection(
+      {
+        open: (socket) => socket.bytes(bytes),
+        ...silent,
+      },
+      { label: "test", role: "server", maxMessageBytes: MAX_MESSAGE_BYTES, codec: native },
+    );
+    plain.open((event) => events.push(summary(event)));
+    return events;
+  }
+
+  const nothing = () => undefined;
+  const silent = {
+    sendText: nothing,
+    sendChunk: nothing,
+    sendFrame: nothing,
+    queuedBytes: 0,
+    receivedBytes: 0,
+    pause: nothing,
+    resume: nothing,
+    end: nothing,
+    destroy: nothing,
+  };
+
+  test("sends texts and chunks of every size, in order", async () => {
+    const sizes = [0, 1, 2, 3, 80, 125, 126, 127, 5000, 65_535, 65_536, 262_144, 500_000];
+    const joined = await join();
+    const expected: string[] = [];
+    for (const size of sizes) {
+      const text = "é".repeat(size >> 1).padEnd(size, "x");
+      const bytes = Buffer.alloc(size, size & 255);
+      joined.connection.send(text);
+      joined.connection.sendChunk('{"é":"', bytes, '"}');
+      expected.push(text, `{"é":"${bytes.toString("base64")}"}`);
+    }
+    await joined.until(() => joined.told.length === expected.length);
+    assert.deepEqual(joined.told, expected);
+    joined.connection.close();
+  });
+
+  test("holds what a peer does not read, tells when that is gone, and closes after it", async () => {
+    const joined = await join({ paused: true });
+    let drained = 0;
+    joined.connection.onDrain = () => drained++;
+    const bytes = Buffer.alloc(256 * 1024, "x");
+    const count = 64;
+    for (let at = 0; at < count; at++) joined.connection.sendChunk(`${at}:`, bytes, "");
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.ok(joined.connection.queuedBytes > 1024 * 1024, "the system cannot have taken all of it");
+    joined.connection.close("enough");
+    joined.client.resume();
+    await joined.until(() => joined.told.includes("<gone>"));
+    assert.equal(drained, 1);
+    assert.equal(joined.told.length, count + 2);
+    for (let at = 0; at < count; at++)
+      assert.equal(joined.told[at], `${at}:${bytes.toString("base64")}`, `message ${at}`);
+    assert.equal(joined.told[count], "<close 1008 enough>");
+  });
+
+  test("stops reading while it is paused, and loses nothing", async () => {
+    const joined = await join();
+    joined.connection.pause();
+    const sent = Array.from({ length: 100 }, (_, at) => `{"method":"m${at}"}`);
+    for (const text of sent) joined.client.write(writer.text(text));
+    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(joined.events, []);
+    joined.connection.resume();
+    await joined.until(() => joined.events.length === sent.length);
+    joined.connection.close();
+  });
+
+  test("tells a peer that left, one that was cut off, and one that broke the protocol", async () => {
+    const left = await join();
+    left.client.end(writer.text('{"method":"bye"}'));
+    await left.until(() => left.events.length === 2);
+    assert.deepEqual(left.events.map(summary).slice(1), ["disconnected null"]);
+    await left.until(() => left.told.includes("<gone>"));
+
+    const cut = await join();
+    cut.client.resetAndDestroy();
+    await cut.until(() => cut.events.length === 1);
+    assert.match(
+      summary(cut.events[0] as ConnectionEvent),
+      /^disconnected (null|failed to read websocket JSON-RPC message from test: read ECONNRESET)$/,
+    );
+
+    const broken = await join();
+    broken.client.write(new FrameWriter("server", plainByteCodec).text("not masked"));
+    await broken.until(() => broken.told.includes("<gone>"));
+    assert.deepEqual(broken.told, ["<close 1002 client frames must be masked>", "<gone>"]);
+  });
+
+  test("sends nothing and does no harm after its end", async () => {
+    const joined = await join();
+    joined.client.destroy();
+    await joined.until(() => joined.events.length === 1);
+    joined.connection.send("late");
+    joined.connection.sendChunk("a", Buffer.from("late"), "b");
+    joined.connection.pause();
+    joined.connection.resume();
+    joined.connection.inputRoutes?.unroute("p");
+    joined.connection.close();
+    assert.equal(joined.connection.queuedBytes, 0);
+  });
+});
+
+describe("a native socket with a route", () => {
+  async function startCat() {
+    const output: Buffer[] = [];
+    const closed = Promise.withResolvers<void>();
+    const child = await nativeSpawn(native)(
+      {
+        file: "cat",
+        argv: ["cat"],
+        cwd: "/",
+        env: { PATH: "/usr/bin:/bin" },
+        terminal: null,
+        pipeStdin: true,
+      },
+      {
+        output: (_, chunk) => output.push(Buffer.from(chunk)),
+        exit: () => undefined,
+        close: () => closed.resolve(),
+        drain: () => undefined,
+      },
+    );
+    return { child, closed: closed.promise, output: () => Buffer.concat(output) };
+  }
+
+  test("writes by itself what is for the process, once for each id, and leaves the rest alone", async () => {
+    const joined = await join();
+    const { child, output, closed } = await startCat();
+    assert.ok(child.directInput);
+    joined.connection.inputRoutes?.route("p", child.directInput);
+    const accepted = (id: number | string) => `{"id":${JSON.stringify(id)},"result":{"status":"accepted"}}`;
+    for (const text of [
+      write(1, "p", Buffer.from("one,")),
+      write("two", "p", Buffer.from("two,")),
+      write(3, "p", Buffer.from("again,"), "w1"),
+      write(4, "other", Buffer.from("not ours,")),
+      write(5, "p", Buffer.from("five,")).replace('"chunk":"', '"chunk":"!'),
+      write(6, "p", Buffer.alloc(0)),
+      write(7, "p", Buffer.from("seven")),
+    ])
+      joined.client.write(writer.text(text));
+    await joined.until(() => joined.told.length === 5);
+    assert.deepEqual(joined.told, [1, "two", 3, 6, 7].map(accepted));
+    assert.deepEqual(
+      joined.events.map((event) => event.type),
+      ["write", "message"],
+    );
+    assert.ok(child.knowsWrite("w7") && !child.knowsWrite("w5"));
+
+    joined.connection.inputRoutes?.unroute("p");
+    joined.client.write(writer.text(write(8, "p", Buffer.from("late"))));
+    await joined.until(() => joined.events.length === 3);
+    child.closeStdin();
+    await closed;
+    assert.equal(output().toString(), "one,two,seven");
+    joined.connection.close();
+  });
+
+  test("leaves to others what the process cannot take at once, and what is being ended", async () => {
+    const joined = await join();
+    const { child, closed } = await startCat();
+    assert.ok(child.directInput);
+    // Its output is not read, so that it stops reading its input after a while.
+    child.pause();
+    joined.connection.inputRoutes?.route("p", child.directInput);
+    const part = Buffer.alloc(200 * 1024);
+    for (let id = 0; id < 20; id++) joined.client.write(writer.text(write(id, "p", part)));
+    await joined.until(() => joined.events.length + joined.told.length === 20);
+    assert.ok(joined.events.length > 0 && joined.told.length > 0);
+    assert.ok(child.queuedBytes > 0 && child.queuedBytes <= 1024 * 1024);
+
+    child.resume();
+    await joined.until(() => child.queuedBytes === 0);
+    child.refuseInput();
+    joined.client.write(writer.text(write(100, "p", Buffer.from("too late"))));
+    const before = joined.events.length;
+    await joined.until(() => joined.events.length > before);
+    child.closeStdin();
+    await closed;
+    joined.client.write(writer.text(write(101, "p", Buffer.from("far too late"))));
+    await joined.until(() => joined.events.length === before + 2);
+    joined.connection.close();
+  });
+
+  test("lives through the end of the process and of itself, in any order, 200 times", async () => {
+    for (let run = 0; run < 200; run++) {
+      const [joined, { child, closed }] = await Promise.all([join(), startCat()]);
+      assert.ok(child.directInput);
+      joined.connection.inputRoutes?.route("p", child.directInput);
+      for (let id = 0; id < 5; id++) joined.client.write(writer.text(write(id, "p", Buffer.from("x"))));
+      if (run % 4 === 0) child.signalGroup(9);
+      if (run % 4 === 1) joined.client.destroy();
+      if (run % 4 === 2) joined.connection.close();
+      if (run % 4 === 3) await joined.until(() => joined.told.length === 5);
+      child.signalGroup(9);
+      await closed;
+      joined.client.destroy();
+      await joined.until(() => joined.events.some(({ type }) => type === "disconnected"));
+    }
+  });
+});
