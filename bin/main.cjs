@@ -1,12 +1,72 @@
-// Checks the Node it runs on before any newer syntax is parsed, then hands over to the entry it was given.
+// Checks the Node it runs on before any newer syntax is parsed, then hands over to the entry it was given, a path in
+// this package: the sources, or a bundle of them.
 const major = Number(process.versions.node.split(".")[0]);
 if (major < 24) {
   process.stderr.write(`procwire: needs Node 24 or newer; ${process.execPath} is ${process.version}\n`);
   process.exit(1);
 }
-// Compiled once, by the build; where the folder cannot be written it is compiled each time, as before.
-require("node:module").enableCompileCache(`${__dirname}/../dist/compiled`);
+const { readFileSync, writeFileSync } = require("node:fs");
+const { Script } = require("node:vm");
 const [entry] = process.argv.splice(1, 2, "procwire").slice(1);
-// A bundle is a script: loading it that way leaves out Node's module loader, a third of its start-up time.
-if (entry.endsWith(".cjs")) require(entry);
-else import(entry);
+const root = __dirname.slice(0, __dirname.lastIndexOf("/"));
+// Set by the build: what a command has compiled by its end is kept for all later runs.
+const isBuild = process.env.PROCWIRE_KEEP_COMPILED === "1";
+let keepsCompiled = false;
+
+if (entry.endsWith(".cjs")) {
+  load(`${root}/${entry}`);
+} else {
+  keepCompiled();
+  import(`${root}/${entry}`);
+}
+
+/**
+ * Runs a bundle as a script, from the compiled form that the build has left beside it. Node's own cache would hold no
+ * function that is compiled when it is first called, which is nearly all of them. Where that form is missing or of
+ * another Node, Node loads the bundle and caches what it can.
+ */
+function load(filename) {
+  const compiled = `${filename}.compiled`;
+  const cachedData = isBuild ? undefined : read(compiled);
+  if (!cachedData && !isBuild) return loadByNode(filename);
+  // A bundle is ASCII; decoding it as more would take longer.
+  const source = readFileSync(filename, "latin1");
+  const wrapped = `(function (exports, require, module, __filename, __dirname) {${source}\n})`;
+  const script = new Script(wrapped, { filename, cachedData });
+  if (script.cachedDataRejected) return loadByNode(filename);
+  if (isBuild) process.on("exit", () => writeFileSync(compiled, script.createCachedData()));
+  const folder = filename.slice(0, filename.lastIndexOf("/"));
+  const module = { exports: {} };
+  script.runInThisContext()(module.exports, requireFrom(folder), module, filename, folder);
+  return module.exports;
+}
+
+/** For a bundle's other bundles, built-ins and packages. */
+function requireFrom(folder) {
+  return (id) => {
+    if (id.startsWith("node:")) return require(id);
+    if (id.startsWith("./")) return load(`${folder}/${id.slice(2)}`);
+    keepCompiled();
+    return require(id);
+  };
+}
+
+function loadByNode(filename) {
+  keepCompiled();
+  return require(filename);
+}
+
+/** Lets Node keep what it compiles from here on; where the folder cannot be written it is compiled each time. */
+function keepCompiled() {
+  if (keepsCompiled) return;
+  keepsCompiled = true;
+  require("node:module").enableCompileCache(`${root}/dist/compiled`);
+}
+
+function read(path) {
+  try {
+    return readFileSync(path);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,7 +1,10 @@
 /** `npm run build`: the CLI as bundles that start fast, the library with its types, and the stamp that says of when they are. */
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { globSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
-import { basename, resolve } from "node:path";
+import { basename } from "node:path";
+import { createInterface } from "node:readline";
+import { text } from "node:stream/consumers";
 import { build, type Plugin } from "esbuild";
 
 const startedAt = new Date();
@@ -47,20 +50,39 @@ const run = (...args: string[]) =>
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
 run("scripts/build-browser.ts");
 
-// The first run of each command leaves its compiled form behind for all later ones.
-for (const command of commands)
-  run("bin/main.cjs", resolve("dist/bin/procwire.cjs"), basename(command, ".ts"), "--help");
-serveOnce();
+// What a command has compiled by its end stays behind beside its bundle, for all later runs.
+for (const command of commands) {
+  const name = basename(command, ".ts");
+  if (name === "serve") await serveOnce();
+  else await ended(start(name, "--help"));
+}
 
 // bin/procwire runs the bundle while no source is newer than this file; a source changed during the build is newer.
 writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
 utimesSync("dist/stamp", startedAt, startedAt);
 
 /** A whole handshake, so that what it compiles is kept too. */
-function serveOnce(): void {
-  const input = '{"id":1,"method":"initialize","params":{"clientName":"build"}}\n';
-  execFileSync(process.execPath, ["bin/main.cjs", resolve("dist/bin/procwire.cjs"), "serve"], {
-    input,
-    stdio: "pipe",
+async function serveOnce(): Promise<void> {
+  const server = start("serve", "--listen", "ws://127.0.0.1:0");
+  const [url] = await once(createInterface({ input: server.stdout }), "line");
+  const socket = new WebSocket(url);
+  await once(socket, "open");
+  socket.send('{"id":1,"method":"initialize","params":{"clientName":"build"}}');
+  await once(socket, "message");
+  socket.close();
+  server.kill();
+  await ended(server);
+}
+
+function start(...args: string[]) {
+  return spawn(process.execPath, ["bin/main.cjs", "dist/bin/procwire.cjs", ...args], {
+    env: { ...process.env, PROCWIRE_KEEP_COMPILED: "1" },
+    stdio: ["ignore", "pipe", "pipe"],
   });
+}
+
+async function ended(child: ReturnType<typeof start>): Promise<void> {
+  child.stdout.resume();
+  const [said, [code]] = await Promise.all([text(child.stderr), once(child, "exit")]);
+  if (code !== 0) throw new Error(`${child.spawnargs.join(" ")} ended with ${code}: ${said}`);
 }
