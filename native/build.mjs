@@ -1,4 +1,4 @@
-// Builds what is native here: the addon and the watchdog. Needs a C++ compiler and nothing else: no node-gyp, no
+// Builds what is native here: the addon, the watchdog and the launcher's `newest`. Needs a C++ compiler and nothing else: no node-gyp, no
 // python, no make, no download. Run by `npm install`; does nothing when the result is already there and current.
 //
 //   node native/build.mjs            build if needed; without a compiler say so and succeed
@@ -40,8 +40,8 @@ function build() {
   const stamp = stampOf(includeDir);
   const stampFile = join(outDir, "stamp");
   const spawner = join(outDir, "spawner.node");
-  const watchdog = join(outDir, "watchdog");
-  const outputs = [spawner, watchdog];
+  const programs = ["watchdog", "newest"];
+  const outputs = [spawner, ...programs.map((name) => join(outDir, name))];
   if (outputs.every(existsSync) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
 
   mkdirSync(outDir, { recursive: true });
@@ -58,9 +58,10 @@ function build() {
   ];
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
   compile(cxx, spawner, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
-  compile(cc, watchdog, [...common, "-s", join(here, "watchdog.c")], [["-static"], []]);
+  for (const name of programs)
+    compile(cc, join(outDir, name), [...common, "-s", join(here, `${name}.c`)], [["-static"], []]);
   writeFileSync(stampFile, stamp);
-  console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(" and ")}`);
+  console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);
 }
 
 /** Tries each set of extra flags in turn. Shows what the compiler said when it succeeded, or failed for good. */

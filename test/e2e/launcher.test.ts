@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { cpSync, mkdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, test } from "node:test";
+import { findNativeFile } from "../../src/local/native.ts";
+import { scratchDirectory } from "../support/serve.ts";
+
+const root = join(import.meta.dirname, "..", "..");
+const BUILT_AT = new Date("2026-01-01T00:00:00Z");
+const EARLIER = new Date(BUILT_AT.getTime() - 1000);
+const LATER = new Date(BUILT_AT.getTime() + 1);
+
+/** The launcher in a package of its own, whose bundle and sources say which of them was run, and with what. */
+class Package implements Disposable {
+  readonly #scratch = scratchDirectory();
+  readonly path = join(this.#scratch.path, "a package");
+
+  constructor() {
+    cpSync(join(root, "bin"), join(this.path, "bin"), { recursive: true });
+    const say = (what: string) => `process.stdout.write(["${what}", ...process.argv.slice(1)].join(" "));\n`;
+    this.write("dist/bin/procwire.cjs", say("bundle"));
+    this.write("dist/stamp", "");
+    this.write("src/cli/procwire.ts", say("sources"));
+    this.write("src/cli/deep/er/part.ts", "");
+    this.write("package.json", '{"type":"module"}');
+    mkdirSync(join(this.path, "node_modules/node/bin"), { recursive: true });
+    symlinkSync(process.execPath, join(this.path, "node_modules/node/bin/node"));
+    this.touch("dist/stamp", BUILT_AT);
+    for (const path of ["src", "src/cli", "src/cli/procwire.ts", "src/cli/deep", "src/cli/deep/er"])
+      this.touch(path, EARLIER);
+    this.touch("src/cli/deep/er/part.ts", BUILT_AT);
+  }
+
+  write(path: string, text: string): void {
+    mkdirSync(dirname(join(this.path, path)), { recursive: true });
+    writeFileSync(join(this.path, path), text);
+  }
+
+  touch(path: string, time: Date): void {
+    utimesSync(join(this.path, path), time, time);
+  }
+
+  remove(path: string): void {
+    rmSync(join(this.path, path), { recursive: true });
+  }
+
+  /** With the program that looks for newer sources, which a machine without a compiler lacks. */
+  withNewest(): this {
+    const newest = findNativeFile("newest");
+    assert.ok(newest);
+    cpSync(newest, join(this.path, "native/build/newest"));
+    return this;
+  }
+
+  run(
+    options: { launcher?: string; cwd?: string; path?: string } = {},
+    ...args: string[]
+  ): { said: string; complained: string } {
+    const ran = spawnSync(options.launcher ?? join(this.path, "bin/procwire"), args, {
+      encoding: "utf8",
+      cwd: options.cwd ?? "/",
+      env: { ...process.env, ...(options.path !== undefined && { PATH: options.path }) },
+    });
+    return { said: ran.stdout, complained: ran.stderr };
+  }
+
+  [Symbol.dispose](): void {
+    this.#scratch[Symbol.dispose]();
+  }
+}
+
+describe("the launcher", () => {
+  const ways: [string, (place: Package) => Package][] = [["find", (place) => place]];
+  if (findNativeFile("newest")) ways.push(["the native program", (place) => place.withNewest()]);
+
+  for (const [way, prepare] of ways) {
+    test(`runs the bundle until a source, or a folder of sources, is newer: told by ${way}`, () => {
+      for (const changed of ["src/cli/deep/er/part.ts", "src/cli/deep", "src"]) {
+        using place = prepare(new Package());
+        assert.equal(place.run().said, "bundle procwire");
+        place.touch(changed, LATER);
+        assert.equal(place.run().said, "sources procwire", changed);
+      }
+    });
+
+    test(`runs the sources where the bundle or its stamp is missing: told by ${way}`, () => {
+      for (const missing of ["dist/bin/procwire.cjs", "dist/stamp"]) {
+        using place = prepare(new Package());
+        place.remove(missing);
+        assert.equal(place.run().said, "sources procwire", missing);
+      }
+    });
+  }
+
+  test("runs the bundle of an installed package, which has no sources and no stamp to compare", () => {
+    using place = new Package();
+    place.remove("src");
+    place.remove("dist/stamp");
+    assert.equal(place.run().said, "bundle procwire");
+  });
+
+  test("is found through links, and from any folder", () => {
+    using place = new Package();
+    const links = join(place.path, "links");
+    mkdirSync(links);
+    symlinkSync("../bin/procwire", join(links, "first"));
+    symlinkSync("first", join(links, "second"));
+    assert.equal(place.run({ launcher: join(links, "second") }, "a b", "").said, "bundle procwire a b ");
+    assert.equal(place.run({ launcher: "bin/procwire", cwd: place.path }).said, "bundle procwire");
+    assert.equal(place.run({ launcher: "./procwire", cwd: join(place.path, "bin") }).said, "bundle procwire");
+  });
+
+  test("takes the Node on PATH where the package brings none, and says so where there is none", () => {
+    using place = new Package();
+    place.remove("node_modules");
+    place.remove("src");
+    assert.equal(place.run({ path: dirname(process.execPath) }).said, "bundle procwire");
+    const { said, complained } = place.run({ path: place.path });
+    assert.equal(said, "");
+    assert.equal(complained, "procwire: needs Node 24 or newer on PATH; none was found\n");
+  });
+
+  test("runs a bundle whose compiled form is of no use", () => {
+    using place = new Package();
+    for (const compiled of ["", "not compiled by anyone"]) {
+      place.write("dist/bin/procwire.cjs.compiled", compiled);
+      assert.equal(place.run().said, "bundle procwire");
+    }
+  });
+});
