@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -141,8 +140,10 @@ function load(): LoadedNative {
   if (path === null)
     return { type: "missing", why: "it was not built; run `npm rebuild` where there is a C++ compiler" };
   try {
-    const addon: unknown = createRequire(import.meta.url)(path);
-    if (isSpawner(addon)) return { type: "loaded", spawner: addon };
+    // Not by require, which would first resolve a path that is known.
+    const addon: { exports: unknown } = { exports: {} };
+    process.dlopen(addon, path);
+    if (isSpawner(addon.exports)) return { type: "loaded", spawner: addon.exports };
     return { type: "missing", why: `${path} is not the native spawner of this version` };
   } catch (error) {
     return { type: "missing", why: error instanceof Error ? error.message : String(error) };
