@@ -1,6 +1,6 @@
 // What JavaScript sees. Each function takes plain values and answers plain values; `src/local/native.ts` is the only
 // caller and has the types. Arguments are checked there, so a wrong one here is a bug and answers undefined.
-#include <fcntl.h>
+#include <errno.h>
 #include <malloc.h>
 #include <node_api.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 
 #include "bytes.h"
 #include "child.h"
+#include "listener.h"
 #include "loop.h"
 #include "process-tree.h"
 #include "socket.h"
@@ -250,24 +251,44 @@ napi_value rememberWrite(napi_env env, napi_callback_info info) {
 
 // ---- sockets
 
-// (descriptor, most bytes of a message, onEvent) -> socket, or undefined. The descriptor stays its owner's.
-napi_value adoptSocket(napi_env env, napi_callback_info info) {
+// (host, port, backlog, onConnection) -> [listener, port], or the errno. Port -1: the host is a unix socket's path.
+napi_value listenAt(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const int fd = fcntl(static_cast<int>(call.number(0)), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) return nullptr;
-  napi_ref onEvent;
-  napi_create_reference(env, call.argv[2], 1, &onEvent);
-  Socket* socket = new Socket(call.loop(), fd, static_cast<size_t>(call.number(1)), onEvent);
-  napi_value handle = socket->handle();
-  call.loop()->add(socket);
-  return handle;
+  const int port = static_cast<int>(call.number(1));
+  const int backlog = static_cast<int>(call.number(2));
+  const int fd = port < 0 ? listenUnix(call.text(0), backlog) : listenTcp(call.text(0), port, backlog);
+  if (fd < 0) return call.answer(static_cast<double>(errno));
+  napi_ref onConnection;
+  napi_create_reference(env, call.argv[3], 1, &onConnection);
+  Listener* listener = new Listener(call.loop(), fd, onConnection);
+  napi_value made;
+  napi_create_array_with_length(env, 2, &made);
+  napi_set_element(env, made, 0, listener->handle());
+  napi_set_element(env, made, 1, call.answer(static_cast<double>(boundPort(fd))));
+  call.loop()->add(listener);
+  return made;
 }
 
-// (socket, bytes received already)
-napi_value openSocket(napi_env env, napi_callback_info info) {
+napi_value closeListener(napi_env env, napi_callback_info info) {
+  if (Listener* listener = static_cast<Listener*>(Call(env, info).external(0))) listener->close();
+  return nullptr;
+}
+
+// (socket, onEvent)
+napi_value startSocket(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const Call::Bytes head = call.bytes(1);
-  if (Socket* socket = call.socket()) socket->open(reinterpret_cast<char*>(head.data), head.length);
+  Socket* socket = call.socket();
+  napi_ref onEvent;
+  if (socket && napi_create_reference(env, call.argv[1], 1, &onEvent) == napi_ok) socket->start(onEvent);
+  return nullptr;
+}
+
+// (socket, most bytes of a message, bytes of frames received already)
+napi_value carryFrames(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes received = call.bytes(2);
+  if (Socket* socket = call.socket())
+    socket->carryFrames(static_cast<size_t>(call.number(1)), reinterpret_cast<char*>(received.data), received.length);
   return nullptr;
 }
 
@@ -503,8 +524,10 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("refuseInput", refuseInput),
       FUNCTION("knowsWrite", knowsWrite),
       FUNCTION("rememberWrite", rememberWrite),
-      FUNCTION("adoptSocket", adoptSocket),
-      FUNCTION("openSocket", openSocket),
+      FUNCTION("listenAt", listenAt),
+      FUNCTION("closeListener", closeListener),
+      FUNCTION("startSocket", startSocket),
+      FUNCTION("carryFrames", carryFrames),
       FUNCTION("sendText", sendText),
       FUNCTION("sendChunk", sendChunk),
       FUNCTION("sendBytes", sendBytes),

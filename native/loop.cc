@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "child.h"
+#include "listener.h"
 #include "socket.h"
 
 #ifndef SYS_epoll_pwait2
@@ -175,6 +176,17 @@ void Loop::remove(Socket* socket) {
   updateRef();
 }
 
+void Loop::add(Listener* listener) {
+  listeners_.insert(listener);
+  updateRef();
+}
+
+void Loop::remove(Listener* listener) {
+  listeners_.erase(listener);
+  deadListeners_.push_back(listener);
+  updateRef();
+}
+
 void Loop::flushLater(Socket* socket) {
   if (!socket->awaitsFlush(true)) unflushed_.push_back(socket);
 }
@@ -313,7 +325,7 @@ char* Loop::received() {
 // Live children, pending starts and open sockets keep the program running, as Node's own do; an idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
-  if (pendingSpawns_ > 0 || !children_.empty() || !sockets_.empty()) uv_ref(poll_);
+  if (pendingSpawns_ > 0 || !children_.empty() || !sockets_.empty() || !listeners_.empty()) uv_ref(poll_);
   else uv_unref(poll_);
 }
 
@@ -322,6 +334,8 @@ void Loop::bury() {
   dead_.clear();
   for (Socket* socket : deadSockets_) socket->release();
   deadSockets_.clear();
+  for (Listener* listener : deadListeners_) listener->release();
+  deadListeners_.clear();
 }
 
 // The environment ends: a worker that is terminated, or the whole program. Its children end with it.
@@ -341,6 +355,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   }
   children_.clear();
   while (!sockets_.empty()) (*sockets_.begin())->destroy();
+  while (!listeners_.empty()) (*listeners_.begin())->close();
   delayed_.clear();
   settling_.clear();
   bury();

@@ -17,6 +17,7 @@
 namespace procwire {
 
 class Child;
+class Listener;
 class Socket;
 struct Watch;
 
@@ -56,6 +57,8 @@ class Loop {
   void remove(Child* child);
   void add(Socket* socket);
   void remove(Socket* socket);
+  void add(Listener* listener);
+  void remove(Listener* listener);
   // What this socket has queued is sent at the end of the turn, together with all that the turn still adds to it.
   void flushLater(Socket* socket);
   // Something was written to this child, and its answer could leave together with what is queued now.
@@ -114,6 +117,8 @@ class Loop {
   std::unordered_set<Socket*> sockets_;
   std::vector<Socket*> unflushed_;
   std::vector<Socket*> deadSockets_;
+  std::unordered_set<Listener*> listeners_;
+  std::vector<Listener*> deadListeners_;
   Child* expected_ = nullptr;
   std::vector<Watch*> delayed_;
   std::vector<Child*> settling_;

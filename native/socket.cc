@@ -73,8 +73,7 @@ struct Socket::Head {
   }
 };
 
-Socket::Socket(Loop* loop, int fd, size_t mostMessageBytes, napi_ref onEvent)
-    : loop_(loop), onEvent_(onEvent), mostMessageBytes_(mostMessageBytes), queue_(loop->blocks()) {
+Socket::Socket(Loop* loop, int fd) : loop_(loop), queue_(loop->blocks()) {
   watch_.owner = this;
   watch_.fd = fd;
 }
@@ -94,10 +93,19 @@ void Socket::release() {
 
 // ---- in
 
-void Socket::open(char* head, size_t length) {
-  opened_ = true;
-  take(head, length);
+void Socket::start(napi_ref onEvent) {
+  if (!isOpen() || onEvent_) {
+    napi_delete_reference(loop_->env(), onEvent);
+    return;
+  }
+  onEvent_ = onEvent;
   arm();
+}
+
+void Socket::carryFrames(size_t mostMessageBytes, char* received, size_t length) {
+  framed_ = true;
+  mostMessageBytes_ = mostMessageBytes;
+  take(received, length);
 }
 
 void Socket::onReady(Watch&, uint32_t events) {
@@ -150,6 +158,7 @@ void Socket::receive() {
 }
 
 void Socket::take(char* bytes, size_t length) {
+  if (!framed_) return tellBytes(SocketEvent::kBytes, bytes, length);
   while (length > 0 && isOpen() && !ending_) {
     if (passedOn_ > 0) {
       const size_t part = static_cast<size_t>(std::min<uint64_t>(passedOn_, length));
@@ -254,7 +263,7 @@ void Socket::flush() {
 void Socket::arm() {
   if (!isOpen()) return;
   uint32_t events = 0;
-  if (opened_ && !paused_ && !peerEnded_ && queue_.bytes() < kMostQueuedBytes) events |= EPOLLIN;
+  if (onEvent_ && !paused_ && !peerEnded_ && queue_.bytes() < kMostQueuedBytes) events |= EPOLLIN;
   if (queue_.bytes() > 0 && !awaitsFlush_) events |= EPOLLOUT;
   loop_->arm(watch_, events);
 }
@@ -313,14 +322,14 @@ void Socket::close(int err, const char* syscall) {
   napi_create_string_utf8(env, syscall, NAPI_AUTO_LENGTH, &argv[1]);
   tell(SocketEvent::kClose, 2, argv);
   napi_close_handle_scope(env, scope);
-  napi_delete_reference(env, onEvent_);
+  if (onEvent_) napi_delete_reference(env, onEvent_);
   loop_->remove(this);
 }
 
 void Socket::destroy() {
   if (!isOpen()) return;
   giveBack();
-  napi_delete_reference(loop_->env(), onEvent_);
+  if (onEvent_) napi_delete_reference(loop_->env(), onEvent_);
   loop_->remove(this);
 }
 
@@ -338,7 +347,7 @@ void Socket::tell(SocketEvent event, size_t argc, const napi_value* argv) {
   napi_handle_scope scope;
   napi_open_handle_scope(env, &scope);
   napi_value callback;
-  if (napi_get_reference_value(env, onEvent_, &callback) == napi_ok) {
+  if (onEvent_ && napi_get_reference_value(env, onEvent_, &callback) == napi_ok) {
     napi_value all[5];
     napi_create_int32(env, static_cast<int>(event), &all[0]);
     for (size_t at = 0; at < argc; at++) all[at + 1] = argv[at];

@@ -1,6 +1,7 @@
-// A server's end of one WebSocket, from the handshake on. It sends frames, and takes what needs no JavaScript at all: a
-// `process/write` for a child it was told of goes from the socket into the child's input. Whole text messages are told
-// as such; every other frame (fragments, control frames, oversized and wrong ones) is passed on as the bytes it came in.
+// One connection of a server. At first it only passes bytes on, both ways. Once it is told that it carries WebSocket
+// frames, it sends frames, and takes what needs no JavaScript at all: a `process/write` for a child it was told of goes
+// from the socket into the child's input. Whole text messages are told as such; every other frame (fragments, control
+// frames, oversized and wrong ones) is passed on as the bytes it came in.
 #ifndef PROCWIRE_SOCKET_H
 #define PROCWIRE_SOCKET_H
 
@@ -24,7 +25,7 @@ struct WriteRequest;
 enum class SocketEvent : int {
   kText = 0,     // a whole text message in ASCII, as a string
   kMessage = 1,  // a whole text message, as bytes not looked at
-  kBytes = 2,    // frames, or parts of one, as they came
+  kBytes = 2,    // bytes, frames, or parts of one, as they came
   kWrite = 3,    // a `process/write` for somebody else: id, processId, writeId or undefined, chunk
   kDrain = 4,    // what had piled up is sent
   kEnd = 5,      // the peer sends nothing more
@@ -34,7 +35,7 @@ enum class SocketEvent : int {
 class Socket final : public Watched {
  public:
   // Takes over the descriptor.
-  Socket(Loop* loop, int fd, size_t mostMessageBytes, napi_ref onEvent);
+  Socket(Loop* loop, int fd);
 
   // The object JavaScript holds; made once, within the caller's handle scope.
   napi_value handle();
@@ -48,8 +49,10 @@ class Socket final : public Watched {
   void release();
 
   // What JavaScript asks for. All harmless after the end.
-  // Begins to read. `head` is what was received already; it is changed.
-  void open(char* head, size_t length);
+  // Begins to read; called once.
+  void start(napi_ref onEvent);
+  // What comes from here on are frames. `received` are those bytes of them that were told already; they are changed.
+  void carryFrames(size_t mostMessageBytes, char* received, size_t length);
   // Where a payload of that size belongs, to be filled at once; null when nothing can be sent any more.
   char* textFrame(size_t payloadBytes);
   char* rawFrame(size_t bytes);
@@ -85,10 +88,10 @@ class Socket final : public Watched {
   char* orBreak(char* room);
 
   Loop* loop_;
-  napi_ref onEvent_;
+  napi_ref onEvent_ = nullptr;
   int references_ = 1;
   Watch watch_;
-  const size_t mostMessageBytes_;
+  size_t mostMessageBytes_ = 0;
   FrameQueue queue_;
   std::unordered_map<std::string, Child*> routes_;
 
@@ -101,7 +104,7 @@ class Socket final : public Watched {
   bool inFragments_ = false;
 
   uint64_t receivedBytes_ = 0;
-  bool opened_ = false;
+  bool framed_ = false;
   bool paused_ = false;
   bool awaitsFlush_ = false;  // the loop will call `flush`
   bool wantsDrain_ = false;

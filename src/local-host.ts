@@ -3,6 +3,7 @@
  * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
+import { nativeListener } from "./connection/native-socket.ts";
 import { TurnFlusher } from "./connection/turn-flusher.ts";
 import type { WireTuning } from "./connection/wire-tuning.ts";
 import { localEnvironment } from "./environment/local-environment.ts";
@@ -69,7 +70,11 @@ export function nativeTuning(): WireTuning {
   if (native.type === "missing") return {};
   const { spawner } = native;
   spawner.keepFreedMemory();
-  return { codec: spawner, flusher: new TurnFlusher(() => spawner.pump()), sockets: spawner };
+  return {
+    codec: spawner,
+    flusher: new TurnFlusher(() => spawner.pump()),
+    listenAt: nativeListener(spawner),
+  };
 }
 
 function localHttp(log: ServerLog): HttpService {

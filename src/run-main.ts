@@ -1,3 +1,4 @@
+import { writeSync } from "node:fs";
 import { createLocalHost, nativeTuning } from "./local-host.ts";
 import type { WebSocketAuth } from "./server/auth.ts";
 import { ExecServer } from "./server/exec-server.ts";
@@ -38,9 +39,19 @@ export async function runMainWithTransport(
     tuning: nativeTuning(),
     onListening: (url) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.
-      process.stderr.write(`procwire exec-server listening on ${url}\n`);
-      process.stdout.write(`${url}\n`);
+      writeLine(2, `procwire exec-server listening on ${url}`);
+      writeLine(1, url);
       for (const part of server.degraded()) log("warn", part);
     },
   });
+}
+
+/** Not through Node's stream, which would be loaded for this line alone before the first connection is taken. */
+function writeLine(fd: 1 | 2, line: string): void {
+  try {
+    writeSync(fd, `${line}\n`);
+  } catch {
+    // Nobody reads it now, or ever; the stream waits or says so.
+    (fd === 1 ? process.stdout : process.stderr).write(`${line}\n`);
+  }
 }

@@ -1,5 +1,6 @@
-import type { Socket } from "node:net";
-import { getSystemErrorName } from "node:util";
+import { getSystemErrorMessage, getSystemErrorName } from "node:util";
+import type { AcceptedSocket, AcceptedSocketEvents, ListenAt } from "./accepted-socket.ts";
+import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { FrameSocket, FrameSocketEvents, InputRoutes } from "./frame-socket.ts";
 
 /** A socket as the addon knows it. Nothing can be done with it but to hand it back. */
@@ -7,9 +8,18 @@ type SocketHandle = object;
 
 /** The addon's functions for sockets; `native/addon.cc` has the same list. */
 export interface NativeSockets {
-  /** The descriptor stays its owner's: the socket has one of its own from then on. Undefined when there is none left. */
-  adoptSocket(fd: number, maxMessageBytes: number, onEvent: NativeSocketListener): SocketHandle | undefined;
-  openSocket(socket: SocketHandle, received: Uint8Array): void;
+  /** Port -1: the host is a unix socket's path. Answers the listener with its real port, or an errno. */
+  listenAt(
+    host: string,
+    port: number,
+    backlog: number,
+    onConnection: (socket: SocketHandle, peerName: string) => void,
+  ): [listener: object, port: number] | number;
+  closeListener(listener: object): void;
+  /** Begins to read. */
+  startSocket(socket: SocketHandle, onEvent: NativeSocketListener): void;
+  /** What comes from here on are frames; `received` was told already. */
+  carryFrames(socket: SocketHandle, maxMessageBytes: number, received: Uint8Array): void;
   sendText(socket: SocketHandle, text: string): void;
   sendChunk(socket: SocketHandle, head: string, bytes: Uint8Array, tail: string): void;
   sendBytes(socket: SocketHandle, bytes: Uint8Array): void;
@@ -43,53 +53,74 @@ const NativeSocketEvent = {
   close: 6,
 } as const;
 
+/** Listens in the addon: what connects is read and written there. */
+export function nativeListener(native: NativeSockets): ListenAt {
+  return async (address, onConnection) => {
+    const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
+    const made = native.listenAt(host, port, LISTEN_BACKLOG, (socket, peerName) =>
+      onConnection(new NativeSocket(native, socket, peerName)),
+    );
+    if (typeof made === "number") {
+      const name = getSystemErrorName(-made);
+      throw Object.assign(new Error(`listen ${name}: ${getSystemErrorMessage(-made)}`), { code: name });
+    }
+    const [listener, realPort] = made;
+    return { port: realPort, close: () => native.closeListener(listener) };
+  };
+}
+
 /**
- * Frames over a socket that the native addon reads and writes. What goes in and out for a process with a route, and all
- * the sending, costs no turn of Node's streams.
+ * A connection that the native addon reads and writes, first as bytes, then as frames. What goes in and out for a process
+ * with a route, and all the sending, costs no turn of Node's streams.
  */
-export class NativeSocket implements FrameSocket {
+class NativeSocket implements AcceptedSocket, FrameSocket {
+  readonly peerName: string;
+  readonly closed: Promise<void>;
   readonly inputRoutes: InputRoutes;
   readonly #native: NativeSockets;
   readonly #socket: SocketHandle;
-  readonly #head: Buffer;
-  #events: FrameSocketEvents | null = null;
+  #wasClosed: () => void = () => undefined;
+  #accepted: AcceptedSocketEvents | null = null;
+  #frames: FrameSocketEvents | null = null;
+  #upgrade: { maxMessageBytes: number; received: Buffer } | null = null;
 
-  /**
-   * Takes a connection over from Node's socket, which lets go of it. `head` is what that had received already. Null
-   * where that cannot be; then nothing has changed.
-   */
-  static adopt(
-    native: NativeSockets,
-    stream: Socket,
-    maxMessageBytes: number,
-    head: Buffer,
-  ): NativeSocket | null {
-    const fd = descriptorOf(stream);
-    if (fd === null) return null;
-    let made: NativeSocket | null = null;
-    const socket = native.adoptSocket(fd, maxMessageBytes, (event, first, second, third, fourth) => {
-      if (made) made.#tell(event, first, second, third, fourth);
-    });
-    if (!socket) return null;
-    made = new NativeSocket(native, socket, head);
-    // Closes Node's descriptor alone: the connection lives on in the other.
-    stream.destroy();
-    return made;
-  }
-
-  private constructor(native: NativeSockets, socket: SocketHandle, head: Buffer) {
+  constructor(native: NativeSockets, socket: SocketHandle, peerName: string) {
     this.#native = native;
     this.#socket = socket;
-    this.#head = head;
+    this.peerName = peerName;
+    this.closed = new Promise((resolve) => {
+      this.#wasClosed = resolve;
+    });
     this.inputRoutes = {
       route: (processId, input) => native.routeInput(socket, processId, input),
       unroute: (processId) => native.unrouteInput(socket, processId),
     };
   }
 
+  start(events: AcceptedSocketEvents): void {
+    this.#accepted = events;
+    this.#native.startSocket(this.#socket, (event, first, second, third, fourth) => {
+      if (this.#frames) this.#tellFrames(this.#frames, event, first, second, third, fourth);
+      else if (this.#accepted) this.#tellBytes(this.#accepted, event, first);
+      if (event === NativeSocketEvent.close) this.#wasClosed();
+    });
+  }
+
+  upgrade(options: { maxMessageBytes: number; received: Buffer }): FrameSocket {
+    this.#accepted = null;
+    this.#upgrade = options;
+    return this;
+  }
+
   open(events: FrameSocketEvents): void {
-    this.#events = events;
-    this.#native.openSocket(this.#socket, this.#head);
+    this.#frames = events;
+    if (this.#upgrade)
+      this.#native.carryFrames(this.#socket, this.#upgrade.maxMessageBytes, this.#upgrade.received);
+    this.#upgrade = null;
+  }
+
+  send(bytes: Buffer): void {
+    this.#native.sendBytes(this.#socket, bytes);
   }
 
   sendText(text: string): void {
@@ -126,11 +157,22 @@ export class NativeSocket implements FrameSocket {
 
   destroy(): void {
     this.#native.destroySocket(this.#socket);
+    this.#wasClosed();
   }
 
-  #tell(event: number, first: unknown, second: unknown, third: unknown, fourth: unknown): void {
-    const events = this.#events;
-    if (!events) return;
+  #tellBytes(events: AcceptedSocketEvents, event: number, first: unknown): void {
+    if (event === NativeSocketEvent.bytes && first instanceof Buffer) events.bytes(first);
+    if (event === NativeSocketEvent.end || event === NativeSocketEvent.close) events.end();
+  }
+
+  #tellFrames(
+    events: FrameSocketEvents,
+    event: number,
+    first: unknown,
+    second: unknown,
+    third: unknown,
+    fourth: unknown,
+  ): void {
     switch (event) {
       case NativeSocketEvent.text:
         if (typeof first === "string") events.text(first);
@@ -164,11 +206,4 @@ export class NativeSocket implements FrameSocket {
         return;
     }
   }
-}
-
-/** Node has no public name for it; where it is not found, the socket stays with Node. */
-function descriptorOf(socket: Socket): number | null {
-  const handle: unknown = Reflect.get(socket, "_handle");
-  const fd: unknown = typeof handle === "object" && handle !== null ? Reflect.get(handle, "fd") : null;
-  return typeof fd === "number" && fd >= 0 ? fd : null;
 }

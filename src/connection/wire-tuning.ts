@@ -1,5 +1,5 @@
+import type { ListenAt } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
-import type { NativeSockets } from "./native-socket.ts";
 import type { TurnFlusher } from "./turn-flusher.ts";
 
 /** What makes a server's connections fast where the native addon is there. */
@@ -7,5 +7,5 @@ export interface WireTuning {
   codec?: ByteCodec;
   /** For lines over stdio; a WebSocket's messages are sent by its socket. */
   flusher?: TurnFlusher;
-  sockets?: NativeSockets;
+  listenAt?: ListenAt;
 }

@@ -54,8 +54,15 @@ export interface NativeSpawner {
   reap(pid: number): boolean;
 
   /** `src/connection/native-socket.ts` is their only caller and says what they do. */
-  adoptSocket(fd: number, maxMessageBytes: number, onEvent: NativeEventListener): NativeSocket | undefined;
-  openSocket(socket: NativeSocket, received: Uint8Array): void;
+  listenAt(
+    host: string,
+    port: number,
+    backlog: number,
+    onConnection: (socket: NativeSocket, peerName: string) => void,
+  ): [listener: object, port: number] | number;
+  closeListener(listener: object): void;
+  startSocket(socket: NativeSocket, onEvent: NativeEventListener): void;
+  carryFrames(socket: NativeSocket, maxMessageBytes: number, received: Uint8Array): void;
   sendText(socket: NativeSocket, text: string): void;
   sendChunk(socket: NativeSocket, head: string, bytes: Uint8Array, tail: string): void;
   sendBytes(socket: NativeSocket, bytes: Uint8Array): void;
@@ -164,8 +171,10 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "refuseInput",
   "knowsWrite",
   "rememberWrite",
-  "adoptSocket",
-  "openSocket",
+  "listenAt",
+  "closeListener",
+  "startSocket",
+  "carryFrames",
   "sendText",
   "sendChunk",
   "sendBytes",

@@ -2,7 +2,8 @@ import type { Readable, Writable } from "node:stream";
 import type { WireTuning } from "../connection/wire-tuning.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
-import { type Listening, listen, serveStdio } from "./listen.ts";
+import type { Listening } from "./front-door.ts";
+import { listen, serveStdio } from "./listen.ts";
 import type { ExecServerTransport } from "./transport.ts";
 
 export interface RunOptions {

@@ -1,4 +1,4 @@
-import { isIP } from "node:net";
+import { ipVersion } from "./ip-address.ts";
 
 /** Where a server listens. */
 export type ExecServerTransport =
@@ -54,7 +54,7 @@ export const ExecServerTransport = {
       case "unix":
         return `unix://${transport.path}`;
       case "websocket":
-        return `ws://${isIP(transport.host) === 6 ? `[${transport.host}]` : transport.host}:${transport.port}`;
+        return `ws://${ipVersion(transport.host) === 6 ? `[${transport.host}]` : transport.host}:${transport.port}`;
     }
   },
 };
@@ -64,11 +64,11 @@ function webSocketTransport(url: string): ExecServerTransport {
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3]);
   const family = match?.[1] !== undefined ? 6 : 4;
-  if (host === undefined || isIP(host) !== family || port > 65535)
+  if (host === undefined || ipVersion(host) !== family || port > 65535)
     throw new ListenUrlError("invalidWebSocket", url);
   return { type: "websocket", host, port };
 }
 
 export function isLoopback(host: string): boolean {
-  return host === "::1" || host === "::ffff:127.0.0.1" || (isIP(host) === 4 && host.startsWith("127."));
+  return host === "::1" || host === "::ffff:127.0.0.1" || (ipVersion(host) === 4 && host.startsWith("127."));
 }

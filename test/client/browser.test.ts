@@ -9,7 +9,8 @@ import { build } from "esbuild";
 import { browserBuild } from "../../scripts/build-browser.ts";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { type Listening, listen } from "../../src/server/listen.ts";
+import type { Listening } from "../../src/server/front-door.ts";
+import { listen } from "../../src/server/listen.ts";
 
 describe("the client for browsers", { timeout: 120_000 }, () => {
   let directory: string;

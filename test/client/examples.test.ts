@@ -5,7 +5,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { type Listening, listen } from "../../src/server/listen.ts";
+import type { Listening } from "../../src/server/front-door.ts";
+import { listen } from "../../src/server/listen.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 
 const runFile = promisify(execFile);

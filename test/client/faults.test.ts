@@ -9,7 +9,8 @@ import { run } from "../../src/exec/run.ts";
 import { waitFor } from "../../src/exec/wait-for.ts";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { type Listening, listen } from "../../src/server/listen.ts";
+import type { Listening } from "../../src/server/front-door.ts";
+import { listen } from "../../src/server/listen.ts";
 import { type Fault, FaultProxy } from "../support/fault-proxy.ts";
 
 const TIMEOUT = { timeout: 180_000 };

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { connect, type Socket } from "node:net";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
+import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
-import { NativeSocket } from "../../src/connection/native-socket.ts";
+import { nativeListener } from "../../src/connection/native-socket.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { loadNative, type NativeSpawner } from "../../src/local/native.ts";
@@ -24,8 +25,10 @@ function spawner(): NativeSpawner {
   return loaded.spawner;
 }
 
-const listener = createServer().listen(0, "127.0.0.1");
-await once(listener, "listening");
+const waiting: ((socket: AcceptedSocket) => void)[] = [];
+const listener = await nativeListener(native)({ host: "127.0.0.1", port: 0 }, (socket) =>
+  waiting.shift()?.(socket),
+);
 after(() => listener.close());
 
 interface Joined {
@@ -37,15 +40,27 @@ interface Joined {
   until(condition: () => boolean): Promise<void>;
 }
 
-async function join(options: { head?: Buffer; paused?: boolean } = {}): Promise<Joined> {
-  const { port } = listener.address() as AddressInfo;
-  const accepted = once(listener, "connection") as Promise<[Socket]>;
-  const client = connect(port, "127.0.0.1");
+/** `received` came while the socket was not known to carry frames. */
+async function join(options: { received?: Buffer; paused?: boolean } = {}): Promise<Joined> {
+  const accepted = new Promise<AcceptedSocket>((resolve) => waiting.push(resolve));
+  const client = connect(listener.port, "127.0.0.1");
   client.on("error", () => undefined);
-  const [[stream]] = await Promise.all([accepted, once(client, "connect")]);
-  const socket = NativeSocket.adopt(native, stream, MAX_MESSAGE_BYTES, options.head ?? Buffer.alloc(0));
-  assert.ok(socket);
-  const connection = new WebSocketConnection(socket, {
+  const [socket] = await Promise.all([accepted, once(client, "connect")]);
+  const { received = Buffer.alloc(0) } = options;
+  let early: Buffer = Buffer.alloc(0);
+  await new Promise<void>((resolve) => {
+    socket.start({
+      bytes: (chunk) => {
+        early = Buffer.concat([early, chunk]);
+        if (early.length === received.length) resolve();
+      },
+      end: () => resolve(),
+    });
+    if (received.length === 0) resolve();
+    else client.write(received);
+  });
+  const frames = socket.upgrade({ maxMessageBytes: MAX_MESSAGE_BYTES, received: early });
+  const connection = new WebSocketConnection(frames, {
     label: "test",
     role: "server",
     maxMessageBytes: MAX_MESSAGE_BYTES,
@@ -153,7 +168,7 @@ describe("a native socket", () => {
         async (sent, sizes, headBytes) => {
           const bytes = Buffer.concat([...sent.flat(), writer.text('{"method":"last"}')]);
           const expected = plainEvents(Buffer.from(bytes));
-          const joined = await join({ head: Buffer.from(bytes.subarray(0, headBytes)) });
+          const joined = await join({ received: Buffer.from(bytes.subarray(0, headBytes)) });
           for (let at = headBytes, next = 0; at < bytes.length; next++) {
             const size = sizes[next % sizes.length] ?? 1;
             joined.client.write(bytes.subarray(at, at + size));

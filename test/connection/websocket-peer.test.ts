@@ -6,14 +6,15 @@ import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { WebSocket, WebSocketServer } from "ws";
 import { acceptKey } from "../../src/connection/accept-key.ts";
+import type { ListenAt } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { Connection, ConnectionEvent } from "../../src/connection/connection.ts";
-import type { FrameSocket } from "../../src/connection/frame-socket.ts";
-import { NativeSocket } from "../../src/connection/native-socket.ts";
-import { StreamSocket } from "../../src/connection/stream-socket.ts";
+import { nativeListener } from "../../src/connection/native-socket.ts";
+import { nodeListener } from "../../src/connection/node-listener.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { loadNative } from "../../src/local/native.ts";
+import { parseHead } from "../../src/server/http-head.ts";
 
 /** The `ws` package as an independent peer, in both roles, through a wire that cuts the bytes where it likes. */
 
@@ -160,34 +161,37 @@ describe("as a client of ws", () => {
 });
 
 const native = loadNative();
-const sockets: Record<string, (socket: Socket, head: Buffer, maxMessageBytes: number) => FrameSocket> = {
-  "over a Node stream": (socket, head) => new StreamSocket(socket, "server", plainByteCodec, head),
-  "over a native socket": (socket, head, maxMessageBytes) => {
-    assert.ok(native.type === "loaded");
-    const adopted = NativeSocket.adopt(native.spawner, socket, maxMessageBytes, head);
-    assert.ok(adopted);
-    return adopted;
-  },
+assert.ok(native.type === "loaded");
+const ways: Record<string, ListenAt> = {
+  "over Node's sockets": nodeListener(plainByteCodec),
+  "over the addon's sockets": nativeListener(native.spawner),
 };
 
-for (const [way, over] of Object.entries(sockets))
+for (const [way, listenAt] of Object.entries(ways))
   describe(`as a server to ws, ${way}`, () => {
     async function serve(onConnection: (connection: Connection) => void): Promise<number> {
-      const http = createHttpServer();
-      http.on("upgrade", (request, _, head) => {
-        const key = request.headers["sec-websocket-key"] ?? "";
-        const maxMessageBytes = 300_000;
-        const socket = over(request.socket, head, maxMessageBytes);
-        socket.sendFrame(
-          Buffer.from(
-            `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
-          ),
-        );
-        onConnection(new WebSocketConnection(socket, { label: "test", role: "server", maxMessageBytes }));
+      const maxMessageBytes = 300_000;
+      const listener = await listenAt({ host: "127.0.0.1", port: 0 }, (accepted) => {
+        let received: Buffer = Buffer.alloc(0);
+        accepted.start({
+          bytes: (chunk) => {
+            received = Buffer.concat([received, chunk]);
+            const parsed = parseHead(received);
+            if (parsed.type !== "head") return;
+            const key = parsed.head.headers.get("sec-websocket-key") ?? "";
+            accepted.send(
+              Buffer.from(
+                `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+              ),
+            );
+            const socket = accepted.upgrade({ maxMessageBytes, received: parsed.rest });
+            onConnection(new WebSocketConnection(socket, { label: "test", role: "server", maxMessageBytes }));
+          },
+          end: () => accepted.destroy(),
+        });
       });
-      const port = await listenOn(http);
-      closers.push(() => http.close());
-      return port;
+      closers.push(() => listener.close());
+      return listener.port;
     }
 
     const echo = (connection: Connection) =>

@@ -379,6 +379,47 @@ describe("HTTP beside the socket", () => {
     assert.equal(await ask("rebound.example"), "HTTP/1.1 403 Forbidden");
     assert.equal(await ask("127.0.0.1"), "HTTP/1.1 200 OK");
   });
+
+  test("answers a request that comes byte by byte, one that is followed by a body, and one whose sender is done", async () => {
+    await using server = await serve();
+    const url = server.url.replace("ws", "http");
+    const bytes = await rawTcp(url);
+    for (const byte of "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n") {
+      bytes.socket.write(byte);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await bytes.closed;
+    assert.match(bytes.received(), /^HTTP\/1\.1 200 OK\r\n/);
+
+    const body = await rawTcp(url);
+    body.socket.write("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000\r\n\r\n");
+    body.socket.write(Buffer.alloc(10_000_000));
+    await body.closed;
+    assert.match(body.received(), /^HTTP\/1\.1 405 .*\r\n\r\nRequest method must be `GET`$/s);
+
+    const done = await rawTcp(url);
+    done.socket.end("GET /nothing HTTP/1.1\r\nhost: x\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n");
+    await done.closed;
+    assert.match(done.received(), /^HTTP\/1\.1 404 Not Found\r\n(?:(?!HTTP).)*$/s);
+  });
+
+  test("refuses what is no HTTP, and lives on", async () => {
+    await using server = await serve();
+    const url = server.url.replace("ws", "http");
+    for (const [text, status] of [
+      ["\x16\x03\x01\x02\x00\x01\r\n\r\n", 400],
+      ["GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", 400],
+      ["x".repeat(20_000), 431],
+      ["GET / HTTP/3.0\r\n\r\n", 505],
+    ] as const) {
+      const { socket, received, closed } = await rawTcp(url);
+      socket.write(text, "latin1");
+      await closed;
+      assert.match(received(), new RegExp(`^HTTP/1\\.1 ${status} `));
+    }
+    await using client = await server.connect();
+    await client.handshake();
+  });
 });
 
 describe("authentication", () => {

@@ -1,0 +1,44 @@
+// A listening socket: gives what connects, as a `Socket` that nobody reads yet.
+#ifndef PROCWIRE_LISTENER_H
+#define PROCWIRE_LISTENER_H
+
+#include <node_api.h>
+
+#include <string>
+
+#include "loop.h"
+
+namespace procwire {
+
+// Descriptors that listen, or -1 with errno set. The host is an address, never a name.
+int listenTcp(const std::string& host, int port, int backlog);
+int listenUnix(const std::string& path, int backlog);
+// The port a descriptor is bound to, 0 when it has none.
+int boundPort(int fd);
+
+class Listener final : public Watched {
+ public:
+  // Takes over the descriptor. `onConnection` is called with the socket and its peer's name.
+  Listener(Loop* loop, int fd, napi_ref onConnection);
+
+  // The object JavaScript holds; made once, within the caller's handle scope.
+  napi_value handle();
+
+  void onReady(Watch& watch, uint32_t events) override;
+  void onDelayOver(Watch& watch) override;
+  // Stops listening; harmless when it has.
+  void close();
+  void release();
+
+ private:
+  void tell(int fd);
+
+  Loop* loop_;
+  napi_ref onConnection_;
+  int references_ = 1;
+  Watch watch_;
+};
+
+}  // namespace procwire
+
+#endif

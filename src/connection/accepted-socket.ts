@@ -1,0 +1,43 @@
+import type { FrameSocket } from "./frame-socket.ts";
+
+export interface AcceptedSocketEvents {
+  bytes(chunk: Buffer): void;
+  /** The peer sends nothing more, or is gone. */
+  end(): void;
+}
+
+/** A connection that came in, before it is known what it wants: bytes both ways. */
+export interface AcceptedSocket {
+  /** Names the peer in error texts: `127.0.0.1:5000`, or `unix`. */
+  readonly peerName: string;
+  /** Resolves when it is closed, also after it was upgraded. */
+  readonly closed: Promise<void>;
+  /** Begins to deliver events. Called once. */
+  start(events: AcceptedSocketEvents): void;
+  send(bytes: Buffer): void;
+  /** Sends what is queued and closes its side; what still comes is thrown away. */
+  end(): void;
+  /** Closes at once. */
+  destroy(): void;
+  /** From here on it carries frames, the first of them in `received`. No event of `start` is told any more. */
+  upgrade(options: { maxMessageBytes: number; received: Buffer }): FrameSocket;
+}
+
+/** Where to listen: an address and a port, or the path of a unix socket. */
+export type ListenAddress = { host: string; port: number } | { path: string };
+
+export interface Listener {
+  /** The real port; 0 for a unix socket. */
+  readonly port: number;
+  /** Takes no more connections. */
+  close(): void;
+}
+
+/** Rejects when the address cannot be used. */
+export type ListenAt = (
+  address: ListenAddress,
+  onConnection: (socket: AcceptedSocket) => void,
+) => Promise<Listener>;
+
+/** Connections that may wait to be taken. */
+export const LISTEN_BACKLOG = 1024;

@@ -1,0 +1,79 @@
+import type { Server, Socket } from "node:net";
+import type { AcceptedSocket, AcceptedSocketEvents, ListenAt, Listener } from "./accepted-socket.ts";
+import { LISTEN_BACKLOG } from "./accepted-socket.ts";
+import type { ByteCodec } from "./byte-codec.ts";
+import type { FrameSocket } from "./frame-socket.ts";
+import { StreamSocket } from "./stream-socket.ts";
+
+/** Listens with Node's own sockets, where the native addon is not there. */
+export function nodeListener(codec: ByteCodec): ListenAt {
+  return async (address, onConnection) => {
+    // Asked for here, because a server with the addon never needs it and would load it at every start.
+    const { createServer } = process.getBuiltinModule("node:net");
+    const server = createServer({ noDelay: true, allowHalfOpen: true }, (stream) =>
+      onConnection(new NodeSocket(stream, codec)),
+    );
+    await listening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));
+    return listener(server);
+  };
+}
+
+function listening(server: Server, start: () => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.once("listening", () => {
+      server.removeListener("error", reject);
+      resolve();
+    });
+    start();
+  });
+}
+
+function listener(server: Server): Listener {
+  const address = server.address();
+  return {
+    port: typeof address === "object" && address !== null ? address.port : 0,
+    close: () => void server.close(),
+  };
+}
+
+class NodeSocket implements AcceptedSocket {
+  readonly peerName: string;
+  readonly closed: Promise<void>;
+  readonly #stream: Socket;
+  readonly #codec: ByteCodec;
+
+  constructor(stream: Socket, codec: ByteCodec) {
+    this.#stream = stream;
+    this.#codec = codec;
+    this.peerName =
+      stream.remoteAddress === undefined ? "unix" : `${stream.remoteAddress}:${stream.remotePort}`;
+    this.closed = new Promise((resolve) => stream.once("close", () => resolve()));
+    // It closes after an error, and that is told.
+    stream.on("error", () => undefined);
+  }
+
+  start(events: AcceptedSocketEvents): void {
+    this.#stream.on("data", events.bytes);
+    this.#stream.on("end", events.end);
+    this.#stream.on("close", events.end);
+  }
+
+  send(bytes: Buffer): void {
+    this.#stream.write(bytes);
+  }
+
+  end(): void {
+    this.#stream.end();
+    this.#stream.resume();
+  }
+
+  destroy(): void {
+    this.#stream.destroy();
+  }
+
+  upgrade({ received }: { received: Buffer }): FrameSocket {
+    for (const event of ["data", "end", "close"]) this.#stream.removeAllListeners(event);
+    return new StreamSocket(this.#stream, "server", this.#codec, received);
+  }
+}

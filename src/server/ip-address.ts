@@ -1,0 +1,10 @@
+/** As node:net's isIP, without loading what lies behind it before the first connection: 4, 6, or 0 for what is no address. */
+export function ipVersion(text: string): 0 | 4 | 6 {
+  if (V4.test(text)) return 4;
+  // A link-local address may name its interface.
+  const address = text.replace(/%[\da-zA-Z.:-]+$/, "");
+  return V6_LETTERS.test(address) && URL.canParse(`http://[${address}]`) ? 6 : 0;
+}
+
+const V4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
+const V6_LETTERS = /^[\da-fA-F:.]+$/;
