@@ -42,6 +42,7 @@ class NodeSocket implements AcceptedSocket {
   readonly closed: Promise<void>;
   readonly #stream: Socket;
   readonly #codec: ByteCodec;
+  #events: AcceptedSocketEvents | null = null;
 
   constructor(stream: Socket, codec: ByteCodec) {
     this.#stream = stream;
@@ -54,6 +55,7 @@ class NodeSocket implements AcceptedSocket {
   }
 
   start(events: AcceptedSocketEvents): void {
+    this.#events = events;
     this.#stream.on("data", events.bytes);
     this.#stream.on("end", events.end);
     this.#stream.on("close", events.end);
@@ -73,7 +75,11 @@ class NodeSocket implements AcceptedSocket {
   }
 
   upgrade({ received }: { received: Buffer }): FrameSocket {
-    for (const event of ["data", "end", "close"]) this.#stream.removeAllListeners(event);
+    if (this.#events) {
+      this.#stream.off("data", this.#events.bytes);
+      this.#stream.off("end", this.#events.end);
+      this.#stream.off("close", this.#events.end);
+    }
     return new StreamSocket(this.#stream, "server", this.#codec, received);
   }
 }
