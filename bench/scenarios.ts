@@ -55,18 +55,18 @@ export const scenarios: Scenario[] = [
   output("head", "`head -c` of zeros", 3, { atLeast: 2.5 }, { atMost: 0.35 }),
   output("yes", "`yes`", 3, { atLeast: 1.7 }),
   output("dd", "`dd bs=64k`", 3),
-  plain("output-pty", ["output", "kind=pty", `bytes=${32 * 1024 * 1024}`], 5, [
+  plain("output-pty", ["output", "kind=pty", `bytes=${32 * 1024 * 1024}`], 15, [
     throughput("terminal output, 32 MiB", { atLeast: 1 }, "pty"),
   ]),
-  plain("output-lines", ["output", "kind=lines", "bytes=200000"], 5, [
+  plain("output-lines", ["output", "kind=lines", "bytes=200000"], 15, [
     { ...latency("200,000 unbuffered lines", "ms", { atLeast: 1.2 }, "linesMs"), unit: "ms" },
     { label: "200,000 unbuffered lines: messages sent", key: "frames", unit: "", better: "lower" },
   ]),
-  plain("echo-pty", ["echo", "tty=1", "n=2000"], 5, [
+  plain("echo-pty", ["echo", "tty=1", "n=2000"], 15, [
     latency("terminal echo round trip, p50", "p50", { atLeast: 1 }),
     latency("terminal echo round trip, p99", "p99", { atLeast: 1 }),
   ]),
-  plain("echo-pipe", ["echo", "n=2000"], 5, [
+  plain("echo-pipe", ["echo", "n=2000"], 15, [
     latency("pipe echo round trip, p50", "p50", { atLeast: 1 }),
     latency("pipe echo round trip, p99", "p99", { atLeast: 1 }),
   ]),

@@ -390,7 +390,7 @@ napi_value children(napi_env env, napi_callback_info info) {
 
 // This program's children that the spawner did not start, and is not about to: orphans come to the main thread.
 napi_value orphans(napi_env env, napi_callback_info info) {
-  return Call(env, info).answer(childPids(getpid(), spawnerThread()));
+  return Call(env, info).answer(childPids(getpid(), spawnerThreads()));
 }
 
 napi_value descendants(napi_env env, napi_callback_info info) {

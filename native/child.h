@@ -71,7 +71,7 @@ class Child final : public Watched {
   // Whether it usually has output soon after input, so that the two are worth sending together.
   bool answersAtOnce() const { return loop_ && answersAtOnce_; }
   // Output was waited for since the last input: see whether there was any.
-  void wasAwaited() { answersAtOnce_ = answered_; }
+  bool wasAwaited() { return answersAtOnce_ = answered_; }
 
  private:
   OutStream* outStreamOf(Watch& watch);

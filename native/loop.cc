@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "child.h"
+#include "clock.h"
 #include "listener.h"
 #include "socket.h"
 
@@ -29,6 +30,9 @@ constexpr int kEventsPerRound = 64;
 constexpr uint64_t kCoalesceMs = 1;
 // How long the answer to a write is held back for output that is expected to follow, so that both leave together.
 constexpr long kAwaitOutputNs = 100 * 1000;
+// How soon after a reply the next line of a dialogue comes, and how long one may keep the rest of the loop waiting.
+constexpr long kNextLineNs = 100 * 1000;
+constexpr int64_t kMostDialogueNs = 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
 
@@ -193,14 +197,27 @@ void Loop::flushLater(Socket* socket) {
 
 void Loop::onReady() {
   Round round(inRound_);
-  expected_ = nullptr;
-  takeReady(0);
-  awaitExpected();
-  flushSockets();
-  bury();
+  const int64_t entered = nowNs();
+  // A dialogue goes on here for a while, without libuv's part of the loop between its lines.
+  if (entered - repliedNs_ < kNextLineNs) dialogue_ = true;
+  long waitNs = 0;
+  do {
+    expected_ = nullptr;
+    if (takeReady(waitNs) == 0) {
+      dialogue_ = dialogue_ && waitNs == 0;
+      break;
+    }
+    const bool replied = awaitExpected();
+    flushSockets();
+    bury();
+    if (!replied || closing_) break;
+    repliedNs_ = nowNs();
+    waitNs = kNextLineNs;
+  } while (dialogue_ && repliedNs_ - entered < kMostDialogueNs);
 }
 
-void Loop::takeReady(long waitNs) {
+// How many events there were.
+int Loop::takeReady(long waitNs) {
   struct epoll_event events[kEventsPerRound];
   const struct timespec wait = {0, waitNs};
   // An older kernel answers that it has no such call, which is as good as nothing being ready.
@@ -212,13 +229,15 @@ void Loop::takeReady(long waitNs) {
     // An earlier event of this round may have closed or silenced it.
     if (watch->fd >= 0 && watch->armed != 0) watch->owner->onReady(*watch, events[at].events);
   }
+  return count;
 }
 
-void Loop::awaitExpected() {
+// True when there was input for a child and it has answered.
+bool Loop::awaitExpected() {
   Child* const child = expected_;
-  if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return;
+  if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return false;
   takeReady(kAwaitOutputNs);
-  child->wasAwaited();
+  return child->wasAwaited();
 }
 
 void Loop::flushSockets() {

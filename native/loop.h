@@ -89,8 +89,8 @@ class Loop {
   void onReady();
   void onTimer();
   void onMail();
-  void takeReady(long waitNs);
-  void awaitExpected();
+  int takeReady(long waitNs);
+  bool awaitExpected();
   void flushSockets();
   void answer(SpawnRequest& request);
   void updateRef();
@@ -120,6 +120,8 @@ class Loop {
   std::unordered_set<Listener*> listeners_;
   std::vector<Listener*> deadListeners_;
   Child* expected_ = nullptr;
+  int64_t repliedNs_ = 0;  // when a child's answer to input was last sent
+  bool dialogue_ = false;  // the next input usually follows at once
   std::vector<Watch*> delayed_;
   std::vector<Child*> settling_;
   std::vector<Child*> dead_;

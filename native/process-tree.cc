@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
@@ -90,11 +92,11 @@ bool readEntry(pid_t pid, ProcessEntry& entry) {
   return true;
 }
 
-std::vector<pid_t> childPids(pid_t pid, pid_t except) {
+std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except) {
   std::vector<pid_t> found;
   if (!haveChildrenFiles()) {
     // Without them nobody can say which thread a child hangs below: then none is the safe answer.
-    if (except != 0) return found;
+    if (!except.empty()) return found;
     for (const ProcessEntry& entry : allProcesses())
       if (entry.parent == pid) found.push_back(entry.pid);
     return found;
@@ -103,7 +105,7 @@ std::vector<pid_t> childPids(pid_t pid, pid_t except) {
   snprintf(path, sizeof path, "/proc/%d/task", pid);
   // A child hangs below the thread that started it.
   eachNumber(path, [&](int thread) {
-    if (thread == except) return;
+    if (std::find(except.begin(), except.end(), thread) != except.end()) return;
     char list[64];
     snprintf(list, sizeof list, "/proc/%d/task/%d/children", pid, thread);
     std::string text;

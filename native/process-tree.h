@@ -22,8 +22,9 @@ struct ProcessEntry {
 // False when it is gone.
 bool readEntry(pid_t pid, ProcessEntry& entry);
 
-// The numbers of a process's children, without a look at each. Those that hang below the thread `except` are left out.
-std::vector<pid_t> childPids(pid_t pid, pid_t except = 0);
+// The numbers of a process's children, without a look at each. Those that hang below the threads `except` are left
+// out.
+std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except = {});
 
 // All below a process, nearest first.
 std::vector<ProcessEntry> descendantsOf(pid_t pid);

@@ -19,6 +19,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "exec-child.h"
@@ -45,8 +46,12 @@ constexpr size_t kChildStackBytes = 256 * 1024;
 // Where a program is looked for when its environment has no PATH; the C library's own default.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
+// Threads that start programs: starting is the kernel's work on one processor, so more of them than processors, or than a
+// few, gain nothing.
+constexpr size_t kMostSpawners = 4;
+
 bool oldCallsOnly = false;
-std::atomic<pid_t> spawnerThreadId{0};
+std::atomic<pid_t> spawnerThreadIds[kMostSpawners];
 
 // Moves a descriptor out of the way of 0, 1 and 2, should the program have been started without them.
 bool aboveStdio(int& fd) {
@@ -166,8 +171,9 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return found;
 }
 
+// Of the calling thread, which waits while its child runs on it.
 void* childStack() {
-  static void* top = [] {
+  static thread_local void* top = [] {
     size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     char* base = static_cast<char*>(
         mmap(nullptr, kChildStackBytes + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
@@ -258,8 +264,15 @@ struct Spawner {
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
   std::deque<std::unique_ptr<SpawnRequest>> queue;
-  bool running = false;
+  size_t running = 0;
+  size_t idle = 0;
 };
+
+size_t mostSpawners() {
+  static const size_t most =
+      std::min(kMostSpawners, static_cast<size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
+  return most;
+}
 
 void deliver(std::unique_ptr<SpawnRequest> request) {
   std::shared_ptr<Mailbox> mailbox = request->mailbox;
@@ -275,10 +288,15 @@ void deliver(std::unique_ptr<SpawnRequest> request) {
 void* spawnerMain(void* argument) {
   Spawner* spawner = static_cast<Spawner*>(argument);
   pthread_setname_np(pthread_self(), "procwire-spawn");
-  spawnerThreadId = static_cast<pid_t>(syscall(SYS_gettid));
+  for (std::atomic<pid_t>& id : spawnerThreadIds) {
+    pid_t none = 0;
+    if (id.compare_exchange_strong(none, static_cast<pid_t>(syscall(SYS_gettid)))) break;
+  }
   for (;;) {
     pthread_mutex_lock(&spawner->mutex);
+    spawner->idle++;
     while (spawner->queue.empty()) pthread_cond_wait(&spawner->wake, &spawner->mutex);
+    spawner->idle--;
     std::unique_ptr<SpawnRequest> request = std::move(spawner->queue.front());
     spawner->queue.pop_front();
     pthread_mutex_unlock(&spawner->mutex);
@@ -293,15 +311,21 @@ int spawnLater(std::unique_ptr<SpawnRequest>& request) {
   // Never destroyed: the thread waits on it until the program is gone, also while exit() runs destructors.
   static Spawner* only = new Spawner;
   pthread_mutex_lock(&only->mutex);
-  if (!only->running) only->running = startThread(spawnerMain, only);
-  bool running = only->running;
+  // One more when all are busy; the first one is enough for who starts one program after another.
+  if (only->running < mostSpawners() && only->queue.size() >= only->idle && startThread(spawnerMain, only)) only->running++;
+  bool running = only->running > 0;
   if (running) only->queue.push_back(std::move(request));
   pthread_cond_signal(&only->wake);
   pthread_mutex_unlock(&only->mutex);
   return running ? 0 : EAGAIN;
 }
 
-pid_t spawnerThread() { return spawnerThreadId; }
+std::vector<pid_t> spawnerThreads() {
+  std::vector<pid_t> found;
+  for (const std::atomic<pid_t>& id : spawnerThreadIds)
+    if (const pid_t thread = id) found.push_back(thread);
+  return found;
+}
 
 void discard(SpawnRequest& request) {
   if (request.pid > 0) {

@@ -1,4 +1,4 @@
-// Starting a program: one permanent thread, one vfork at a time.
+// Starting a program: a few permanent threads, each one vfork at a time.
 #ifndef PROCWIRE_SPAWN_H
 #define PROCWIRE_SPAWN_H
 
@@ -53,12 +53,12 @@ struct Mailbox {
   std::deque<std::unique_ptr<SpawnRequest>> finished;
 };
 
-// Hands the request over to the spawner thread, and it comes back through its mailbox; or leaves it and answers the
-// errno of a machine that has no room for that one thread.
+// Hands the request over to a spawner thread, and it comes back through its mailbox; or leaves it and answers the
+// errno of a machine that has no room for a single thread.
 int spawnLater(std::unique_ptr<SpawnRequest>& request);
 
-// The spawner's thread: what was started hangs below it, and below no other thread of this program. 0 before the first.
-pid_t spawnerThread();
+// The threads that start programs: what was started hangs below them, and below no other thread of this program.
+std::vector<pid_t> spawnerThreads();
 
 // Kills what was started for a loop that no longer exists, and gives its descriptors back.
 void discard(SpawnRequest& request);

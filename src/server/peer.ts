@@ -25,6 +25,7 @@ export class ConnectionPeer implements Peer {
   readonly #listeners = new Set<() => void>();
   /** Who waits to queue something large. */
   #waiting: (() => void)[] = [];
+  #quoted = { id: "", json: '""' };
   #gone = false;
 
   constructor(connection: Connection) {
@@ -37,15 +38,13 @@ export class ConnectionPeer implements Peer {
       case "process/output": {
         // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
         const { processId, seq, stream, chunk } = notification.params;
-        const id = JSON.stringify(processId);
-        const head = `{"method":"process/output","params":{"processId":${id},"seq":${seq},"stream":"${stream}","chunk":"`;
+        const head = `{"method":"process/output","params":{"processId":${this.#quote(processId)},"seq":${seq},"stream":"${stream}","chunk":"`;
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
-        const id = JSON.stringify(sessionId);
-        const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${id},"stream":"${stream}","chunk":"`;
+        const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${this.#quote(sessionId)},"stream":"${stream}","chunk":"`;
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
@@ -57,6 +56,12 @@ export class ConnectionPeer implements Peer {
         );
       }
     }
+  }
+
+  /** An id as JSON has it; mostly it is the one of the last output. */
+  #quote(id: string): string {
+    if (id !== this.#quoted.id) this.#quoted = { id, json: JSON.stringify(id) };
+    return this.#quoted.json;
   }
 
   get congested(): boolean {
