@@ -22,6 +22,9 @@ enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kCl
 // A terminal gives at most 4 KiB per read; this much is put together into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
 
+// A child that has let its answer be waited for in vain this often in a row is no longer waited for.
+constexpr int kMissedAnswers = 3;
+
 // One stream the child writes to and we read from.
 struct OutStream {
   Watch watch;
@@ -71,7 +74,11 @@ class Child final : public Watched {
   // Whether it usually has output soon after input, so that the two are worth sending together.
   bool answersAtOnce() const { return loop_ && answersAtOnce_; }
   // Output was waited for since the last input: see whether there was any.
-  bool wasAwaited() { return answersAtOnce_ = answered_; }
+  bool wasAwaited() {
+    missedAnswers_ = answered_ ? 0 : missedAnswers_ + 1;
+    if (missedAnswers_ >= kMissedAnswers) answersAtOnce_ = false;
+    return answered_;
+  }
 
  private:
   OutStream* outStreamOf(Watch& watch);
@@ -118,6 +125,7 @@ class Child final : public Watched {
   int64_t lastInputNs_ = 0;
   bool answered_ = false;  // there was output since the last input
   bool answersAtOnce_ = true;
+  int missedAnswers_ = 0;
 };
 
 }  // namespace procwire

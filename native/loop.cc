@@ -3,6 +3,7 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -200,24 +201,31 @@ void Loop::onReady() {
   const int64_t entered = nowNs();
   // A dialogue goes on here for a while, without libuv's part of the loop between its lines.
   if (entered - repliedNs_ < kNextLineNs) dialogue_ = true;
-  long waitNs = 0;
-  do {
-    expected_ = nullptr;
-    if (takeReady(waitNs) == 0) {
-      dialogue_ = dialogue_ && waitNs == 0;
-      break;
-    }
+  int count = takeReady(0);
+  while (count > 0) {
     const bool replied = awaitExpected();
     flushSockets();
     bury();
-    if (!replied || closing_) break;
+    if (!replied || closing_) return;
     repliedNs_ = nowNs();
-    waitNs = kNextLineNs;
-  } while (dialogue_ && repliedNs_ - entered < kMostDialogueNs);
+    if (!dialogue_ || repliedNs_ - entered > kMostDialogueNs) return;
+    count = takeNextLine();
+  }
+}
+
+// Awake, because to be woken takes longer than most next lines; but whoever else wants this processor has it.
+int Loop::takeNextLine() {
+  do {
+    if (const int count = takeReady(0)) return count;
+    sched_yield();
+  } while (nowNs() - repliedNs_ < kNextLineNs);
+  dialogue_ = false;
+  return 0;
 }
 
 // How many events there were.
 int Loop::takeReady(long waitNs) {
+  expected_ = nullptr;
   struct epoll_event events[kEventsPerRound];
   const struct timespec wait = {0, waitNs};
   // An older kernel answers that it has no such call, which is as good as nothing being ready.

@@ -90,6 +90,7 @@ class Loop {
   void onTimer();
   void onMail();
   int takeReady(long waitNs);
+  int takeNextLine();
   bool awaitExpected();
   void flushSockets();
   void answer(SpawnRequest& request);
