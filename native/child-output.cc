@@ -1,5 +1,6 @@
 // What a started program writes: read as it comes, in pieces worth a callback, and not at all while paused.
 #include <errno.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -23,8 +24,22 @@ constexpr int kBurstChunks = 8;
 constexpr size_t kCoalesceBelowBytes = 16 * 1024;
 constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
+// How long a terminal in flood is given to bring its next 4 KiB.
+constexpr int64_t kTerminalNextNs = 60 * 1000;
 // Output this soon after input is taken for its answer.
 constexpr int64_t kAnswersWithinNs = 150 * 1000;
+
+// A read that finds nothing waits all the same, for the kernel's worker that brings the next bytes, and to be woken by it
+// takes longer than to look again. So look first, and in a flood for a moment.
+bool terminalHasMore(int fd, size_t alreadyRead) {
+  const int64_t until = alreadyRead < kCoalesceBelowTerminalBytes ? 0 : nowNs() + kTerminalNextNs;
+  for (;;) {
+    int available = 0;
+    if (ioctl(fd, FIONREAD, &available) == 0 && available > 0) return true;
+    if (nowNs() >= until) return false;
+    sched_yield();
+  }
+}
 
 }  // namespace
 
@@ -121,7 +136,7 @@ ssize_t Child::readTerminal(OutStream& stream, size_t most, napi_value& chunk) {
   char* scratch = loop_->scratch();
   size_t length = 0;
   ssize_t last = 0;
-  while (length < most) {
+  while (length < most && (length == 0 || terminalHasMore(stream.watch.fd, length))) {
     last = read(stream.watch.fd, scratch + length, most - length);
     if (last < 0 && errno == EINTR) continue;
     if (last <= 0) break;
