@@ -46,10 +46,10 @@ export const scenarios: Scenario[] = [
   plain("spawn-delayed-ack", ["spawn", "n=30", "quickack=0"], 3, [
     latency("start + exit, client without quick ACK, p50", "p50"),
   ]),
-  plain("spawn-rate-1", ["spawn-rate", "n=300", "connections=1"], 3, [
+  plain("spawn-rate-1", ["spawn-rate", "n=300", "connections=1"], 7, [
     rate("starts per second, 32 at once, 1 connection", { atLeast: 10 }),
   ]),
-  plain("spawn-rate-8", ["spawn-rate", "n=300", "connections=8"], 3, [
+  plain("spawn-rate-8", ["spawn-rate", "n=300", "connections=8"], 7, [
     rate("starts per second, 32 at once, 8 connections", { atLeast: 5 }),
   ]),
   output("head", "`head -c` of zeros", 3, { atLeast: 2.5 }, { atMost: 0.35 }),
@@ -62,11 +62,11 @@ export const scenarios: Scenario[] = [
     { ...latency("200,000 unbuffered lines", "ms", { atLeast: 1.2 }, "linesMs"), unit: "ms" },
     { label: "200,000 unbuffered lines: messages sent", key: "frames", unit: "", better: "lower" },
   ]),
-  plain("echo-pty", ["echo", "tty=1", "n=2000"], 15, [
+  plain("echo-pty", ["echo", "tty=1", "n=2000"], 21, [
     latency("terminal echo round trip, p50", "p50", { atLeast: 1 }),
     latency("terminal echo round trip, p99", "p99", { atLeast: 1 }),
   ]),
-  plain("echo-pipe", ["echo", "n=2000"], 15, [
+  plain("echo-pipe", ["echo", "n=2000"], 21, [
     latency("pipe echo round trip, p50", "p50", { atLeast: 1 }),
     latency("pipe echo round trip, p99", "p99", { atLeast: 1 }),
   ]),
@@ -139,7 +139,7 @@ export const scenarios: Scenario[] = [
   plain(
     "flood-spawn",
     ["flood", "what=spawn", "n=60"],
-    3,
+    7,
     [
       latency("start + exit while another process floods, p50", "p50", { atLeast: 3 }),
       latency("start + exit while another process floods, p99", "p99"),

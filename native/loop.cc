@@ -3,6 +3,7 @@
 #include "loop.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ constexpr uint64_t kCoalesceMs = 1;
 constexpr long kAwaitOutputNs = 100 * 1000;
 // How soon after a reply the next line of a dialogue comes, and how long one may keep the rest of the loop waiting.
 constexpr long kNextLineNs = 100 * 1000;
-constexpr int64_t kMostDialogueNs = 1000 * 1000;
+constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
 
@@ -81,6 +82,7 @@ bool Loop::open(struct uv_loop_s* loop) {
     close(epoll_);
     return false;
   }
+  libuvFd_ = uv_backend_fd(loop);
   timer_ = newHandle(kUvTimer);
   async_ = newHandle(kUvAsync);
   prepare_ = newHandle(kUvPrepare);
@@ -213,10 +215,13 @@ void Loop::onReady() {
   }
 }
 
-// Awake, because to be woken takes longer than most next lines; but whoever else wants this processor has it.
+// Awake, because to be woken takes longer than most next lines; but whoever else wants this processor has it, and what
+// libuv has to tell comes first.
 int Loop::takeNextLine() {
   do {
     if (const int count = takeReady(0)) return count;
+    struct pollfd libuv = {libuvFd_, POLLIN, 0};
+    if (poll(&libuv, 1, 0) != 0) return 0;
     sched_yield();
   } while (nowNs() - repliedNs_ < kNextLineNs);
   dialogue_ = false;

@@ -103,6 +103,7 @@ class Loop {
   napi_async_context context_ = nullptr;
   napi_ref receiver_ = nullptr;
   int epoll_ = -1;
+  int libuvFd_ = -1;  // readable when something of libuv's own is ready
   void* poll_ = nullptr;
   void* timer_ = nullptr;
   void* async_ = nullptr;

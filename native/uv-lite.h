@@ -15,6 +15,7 @@ typedef void (*uv_timer_callback)(void* handle);
 typedef void (*uv_async_callback)(void* handle);
 typedef void (*uv_prepare_callback)(void* handle);
 
+int uv_backend_fd(const struct uv_loop_s* loop);
 size_t uv_handle_size(int type);
 const char* uv_handle_type_name(int type);
 void* uv_handle_get_data(const void* handle);
