@@ -16,9 +16,12 @@ describe("a server that runs for long", () => {
       for (let n = 0; n < connections; n++) {
         const client = await server.connect();
         await client.handshake();
-        await client.start("a", sh("head -c 200000 /dev/zero; echo done"));
-        await client.start("b", ["cat"], { pipeStdin: true });
-        await client.start("c", ["cat"], { tty: true });
+        // At once, so that the threads that start programs are all there from the first round on.
+        await Promise.all([
+          client.start("a", sh("head -c 200000 /dev/zero; echo done")),
+          client.start("b", ["cat"], { pipeStdin: true }),
+          client.start("c", ["cat"], { tty: true }),
+        ]);
         await client.finished("a");
         if (n % 2 === 0) await client.close();
         else {
