@@ -23,8 +23,8 @@ constexpr size_t kGatherBytes = 1024 * 1024;
 constexpr size_t kKeptPartialBytes = 512 * 1024;
 // A queue beyond this was worth waiting for: its end is told.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
-// A peer that sends and never reads gets no further than this: its requests wait in the system.
-constexpr size_t kMostQueuedBytes = 16 * 1024 * 1024;
+// A peer that writes to processes and never reads the answers gets no further than this: its requests wait in the system.
+constexpr size_t kMostUnsentAnswers = 64 * 1024;
 // The longest head of a frame.
 constexpr size_t kMostHeadBytes = 14;
 
@@ -220,6 +220,7 @@ bool Socket::writeThrough(const WriteRequest& request) {
     memcpy(answer, part.data(), part.size());
     answer += part.size();
   }
+  if (++unsentAnswers_ == kMostUnsentAnswers) arm();
   loop_->expectOutput(found->second);
   return true;
 }
@@ -247,6 +248,7 @@ char* Socket::orBreak(char* room) {
 void Socket::flush() {
   if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
   if (const int err = queue_.send(watch_.fd)) return close(err, "write");
+  if (queue_.bytes() == 0) unsentAnswers_ = 0;
   arm();
   if (queue_.bytes() > 0) return;
   if (ending_ && !shut_) {
@@ -263,7 +265,7 @@ void Socket::flush() {
 void Socket::arm() {
   if (!isOpen()) return;
   uint32_t events = 0;
-  if (onEvent_ && !paused_ && !peerEnded_ && queue_.bytes() < kMostQueuedBytes) events |= EPOLLIN;
+  if (onEvent_ && !paused_ && !peerEnded_ && unsentAnswers_ < kMostUnsentAnswers) events |= EPOLLIN;
   if (queue_.bytes() > 0 && !awaitsFlush_) events |= EPOLLOUT;
   loop_->arm(watch_, events);
 }

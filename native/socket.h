@@ -103,6 +103,7 @@ class Socket final : public Watched {
   uint64_t passedOn_ = 0;  // bytes of a frame that is passed on as it comes, still to come
   bool inFragments_ = false;
 
+  size_t unsentAnswers_ = 0;  // to writes taken here, since nothing was queued
   uint64_t receivedBytes_ = 0;
   bool framed_ = false;
   bool paused_ = false;

@@ -1,4 +1,4 @@
-import { systemClock } from "../async/clock.ts";
+import { type Clock, systemClock } from "../async/clock.ts";
 import { acceptKey } from "../connection/accept-key.ts";
 import type { AcceptedSocket, Listener } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
@@ -28,15 +28,17 @@ export class FrontDoor {
   readonly #server: ExecServer;
   readonly #auth: WebSocketAuth;
   readonly #codec: ByteCodec;
+  readonly #clock: Clock;
   /** All that are open, also those that were let in. */
   readonly #open = new Set<AcceptedSocket>();
   /** Those that have not said what they want, or are being answered. */
   readonly #outside = new Set<AcceptedSocket>();
 
-  constructor(server: ExecServer, auth: WebSocketAuth, codec: ByteCodec) {
+  constructor(server: ExecServer, auth: WebSocketAuth, codec: ByteCodec, clock: Clock = systemClock) {
     this.#server = server;
     this.#auth = auth;
     this.#codec = codec;
+    this.#clock = clock;
   }
 
   behind(listener: Listener, url: string): Listening {
@@ -55,16 +57,18 @@ export class FrontDoor {
   take(socket: AcceptedSocket): void {
     this.#open.add(socket);
     this.#outside.add(socket);
-    const late = systemClock.after(HEAD_WITHIN_MS, () => this.#answer(socket, httpAnswer(408)), {
-      keepAlive: false,
-    });
+    let received: Buffer = Buffer.alloc(0);
+    let decided = false;
+    const giveUp = () => {
+      decided = true;
+      this.#answer(socket, httpAnswer(408));
+    };
+    const late = this.#clock.after(HEAD_WITHIN_MS, giveUp, { keepAlive: false });
     void socket.closed.then(() => {
       late.cancel();
       this.#open.delete(socket);
       this.#outside.delete(socket);
     });
-    let received: Buffer = Buffer.alloc(0);
-    let decided = false;
     socket.start({
       bytes: (chunk) => {
         if (decided) return;
@@ -124,7 +128,7 @@ export class FrontDoor {
     ];
     socket.send(Buffer.from(`${lines.join("\r\n")}\r\n\r\n${headOnly ? "" : body}`));
     socket.end();
-    const drop = systemClock.after(CLOSE_WITHIN_MS, () => socket.destroy(), { keepAlive: false });
+    const drop = this.#clock.after(CLOSE_WITHIN_MS, () => socket.destroy(), { keepAlive: false });
     void socket.closed.then(() => drop.cancel());
   }
 }

@@ -376,6 +376,42 @@ describe("a native socket with a route", () => {
     joined.connection.close();
   });
 
+  test("does not grow for a peer that writes and never reads, and answers it all once it does", async () => {
+    const joined = await join({ paused: true });
+    const { child, closed } = await startCat();
+    child.pause();
+    assert.ok(child.directInput);
+    joined.connection.inputRoutes?.route("p", child.directInput);
+    const count = 500_000;
+    let sent = 0;
+    const send = () => {
+      while (sent < count) {
+        const frames = Array.from({ length: 1000 }, () =>
+          writer.text(write(sent++, "p", Buffer.alloc(0), "w")),
+        );
+        if (!joined.client.write(Buffer.concat(frames))) return;
+      }
+    };
+    joined.client.on("drain", send);
+    send();
+    // It takes no more once enough is unread: nothing is drained any more.
+    for (let before = -1; before !== sent; ) {
+      before = sent;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+    assert.ok(sent < count, "the peer was never made to wait");
+    assert.ok(
+      joined.connection.queuedBytes < 8 * 1024 * 1024,
+      `${joined.connection.queuedBytes} bytes queued`,
+    );
+    joined.client.resume();
+    await joined.until(() => joined.told.length === count);
+    child.signalGroup(9);
+    child.resume();
+    await closed;
+    joined.connection.close();
+  });
+
   test("lives through the end of the process and of itself, in any order, 200 times", async () => {
     for (let run = 0; run < 200; run++) {
       const [joined, { child, closed }] = await Promise.all([join(), startCat()]);
