@@ -324,14 +324,19 @@ void Socket::close(int err, const char* syscall) {
   napi_create_string_utf8(env, syscall, NAPI_AUTO_LENGTH, &argv[1]);
   tell(SocketEvent::kClose, 2, argv);
   napi_close_handle_scope(env, scope);
-  if (onEvent_) napi_delete_reference(env, onEvent_);
-  loop_->remove(this);
+  leave();
 }
 
 void Socket::destroy() {
   if (!isOpen()) return;
   giveBack();
+  leave();
+}
+
+// Nothing is told any more.
+void Socket::leave() {
   if (onEvent_) napi_delete_reference(loop_->env(), onEvent_);
+  onEvent_ = nullptr;
   loop_->remove(this);
 }
 

@@ -83,6 +83,7 @@ class Socket final : public Watched {
   void considerClosing();
   void close(int err, const char* syscall);
   void giveBack();
+  void leave();
   void forgetRoutes();
   bool isOpen() const { return watch_.fd >= 0; }
   char* orBreak(char* room);

@@ -247,6 +247,17 @@ describe("a native socket", () => {
     assert.equal(joined.told[count], "<close 1008 enough>");
   });
 
+  test("sends what is queued to a peer that has ended its side already", async () => {
+    const joined = await join({ paused: true });
+    const bytes = Buffer.alloc(256 * 1024, "x");
+    for (let at = 0; at < 64; at++) joined.connection.sendChunk(`${at}:`, bytes, "");
+    joined.client.end();
+    await joined.until(() => joined.events.length === 1);
+    joined.client.resume();
+    await joined.until(() => joined.told.includes("<gone>"));
+    assert.equal(joined.told.length, 64 + 1);
+  });
+
   test("stops reading while it is paused, and loses nothing", async () => {
     const joined = await join();
     joined.connection.pause();
