@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,10 +17,6 @@
 #include "listener.h"
 #include "socket.h"
 
-#ifndef SYS_epoll_pwait2
-#define SYS_epoll_pwait2 441
-#endif
-
 namespace procwire {
 namespace {
 
@@ -30,10 +24,12 @@ namespace {
 constexpr int kEventsPerRound = 64;
 // How long a stream of small chunks is left alone between two reads.
 constexpr uint64_t kCoalesceMs = 1;
-// How long the answer to a write is held back for output that is expected to follow, so that both leave together.
-constexpr long kAwaitOutputNs = 100 * 1000;
+// How long the answer to a write is held back for output that is expected to follow, so that both leave together. Like the
+// next line of a dialogue it is awaited awake, because to be woken takes longer than most of them; but whoever else wants
+// this processor has it.
+constexpr int64_t kAwaitOutputNs = 100 * 1000;
 // How soon after a reply the next line of a dialogue comes, and how long one may keep the rest of the loop waiting.
-constexpr long kNextLineNs = 100 * 1000;
+constexpr int64_t kNextLineNs = 100 * 1000;
 constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
@@ -203,7 +199,7 @@ void Loop::onReady() {
   const int64_t entered = nowNs();
   // A dialogue goes on here for a while, without libuv's part of the loop between its lines.
   if (entered - repliedNs_ < kNextLineNs) dialogue_ = true;
-  int count = takeReady(0);
+  int count = takeReady();
   while (count > 0) {
     const bool replied = awaitExpected();
     flushSockets();
@@ -215,11 +211,10 @@ void Loop::onReady() {
   }
 }
 
-// Awake, because to be woken takes longer than most next lines; but whoever else wants this processor has it, and what
-// libuv has to tell comes first.
+// What libuv has to tell comes first.
 int Loop::takeNextLine() {
   do {
-    if (const int count = takeReady(0)) return count;
+    if (const int count = takeReady()) return count;
     struct pollfd libuv = {libuvFd_, POLLIN, 0};
     if (poll(&libuv, 1, 0) != 0) return 0;
     sched_yield();
@@ -229,14 +224,10 @@ int Loop::takeNextLine() {
 }
 
 // How many events there were.
-int Loop::takeReady(long waitNs) {
+int Loop::takeReady() {
   expected_ = nullptr;
   struct epoll_event events[kEventsPerRound];
-  const struct timespec wait = {0, waitNs};
-  // An older kernel answers that it has no such call, which is as good as nothing being ready.
-  int count = waitNs == 0
-                  ? epoll_wait(epoll_, events, kEventsPerRound, 0)
-                  : static_cast<int>(syscall(SYS_epoll_pwait2, epoll_, events, kEventsPerRound, &wait, nullptr, 0));
+  int count = epoll_wait(epoll_, events, kEventsPerRound, 0);
   for (int at = 0; at < count && !closing_; at++) {
     Watch* watch = static_cast<Watch*>(events[at].data.ptr);
     // An earlier event of this round may have closed or silenced it.
@@ -249,7 +240,9 @@ int Loop::takeReady(long waitNs) {
 bool Loop::awaitExpected() {
   Child* const child = expected_;
   if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return false;
-  takeReady(kAwaitOutputNs);
+  const int64_t until = nowNs() + kAwaitOutputNs;
+  // Whatever comes ends it: on a busy loop others do not wait for this one.
+  while (takeReady() == 0 && nowNs() < until) sched_yield();
   return child->wasAwaited();
 }
 

@@ -89,7 +89,7 @@ class Loop {
   void onReady();
   void onTimer();
   void onMail();
-  int takeReady(long waitNs);
+  int takeReady();
   int takeNextLine();
   bool awaitExpected();
   void flushSockets();
