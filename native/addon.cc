@@ -149,6 +149,13 @@ struct Call {
   }
 };
 
+// (child, socket or listener): does the one thing it is asked for
+template <class Kind, void (Kind::*what)()>
+napi_value ask(napi_env env, napi_callback_info info) {
+  if (Kind* asked = static_cast<Kind*>(Call(env, info).external(0))) (asked->*what)();
+  return nullptr;
+}
+
 // ---- processes
 
 // (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent)
@@ -181,26 +188,6 @@ napi_value queuedInput(napi_env env, napi_callback_info info) {
   return call.answer(child ? static_cast<double>(child->queuedBytes()) : 0.0);
 }
 
-napi_value closeStdin(napi_env env, napi_callback_info info) {
-  if (Child* child = Call(env, info).child()) child->closeStdin();
-  return nullptr;
-}
-
-napi_value pause(napi_env env, napi_callback_info info) {
-  if (Child* child = Call(env, info).child()) child->pause();
-  return nullptr;
-}
-
-napi_value resume(napi_env env, napi_callback_info info) {
-  if (Child* child = Call(env, info).child()) child->resume();
-  return nullptr;
-}
-
-napi_value cut(napi_env env, napi_callback_info info) {
-  if (Child* child = Call(env, info).child()) child->cut();
-  return nullptr;
-}
-
 napi_value resize(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.child();
@@ -228,11 +215,6 @@ napi_value signalGroup(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.child();
   return call.answer(child && child->signalGroup(static_cast<int>(call.number(1))));
-}
-
-napi_value refuseInput(napi_env env, napi_callback_info info) {
-  if (Child* child = Call(env, info).child()) child->refuseInput();
-  return nullptr;
 }
 
 // (child, writeId)
@@ -267,11 +249,6 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   napi_set_element(env, made, 1, call.answer(static_cast<double>(boundPort(fd))));
   call.loop()->add(listener);
   return made;
-}
-
-napi_value closeListener(napi_env env, napi_callback_info info) {
-  if (Listener* listener = static_cast<Listener*>(Call(env, info).external(0))) listener->close();
-  return nullptr;
 }
 
 // (socket, onEvent)
@@ -323,26 +300,6 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   Socket* socket = call.socket();
   const Call::Bytes bytes = call.bytes(1);
   if (char* to = socket ? socket->rawFrame(bytes.length) : nullptr) memcpy(to, bytes.data, bytes.length);
-  return nullptr;
-}
-
-napi_value pauseSocket(napi_env env, napi_callback_info info) {
-  if (Socket* socket = Call(env, info).socket()) socket->pause();
-  return nullptr;
-}
-
-napi_value resumeSocket(napi_env env, napi_callback_info info) {
-  if (Socket* socket = Call(env, info).socket()) socket->resume();
-  return nullptr;
-}
-
-napi_value endSocket(napi_env env, napi_callback_info info) {
-  if (Socket* socket = Call(env, info).socket()) socket->end();
-  return nullptr;
-}
-
-napi_value destroySocket(napi_env env, napi_callback_info info) {
-  if (Socket* socket = Call(env, info).socket()) socket->destroy();
   return nullptr;
 }
 
@@ -514,27 +471,27 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("spawn", spawn),
       FUNCTION("write", write),
       FUNCTION("queuedInput", queuedInput),
-      FUNCTION("closeStdin", closeStdin),
-      FUNCTION("pause", pause),
-      FUNCTION("resume", resume),
-      FUNCTION("cut", cut),
+      FUNCTION("closeStdin", (ask<Child, &Child::closeStdin>)),
+      FUNCTION("pause", (ask<Child, &Child::pause>)),
+      FUNCTION("resume", (ask<Child, &Child::resume>)),
+      FUNCTION("cut", (ask<Child, &Child::cut>)),
       FUNCTION("resize", resize),
       FUNCTION("terminalState", terminalState),
       FUNCTION("signalGroup", signalGroup),
-      FUNCTION("refuseInput", refuseInput),
+      FUNCTION("refuseInput", (ask<Child, &Child::refuseInput>)),
       FUNCTION("knowsWrite", knowsWrite),
       FUNCTION("rememberWrite", rememberWrite),
       FUNCTION("listenAt", listenAt),
-      FUNCTION("closeListener", closeListener),
+      FUNCTION("closeListener", (ask<Listener, &Listener::close>)),
       FUNCTION("startSocket", startSocket),
       FUNCTION("carryFrames", carryFrames),
       FUNCTION("sendText", sendText),
       FUNCTION("sendChunk", sendChunk),
       FUNCTION("sendBytes", sendBytes),
-      FUNCTION("pauseSocket", pauseSocket),
-      FUNCTION("resumeSocket", resumeSocket),
-      FUNCTION("endSocket", endSocket),
-      FUNCTION("destroySocket", destroySocket),
+      FUNCTION("pauseSocket", (ask<Socket, &Socket::pause>)),
+      FUNCTION("resumeSocket", (ask<Socket, &Socket::resume>)),
+      FUNCTION("endSocket", (ask<Socket, &Socket::end>)),
+      FUNCTION("destroySocket", (ask<Socket, &Socket::destroy>)),
       FUNCTION("queuedBytes", queuedBytes),
       FUNCTION("receivedBytes", receivedBytes),
       FUNCTION("routeInput", routeInput),
