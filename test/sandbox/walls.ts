@@ -5,11 +5,13 @@ import { join } from "node:path";
 import { sandboxPrograms } from "../../src/sandbox/available.ts";
 import type { SandboxPolicy } from "../../src/sandbox/bubblewrap.ts";
 import { bubblewrapArgv } from "../../src/sandbox/bubblewrap.ts";
+import { skipUnless } from "../support/skip-unless.ts";
 
 /** Why tests behind real walls cannot run here, or false when they can. */
-export const noWalls: string | false = sandboxPrograms()
-  ? false
-  : "SKIPPED: bubblewrap does not work here; run `node scripts/ensure-debian.ts`, and allow user namespaces";
+export const noWalls: string | false = skipUnless(
+  sandboxPrograms() !== null,
+  "bubblewrap does not work here; run `npm run setup:debian`, and allow user namespaces",
+);
 
 export const READ_ONLY: SandboxPolicy = {
   roots: [{ path: "/", access: "read" }],

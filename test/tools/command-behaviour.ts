@@ -3,12 +3,14 @@ import { existsSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import type { ToolOutput } from "../../src/tools/tool.ts";
+import { skipUnless } from "../support/skip-unless.ts";
 import { collectEvents, fact, sessionOf, textOf, until } from "./calls.ts";
 import type { Behaves, Setup } from "./host.ts";
 
-const noLess = ["/usr/bin/less", "/bin/less"].some((path) => existsSync(path))
-  ? false
-  : "SKIPPED: less is not installed; run `node scripts/ensure-debian.ts`";
+const noLess = skipUnless(
+  ["/usr/bin/less", "/bin/less"].some((path) => existsSync(path)),
+  "less is not installed; run `npm run setup:debian`",
+);
 
 /** What unified exec does with real processes, on whatever starts them. */
 export function testCommands(behaves: Behaves): void {

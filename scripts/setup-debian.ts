@@ -1,15 +1,16 @@
 /**
- * Makes sure that the Debian packages the tests need are there: `node scripts/ensure-debian.ts [package…]`.
+ * `npm run setup:debian`: installs the Debian packages that the suites beyond `npm test` need, or those that are named.
  *
- * Does nothing and says nothing when they are. Otherwise says what it installs and installs it; where it cannot (no
- * apt-get, not root, no network) it says why and exits 1, and the tests that need the package then skip, loudly.
+ * Does nothing and says nothing when they are there. Otherwise says what it installs; where it cannot (no apt-get, not
+ * root, no network) it says why and exits 1. `npm test` never calls it: without a package the tests that need it are
+ * skipped, loudly, and fail in CI.
  */
 import { execFileSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** What the suite needs when no package is named. */
-const DEFAULT_PACKAGES = ["bubblewrap", "less"];
+/** What all suites together need: walls, a pager, injected faults, a real terminal. */
+const DEFAULT_PACKAGES = ["bubblewrap", "less", "strace", "tmux"];
 
 /** A package whose program has another name than itself. */
 const PROGRAM_OF: Readonly<Record<string, string>> = { bubblewrap: "bwrap" };
@@ -63,13 +64,13 @@ if (import.meta.main) {
   const wanted = process.argv.slice(2);
   const missing = missingPackages(wanted.length > 0 ? wanted : DEFAULT_PACKAGES);
   if (missing.length > 0) {
-    console.error(`ensure-debian: installing ${missing.join(", ")}`);
+    console.error(`setup-debian: installing ${missing.join(", ")}`);
     try {
       installPackages(missing);
-      console.error(`ensure-debian: installed ${missing.join(", ")}`);
+      console.error(`setup-debian: installed ${missing.join(", ")}`);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      console.error(`ensure-debian: could not install ${missing.join(", ")}: ${reason}`);
+      console.error(`setup-debian: could not install ${missing.join(", ")}: ${reason}`);
       process.exitCode = 1;
     }
   }
