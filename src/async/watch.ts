@@ -1,3 +1,5 @@
+import { abortable } from "./abort.ts";
+
 /**
  * A value that changes and can be waited for. A receiver that looks late sees only the latest value, never a backlog,
  * so a slow one costs nothing.
@@ -30,17 +32,12 @@ export class Watch<T> {
       current: () => this.#value,
       changed: async (options) => {
         while (seen === this.#version) {
-          const { promise, resolve, reject } = Promise.withResolvers<void>();
-          const signal = options?.signal;
-          if (signal?.aborted) throw signal.reason;
-          const onAbort = () => reject(signal?.reason);
-          signal?.addEventListener("abort", onAbort, { once: true });
+          const { promise, resolve } = Promise.withResolvers<void>();
           this.#waiters.add(resolve);
           try {
-            await promise;
+            await abortable(promise, options?.signal);
           } finally {
             this.#waiters.delete(resolve);
-            signal?.removeEventListener("abort", onAbort);
           }
         }
         seen = this.#version;

@@ -1,3 +1,4 @@
+import { Channel } from "../async/channel.ts";
 import type { ParamsOf, ServerNotification } from "../protocol/methods.ts";
 import type { Link } from "./link.ts";
 
@@ -9,9 +10,10 @@ export type ExecServerEvent =
   /** This receiver was too slow: so many events are missing here. */
   | { type: "lagged"; skipped: number };
 
-/** What a receiver may leave untaken before the oldest goes. */
+/** What a receiver may leave untaken before the older half goes. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
-const MAX_QUEUED_EVENTS = 50_000;
+/** What an event costs besides its bytes, so that many small ones are bounded too. */
+const EVENT_COST_BYTES = 128;
 
 /**
  * The calls of the first generation: the server chooses the ids, and the processes die with their connection, so there
@@ -20,7 +22,7 @@ const MAX_QUEUED_EVENTS = 50_000;
 export class CommandSessions {
   readonly #link: () => Link;
   readonly #running = new Set<string>();
-  readonly #receivers = new Set<EventReceiver>();
+  readonly #receivers = new Set<Channel<ExecServerEvent>>();
   #isOver = false;
 
   constructor(link: () => Link) {
@@ -42,7 +44,7 @@ export class CommandSessions {
   }
 
   receiver(): AsyncIterableIterator<ExecServerEvent> {
-    const receiver = new EventReceiver(() => this.#receivers.delete(receiver));
+    const receiver = eventReceiver(() => this.#receivers.delete(receiver));
     if (this.#isOver) receiver.end();
     else this.#receivers.add(receiver);
     return receiver;
@@ -79,74 +81,26 @@ export class CommandSessions {
 }
 
 /** One reader's queue. It begins when it is made, not when it is first read. */
-class EventReceiver implements AsyncIterableIterator<ExecServerEvent> {
-  readonly #onReturn: () => void;
-  #queue: ExecServerEvent[] = [];
-  #queuedBytes = 0;
-  #skipped = 0;
-  #waiting: PromiseWithResolvers<void> | null = null;
-  #isOver = false;
-
-  constructor(onReturn: () => void) {
-    this.#onReturn = onReturn;
-  }
-
-  push(event: ExecServerEvent): void {
-    this.#queue.push(event);
-    this.#queuedBytes += sizeOf(event);
-    while (this.#queuedBytes > MAX_QUEUED_BYTES || this.#queue.length > MAX_QUEUED_EVENTS) {
-      const oldest = this.#queue.shift();
-      if (!oldest) break;
-      this.#queuedBytes -= sizeOf(oldest);
-      this.#skipped++;
-    }
-    this.#wake();
-  }
-
-  end(): void {
-    this.#isOver = true;
-    this.#wake();
-  }
-
-  async next(): Promise<IteratorResult<ExecServerEvent, undefined>> {
-    for (;;) {
-      if (this.#skipped > 0) {
-        const skipped = this.#skipped;
-        this.#skipped = 0;
-        return { done: false, value: { type: "lagged", skipped } };
-      }
-      const event = this.#queue.shift();
-      if (event) {
-        this.#queuedBytes -= sizeOf(event);
-        return { done: false, value: event };
-      }
-      if (this.#isOver) return { done: true, value: undefined };
-      this.#waiting ??= Promise.withResolvers<void>();
-      await this.#waiting.promise;
-    }
-  }
-
-  async return(): Promise<IteratorResult<ExecServerEvent, undefined>> {
-    this.#onReturn();
-    this.#queue = [];
-    this.end();
-    return { done: true, value: undefined };
-  }
-
-  [Symbol.asyncIterator](): AsyncIterableIterator<ExecServerEvent> {
-    return this;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.return();
-  }
-
-  #wake(): void {
-    this.#waiting?.resolve();
-    this.#waiting = null;
-  }
+function eventReceiver(onReturn: () => void): Channel<ExecServerEvent> {
+  return new Channel({ cost: costOf, capacity: MAX_QUEUED_BYTES, shed: dropOldest, onReturn });
 }
 
-function sizeOf(event: ExecServerEvent): number {
-  return event.type === "output" ? event.chunk.length : 0;
+/** Drops the older half, and leaves in its place how many events went. */
+function dropOldest(queue: ExecServerEvent[], cost: number): number {
+  let freed = 0;
+  let dropped = 0;
+  let skipped = 0;
+  for (const event of queue) {
+    if (cost - freed <= MAX_QUEUED_BYTES / 2) break;
+    freed += costOf(event);
+    dropped++;
+    skipped += event.type === "lagged" ? event.skipped : 1;
+  }
+  const lagged: ExecServerEvent = { type: "lagged", skipped };
+  queue.splice(0, dropped, lagged);
+  return freed - costOf(lagged);
+}
+
+function costOf(event: ExecServerEvent): number {
+  return EVENT_COST_BYTES + (event.type === "output" ? event.chunk.length : 0);
 }

@@ -1,3 +1,4 @@
+import { Channel } from "../async/channel.ts";
 import type { ExitStatus, OutputStream } from "../exec/exec-process.ts";
 
 /** What happens, for a person's view, a log or a stream of JSON lines. */
@@ -84,7 +85,12 @@ export class EventFeed {
 
   /** Everything from now on, until the feed is closed. */
   subscribe(): AsyncIterableIterator<UnifiedExecEvent> {
-    const subscriber = new Subscriber(() => this.#subscribers.delete(subscriber));
+    const subscriber: Subscriber = new Channel({
+      cost: costOf,
+      capacity: MAX_UNTAKEN_BYTES,
+      shed: dropOldestOutput,
+      onReturn: () => this.#subscribers.delete(subscriber),
+    });
     if (this.#closed) subscriber.end();
     else this.#subscribers.add(subscriber);
     return subscriber;
@@ -97,76 +103,28 @@ export class EventFeed {
   }
 }
 
-class Subscriber implements AsyncIterableIterator<UnifiedExecEvent> {
-  readonly #onReturn: () => void;
-  #queue: UnifiedExecEvent[] = [];
-  /** Of the output in the queue. */
-  #cost = 0;
-  #ended = false;
-  #wake: (() => void) | null = null;
+type Subscriber = Channel<UnifiedExecEvent>;
 
-  constructor(onReturn: () => void) {
-    this.#onReturn = onReturn;
-  }
-
-  push(event: UnifiedExecEvent): void {
-    if (this.#ended) return;
-    this.#queue.push(event);
-    this.#cost += costOf(event);
-    if (this.#cost > MAX_UNTAKEN_BYTES) this.#loseOutput();
-    this.#wake?.();
-  }
-
-  end(): void {
-    this.#ended = true;
-    this.#wake?.();
-  }
-
-  async next(): Promise<IteratorResult<UnifiedExecEvent, undefined>> {
-    for (;;) {
-      const event = this.#queue.shift();
-      if (event) {
-        this.#cost -= costOf(event);
-        return { done: false, value: event };
-      }
-      if (this.#ended) return { done: true, value: undefined };
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#wake = resolve;
-      await promise;
+/** Drops the older half of the output, and leaves in its place how much of which process went. */
+function dropOldestOutput(queue: UnifiedExecEvent[], cost: number): number {
+  const places = new Map<string, ExecCommandOutputDelta>();
+  const kept: UnifiedExecEvent[] = [];
+  let left = cost;
+  for (const event of queue) {
+    if (event.type !== "ExecCommandOutputDelta" || left <= MAX_UNTAKEN_BYTES / 2) {
+      kept.push(event);
+      continue;
     }
+    left -= costOf(event);
+    const place = places.get(event.processId) ?? { ...event, chunk: NOTHING, omittedBytes: 0 };
+    place.omittedBytes += event.omittedBytes + event.chunk.length;
+    if (places.has(event.processId)) continue;
+    places.set(event.processId, place);
+    kept.push(place);
+    left += costOf(place);
   }
-
-  async return(): Promise<IteratorResult<UnifiedExecEvent, undefined>> {
-    this.#queue = [];
-    this.end();
-    this.#onReturn();
-    return { done: true, value: undefined };
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  /** Drops the older half of the output, and leaves in its place how much of which process went. */
-  #loseOutput(): void {
-    const places = new Map<string, ExecCommandOutputDelta>();
-    const kept: UnifiedExecEvent[] = [];
-    for (const event of this.#queue) {
-      const drop = event.type === "ExecCommandOutputDelta" && this.#cost > MAX_UNTAKEN_BYTES / 2;
-      if (!drop) {
-        kept.push(event);
-        continue;
-      }
-      this.#cost -= costOf(event);
-      const place = places.get(event.processId) ?? { ...event, chunk: NOTHING, omittedBytes: 0 };
-      place.omittedBytes += event.omittedBytes + event.chunk.length;
-      if (places.has(event.processId)) continue;
-      places.set(event.processId, place);
-      kept.push(place);
-      this.#cost += costOf(place);
-    }
-    this.#queue = kept;
-  }
+  queue.splice(0, queue.length, ...kept);
+  return cost - left;
 }
 
 const NOTHING = new Uint8Array(0);
