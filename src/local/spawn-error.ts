@@ -1,4 +1,5 @@
 import { constants } from "node:os";
+import { SYSTEM_ERROR_TEXTS } from "../protocol/system-error-texts.ts";
 
 /** What could not be used: the program itself, the directory it was to start in, or the machine's means. */
 export type SpawnErrorTarget = "program" | "cwd" | "arguments" | "resources";
@@ -35,7 +36,7 @@ export class SpawnError extends Error {
 /** The error for a failed call: `No such file or directory (os error 2)`. */
 export function spawnErrorFromErrno(errno: number, syscall: string, path: string): SpawnError {
   const code = CODES.get(errno) ?? `E${errno}`;
-  const text = TEXTS[code] ?? code;
+  const text = SYSTEM_ERROR_TEXTS[code] ?? code;
   return new SpawnError(`${text} (os error ${errno})`, {
     code,
     errno,
@@ -69,25 +70,3 @@ const RESOURCE_CODES = new Set(["EAGAIN", "ENOMEM", "EMFILE", "ENFILE", "EIO"]);
 const CODES = new Map<number, string>();
 for (const [name, errno] of Object.entries(constants.errno)) if (!CODES.has(errno)) CODES.set(errno, name);
 CODES.set(constants.errno.EAGAIN, "EAGAIN");
-
-/** The C library's texts for what starting a program can fail with. */
-const TEXTS: Record<string, string> = {
-  EPERM: "Operation not permitted",
-  ENOENT: "No such file or directory",
-  EIO: "Input/output error",
-  E2BIG: "Argument list too long",
-  ENOEXEC: "Exec format error",
-  EAGAIN: "Resource temporarily unavailable",
-  ENOMEM: "Cannot allocate memory",
-  EACCES: "Permission denied",
-  ENOTDIR: "Not a directory",
-  EISDIR: "Is a directory",
-  EINVAL: "Invalid argument",
-  ENFILE: "Too many open files in system",
-  EMFILE: "Too many open files",
-  ETXTBSY: "Text file busy",
-  ENOSPC: "No space left on device",
-  ELOOP: "Too many levels of symbolic links",
-  ENAMETOOLONG: "File name too long",
-  ENOSYS: "Function not implemented",
-};
