@@ -1,0 +1,169 @@
+import { RawPeer } from "./raw-peer.ts";
+
+const MIB = 1024 * 1024;
+
+/** What a peer does to a server. Runs in a thread of its own, so that the one who measures is not disturbed by it. */
+export interface Attack {
+  name: string;
+  /** A line of the table. */
+  label: string;
+  /** Flags of our server; the peer has none like them. */
+  ourFlags?: string[];
+  run(url: string, scratch: string): Promise<void>;
+}
+
+export const attacks: Attack[] = [
+  {
+    name: "pings",
+    label: "436 MB of pings to a peer that does not read",
+    async run(url) {
+      const peer = await RawPeer.connect(url);
+      peer.stopReading();
+      const payload = Buffer.alloc(109, "p");
+      for (let sent = 0; sent < 436e6; sent += 1000 * payload.length) {
+        if (!(await peer.pings(payload, 1000))) break;
+      }
+      await quiet();
+    },
+  },
+  {
+    name: "files",
+    label: "12 `fs/readFile` of 60 MB by a peer that does not read",
+    async run(url, scratch) {
+      const peer = await initialized(url);
+      peer.stopReading();
+      for (let n = 0; n < 12; n++) await peer.request("fs/readFile", { path: `file://${scratch}/60mb` });
+      await quiet();
+    },
+  },
+  {
+    name: "big-file",
+    label: "a file of 380 MiB read",
+    async run(url, scratch) {
+      const peer = await initialized(url);
+      await peer.request("fs/readFile", { path: `file://${scratch}/380mib` });
+      await quiet();
+    },
+  },
+  {
+    name: "retained",
+    label: "150 ended processes with 3 MB of output each, retention 64 KiB",
+    ourFlags: ["--retained-output-bytes", "65536"],
+    async run(url) {
+      const peer = await initialized(url);
+      for (let n = 0; n < 150; n++) await start(peer, `p${n}`, "head -c 3000000 /dev/zero");
+      await quiet();
+    },
+  },
+  {
+    name: "outputs",
+    label: "800 processes with 6 MB of output each",
+    async run(url) {
+      const peer = await initialized(url);
+      for (let n = 0; n < 800; n++) await start(peer, `p${n}`, "head -c 6000000 /dev/zero");
+      await quiet(15_000);
+    },
+  },
+  {
+    name: "write-ids",
+    label: "800 writes with ids of 500 KB",
+    async run(url) {
+      const peer = await initialized(url);
+      await start(peer, "cat", "cat >/dev/null", { pipeStdin: true });
+      for (let n = 0; n < 800; n++) {
+        const writeId = `${n}-`.padEnd(500_000, "w");
+        if (!(await peer.request("process/write", { processId: "cat", writeId, chunk: "YQ==" }))) break;
+      }
+      await quiet();
+    },
+  },
+  {
+    name: "answers",
+    label: "500 writes with request ids of 1 MB by a peer that does not read",
+    async run(url) {
+      const peer = await initialized(url);
+      await start(peer, "cat", "cat >/dev/null", { pipeStdin: true });
+      peer.stopReading();
+      for (let n = 0; n < 500; n++) {
+        const params = { processId: "cat", writeId: `w${n}`, chunk: "YQ==" };
+        if (!(await peer.request("process/write", params, `${n}-`.padEnd(1_000_000, "i")))) break;
+      }
+      await quiet();
+    },
+  },
+  {
+    name: "reads",
+    label: "10,000 unread `process/read` of 1 MiB, then gone",
+    async run(url) {
+      const peer = await initialized(url);
+      await start(peer, "p", "head -c 1000000 /dev/zero; sleep 60");
+      await quiet(500);
+      peer.stopReading();
+      for (let n = 0; n < 10_000; n++) {
+        const params = { processId: "p", afterSeq: 0, maxBytes: MIB, waitMs: 0 };
+        if (!(await peer.request("process/read", params))) break;
+      }
+      peer.leave();
+      await quiet();
+    },
+  },
+  {
+    name: "floods",
+    label: "20 peers that do not read, 10 flooding processes each",
+    async run(url) {
+      for (let n = 0; n < 20; n++) {
+        const peer = await initialized(url);
+        for (let p = 0; p < 10; p++) await start(peer, `p${p}`, "cat /dev/zero");
+        peer.stopReading();
+      }
+      await quiet(10_000);
+    },
+  },
+  {
+    name: "messages",
+    label: "20 messages of 64 MB at once",
+    async run(url) {
+      const chunk = "A".repeat(63 * 1000 * 1000);
+      const text = JSON.stringify({ id: 1, method: "process/write", params: { processId: "none", chunk } });
+      const peers = await Promise.all(Array.from({ length: 20 }, () => initialized(url)));
+      await Promise.all(peers.map((peer) => peer.send(text)));
+      await quiet(10_000);
+    },
+  },
+  {
+    name: "keys",
+    label: "a message of 60 MB of keys",
+    async run(url) {
+      const peer = await initialized(url);
+      const keys: string[] = [];
+      for (let bytes = 0, n = 0; bytes < 60e6; n++) {
+        keys.push(`"k${n}":${n}`);
+        bytes += keys[n]?.length ?? 0;
+      }
+      await peer.send(`{"id":1,"method":"environment/status","params":{${keys.join(",")}}}`);
+      await quiet();
+    },
+  },
+];
+
+async function initialized(url: string): Promise<RawPeer> {
+  const peer = await RawPeer.connect(url);
+  await peer.initialize();
+  return peer;
+}
+
+function start(peer: RawPeer, processId: string, script: string, more: object = {}): Promise<boolean> {
+  return peer.request("process/start", {
+    processId,
+    argv: ["/bin/sh", "-c", script],
+    cwd: "file:///tmp",
+    env: { PATH: "/usr/bin:/bin" },
+    tty: false,
+    ...more,
+  });
+}
+
+/** Leaves the server time to do what it was asked; the attacker's connections stay open meanwhile. */
+function quiet(ms = 4_000): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}

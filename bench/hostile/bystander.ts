@@ -1,0 +1,52 @@
+import { WebSocket } from "ws";
+
+/** Between two questions. */
+const PAUSE_MS = 20;
+
+/** A client that does nothing but ask how the server is, one question at a time, and keeps the longest wait. */
+export class Bystander {
+  readonly #socket: WebSocket;
+  #longestMs = 0;
+  #askedAt = 0;
+  #isWaiting = false;
+
+  static async connect(url: string): Promise<Bystander> {
+    const socket = new WebSocket(url, { perMessageDeflate: false });
+    await new Promise<void>((resolve, reject) => {
+      socket.once("open", resolve);
+      socket.once("error", reject);
+    });
+    return new Bystander(socket);
+  }
+
+  private constructor(socket: WebSocket) {
+    this.#socket = socket;
+    socket.on("error", () => undefined);
+    socket.on("message", () => {
+      if (!this.#isWaiting) return;
+      this.#longestMs = Math.max(this.#longestMs, performance.now() - this.#askedAt);
+      this.#isWaiting = false;
+      setTimeout(() => this.#ask(), PAUSE_MS);
+    });
+    socket.send(JSON.stringify({ id: 0, method: "initialize", params: { clientName: "bystander" } }));
+    socket.send(JSON.stringify({ method: "initialized", params: {} }));
+    socket.once("message", () => setTimeout(() => this.#ask(), PAUSE_MS));
+  }
+
+  /** A question that is still unanswered counts with the time it has waited so far. */
+  async longestWaitMs(): Promise<number> {
+    const waiting = this.#isWaiting ? performance.now() - this.#askedAt : 0;
+    return Math.max(this.#longestMs, waiting);
+  }
+
+  close(): void {
+    this.#socket.terminate();
+  }
+
+  #ask(): void {
+    if (this.#socket.readyState !== WebSocket.OPEN) return;
+    this.#isWaiting = true;
+    this.#askedAt = performance.now();
+    this.#socket.send(JSON.stringify({ id: 1, method: "environment/status", params: {} }));
+  }
+}

@@ -1,0 +1,98 @@
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+
+/** How long an attack waits for a server that has stopped reading it before it counts as held off. */
+const HELD_OFF_MS = 3_000;
+
+const TEXT = 0x1;
+const PING = 0x9;
+
+/** A WebSocket client made by hand: it can leave unread what it is sent, send any frame, and leave without a word. */
+export class RawPeer {
+  readonly #socket: Socket;
+  #nextId = 1;
+
+  static async connect(url: string): Promise<RawPeer> {
+    const { hostname, port } = new URL(url);
+    const socket = connect(Number(port), hostname);
+    socket.on("error", () => undefined);
+    await once(socket, "connect");
+    socket.write(
+      `GET / HTTP/1.1\r\nhost: ${hostname}:${port}\r\nconnection: upgrade\r\nupgrade: websocket\r\n` +
+        `sec-websocket-version: 13\r\nsec-websocket-key: ${randomBytes(16).toString("base64")}\r\n\r\n`,
+    );
+    await once(socket, "data");
+    return new RawPeer(socket);
+  }
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on("data", () => undefined);
+  }
+
+  /** `initialize` and `initialized`; the answers are not looked at. */
+  async initialize(): Promise<void> {
+    await this.request("initialize", { clientName: "hostile" });
+    await this.send(JSON.stringify({ method: "initialized", params: {} }));
+  }
+
+  stopReading(): void {
+    this.#socket.pause();
+  }
+
+  /** False when the server no longer reads. */
+  request(method: string, params: unknown, id: string | number = this.#nextId++): Promise<boolean> {
+    return this.send(JSON.stringify({ id, method, params }));
+  }
+
+  send(text: string): Promise<boolean> {
+    return this.write(frame(TEXT, Buffer.from(text)));
+  }
+
+  ping(payload: Buffer): Promise<boolean> {
+    return this.write(frame(PING, payload));
+  }
+
+  /** Several frames in one write. */
+  pings(payload: Buffer, count: number): Promise<boolean> {
+    return this.write(Buffer.concat(Array.from({ length: count }, () => frame(PING, payload))));
+  }
+
+  async write(bytes: Buffer): Promise<boolean> {
+    if (this.#socket.destroyed) return false;
+    if (this.#socket.write(bytes)) return true;
+    return new Promise((resolve) => {
+      const settle = (drained: boolean) => {
+        clearTimeout(timer);
+        this.#socket.off("drain", onDrain);
+        this.#socket.off("close", onClose);
+        resolve(drained);
+      };
+      const onDrain = () => settle(true);
+      const onClose = () => settle(false);
+      const timer = setTimeout(onClose, HELD_OFF_MS);
+      this.#socket.once("drain", onDrain);
+      this.#socket.once("close", onClose);
+    });
+  }
+
+  leave(): void {
+    this.#socket.destroy();
+  }
+}
+
+function frame(opcode: number, payload: Buffer): Buffer {
+  const head = Buffer.alloc(payload.length < 126 ? 6 : payload.length < 65_536 ? 8 : 14);
+  head[0] = 0x80 | opcode;
+  // The mask is zero: the bytes go as they are.
+  if (payload.length < 126) head[1] = 0x80 | payload.length;
+  else if (payload.length < 65_536) {
+    head[1] = 0x80 | 126;
+    head.writeUInt16BE(payload.length, 2);
+  } else {
+    head[1] = 0x80 | 127;
+    head.writeBigUInt64BE(BigInt(payload.length), 2);
+  }
+  return Buffer.concat([head, payload]);
+}

@@ -1,0 +1,98 @@
+/**
+ * `npm run bench:hostile`: what hostile and greedy peers cost the server and its other clients, beside the real peer in
+ * the same run. Memory is the server's own processes' resident set; waiting is the longest `environment/status` of another
+ * client meanwhile.
+ *
+ *   npm run bench:hostile -- [--only pings,files] [--ours-only] [--write]
+ */
+import { once } from "node:events";
+import { rmSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { Worker } from "node:worker_threads";
+import { describeMachine, replaceSection } from "../report.ts";
+import { ourKind, peerKind, type ServerKind, ServerUnderTest, temporaryHome } from "../server-under-test.ts";
+import { type Attack, attacks } from "./attacks.ts";
+import { Bystander } from "./bystander.ts";
+
+const DOCUMENT = join(import.meta.dirname, "../../docs/reliability.md");
+const SAMPLE_MS = 50;
+/** What a server may take to give memory back after its peers have gone. */
+const SETTLE_MS = 5_000;
+const ATTACK_TIMEOUT_MS = 120_000;
+
+const { values: flags } = parseArgs({
+  options: {
+    only: { type: "string" },
+    "ours-only": { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
+  },
+});
+
+interface Figures {
+  startMib: number;
+  peakMib: number;
+  afterMib: number;
+  longestWaitMs: number;
+}
+
+const chosen = attacks.filter(({ name }) => flags.only === undefined || flags.only.split(",").includes(name));
+if (chosen.length === 0) throw new Error(`no attack is called ${flags.only}`);
+const scratch = temporaryHome();
+writeFileSync(join(scratch, "60mb"), Buffer.alloc(60_000_000, "x"));
+writeFileSync(join(scratch, "380mib"), "");
+truncateSync(join(scratch, "380mib"), 380 * 1024 * 1024);
+
+const kinds: ServerKind[] = [ourKind()];
+if (!flags["ours-only"]) kinds.push(peerKind(temporaryHome()));
+const lines = [
+  "| attack | peak memory, ours | peer | 5 s after, ours | peer | longest wait of another client, ours | peer |",
+  "|---|---|---|---|---|---|---|",
+];
+for (const attack of chosen) {
+  const found: Record<string, Figures> = {};
+  for (const kind of kinds) found[kind.name] = await measure(attack, kind);
+  const cell = (key: keyof Figures, unit: string) =>
+    (["ours", "peer"] as const)
+      .map((name) => (found[name] ? `${Math.round(found[name][key])} ${unit}` : "-"))
+      .join(" | ");
+  lines.push(
+    `| ${attack.label} | ${cell("peakMib", "MiB")} | ${cell("afterMib", "MiB")} | ${cell("longestWaitMs", "ms")} |`,
+  );
+  console.log(lines.at(-1));
+}
+if (flags.write && chosen.length === attacks.length && !flags["ours-only"]) {
+  const { cores, cpu, node } = describeMachine();
+  const place = `${cores} cores (${cpu}), Node ${node}`;
+  replaceSection(DOCUMENT, "hostile", `Machine: ${place}.\n\n${lines.join("\n")}`, "# Reliability\n");
+}
+rmSync(scratch, { recursive: true, force: true });
+
+async function measure(attack: Attack, kind: ServerKind): Promise<Figures> {
+  const more = kind.name === "ours" ? (attack.ourFlags ?? []) : [];
+  const server = await ServerUnderTest.start({ ...kind, command: [...kind.command, ...more] });
+  const bystander = await Bystander.connect(server.url);
+  const figures: Figures = { startMib: server.rssMib(), peakMib: 0, afterMib: 0, longestWaitMs: 0 };
+  const sampling = setInterval(() => {
+    figures.peakMib = Math.max(figures.peakMib, server.rssMib());
+  }, SAMPLE_MS);
+  const worker = new Worker(new URL("./attacker.ts", import.meta.url), {
+    workerData: { name: attack.name, url: server.url, scratch },
+  });
+  try {
+    const tooLong = AbortSignal.timeout(ATTACK_TIMEOUT_MS);
+    await once(worker, "message", { signal: tooLong }).catch(() =>
+      console.error(`${attack.name}: cut short`),
+    );
+    await worker.terminate();
+    await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
+    figures.afterMib = server.rssMib();
+    figures.longestWaitMs = await bystander.longestWaitMs();
+    return figures;
+  } finally {
+    clearInterval(sampling);
+    await worker.terminate();
+    bystander.close();
+    await server.stop();
+  }
+}
