@@ -27,6 +27,8 @@ constexpr size_t kDrainAboveBytes = 16 * 1024;
 constexpr size_t kMostUnsentAnswers = 64 * 1024;
 // The longest head of a frame.
 constexpr size_t kMostHeadBytes = 14;
+// Behind the head of a frame that is refused nothing is a frame any more.
+constexpr uint64_t kForEver = UINT64_MAX;
 
 constexpr uint8_t kText = 1;
 constexpr uint8_t kFirstControl = 8;
@@ -170,6 +172,11 @@ void Socket::take(char* bytes, size_t length) {
     }
     const Head head(bytes, length);
     if (head.bytes == 0) return keep(bytes, length, 0);
+    // Whoever reads the rules refuses it by its head. Its length is not to be counted with: a sum with it may wrap.
+    if (head.payloadBytes > mostMessageBytes_) {
+      passedOn_ = kForEver;
+      continue;
+    }
     const uint64_t total = head.bytes + head.payloadBytes;
     if (!isWhole(head)) {
       if (head.opcode < kFirstControl) inFragments_ = !head.fin;
@@ -186,7 +193,7 @@ void Socket::take(char* bytes, size_t length) {
 // Whether the frame is a message of its own that needs no second look at the rules of the protocol.
 bool Socket::isWhole(const Head& head) {
   return head.fin && !head.reserved && head.masked && head.opcode == kText && !inFragments_ &&
-         head.payloadBytes <= std::min(mostMessageBytes_, kGatherBytes);
+         head.payloadBytes <= kGatherBytes;
 }
 
 void Socket::keep(const char* bytes, size_t length, size_t total) {

@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import { FrameReader, FrameWriter, type Role } from "../../src/connection/websocket-frames.ts";
+import { cut, rawFrame as frame } from "../support/raw-frames.ts";
 
 const MAX_MESSAGE_BYTES = 1000;
 
@@ -17,42 +18,6 @@ function reader(role: Role, maxMessageBytes = MAX_MESSAGE_BYTES) {
     violated: (code) => told.push(`violated ${code}`),
   });
   return { frames, told };
-}
-
-/** A frame built by hand, independent of the writer. */
-function frame(options: {
-  fin?: boolean;
-  opcode: number;
-  payload?: Uint8Array;
-  mask?: number | null;
-  rsv?: number;
-  /** Encode the length in this many bytes, though fewer would do. */
-  lengthBytes?: 0 | 2 | 8;
-}): Buffer {
-  const { fin = true, opcode, payload = new Uint8Array(0), mask = 0x12345678, rsv = 0 } = options;
-  const lengthBytes = options.lengthBytes ?? (payload.length < 126 ? 0 : payload.length < 65_536 ? 2 : 8);
-  const head = Buffer.alloc(2 + lengthBytes);
-  head[0] = (fin ? 0x80 : 0) | (rsv << 4) | opcode;
-  head[1] = (mask === null ? 0 : 0x80) | (lengthBytes === 0 ? payload.length : lengthBytes === 2 ? 126 : 127);
-  if (lengthBytes === 2) head.writeUInt16BE(payload.length, 2);
-  if (lengthBytes === 8) head.writeBigUInt64BE(BigInt(payload.length), 2);
-  if (mask === null) return Buffer.concat([head, payload]);
-  const key = Buffer.alloc(4);
-  key.writeUInt32BE(mask);
-  return Buffer.concat([head, key, payload.map((byte, at) => byte ^ (key[at % 4] ?? 0))]);
-}
-
-/** Cuts bytes at the given places, taken modulo the length. */
-function cut(bytes: Buffer, places: number[]): Buffer[] {
-  const sorted = [...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b);
-  const parts: Buffer[] = [];
-  let from = 0;
-  for (const place of [...sorted, bytes.length]) {
-    // A copy each, as a socket gives them: unmasking happens in place.
-    parts.push(Buffer.from(bytes.subarray(from, place)));
-    from = place;
-  }
-  return parts;
 }
 
 const payload = fc.oneof(

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { RawWebSocket, rawFrame } from "../support/raw-frames.ts";
+import { ServeChild } from "../support/serve.ts";
+
+/** Lengths a frame's head may claim, over TCP to a real server, with the addon's sockets and with Node's. */
+
+/** Where a sum, a sign, a double or a 32-bit number would go wrong, and what lies around. */
+const EDGES = [2n ** 31n, 2n ** 32n, 2n ** 53n, 2n ** 63n, 2n ** 64n];
+const AROUND = [-16n, -15n, -14n, -13n, -12n, -11n, -10n, -9n, -8n, -7n, -6n, -2n, -1n, 0n, 1n, 14n];
+const LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
+
+const MAX_MESSAGE_BYTES = 67_108_864;
+const LIMIT = BigInt(MAX_MESSAGE_BYTES);
+
+const WAYS = {
+  "the addon's sockets": {},
+  "Node's sockets": { PROCWIRE_NATIVE_SPAWNER: "/nowhere" },
+};
+
+for (const [way, env] of Object.entries(WAYS)) {
+  describe(`the length a frame claims, over ${way}`, () => {
+    async function serve(): Promise<{ server: ServeChild; port: number }> {
+      const server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env }).listening();
+      return { server, port: Number(new URL(server.url).port) };
+    }
+
+    /** What the server answers a frame of which only the head and a few bytes ever come. */
+    async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
+      const client = await RawWebSocket.open(port);
+      client.send(...frames, Buffer.alloc(40, 0x81));
+      return client.finish();
+    }
+
+    test("is refused with 1009 when it is above the limit, before anything is summed up, and the server goes on", async () => {
+      const { server, port } = await serve();
+      await using _ = server;
+      for (const claimed of [LIMIT + 1n, ...LENGTHS]) {
+        for (const opcode of [1, 2]) {
+          const told = await verdict(port, rawFrame({ opcode, claimed }));
+          assert.deepEqual(told, ["close 1009"], `${claimed} bytes, opcode ${opcode}`);
+        }
+        const begun = rawFrame({ opcode: 1, fin: false, payload: Buffer.from("{") });
+        for (const fin of [true, false]) {
+          const told = await verdict(port, begun, rawFrame({ opcode: 0, fin, claimed }));
+          assert.deepEqual(told, ["close 1009"], `${claimed} bytes, continued`);
+        }
+      }
+      await using client = await server.connect();
+      await client.handshake();
+    });
+
+    test("is refused with 1002 where another rule is broken first", async () => {
+      const { server, port } = await serve();
+      await using _ = server;
+      for (const claimed of [126n, ...LENGTHS.filter((_, at) => at % 5 === 0), 2n ** 64n - 14n]) {
+        for (const wrong of [
+          { opcode: 9 },
+          { opcode: 8 },
+          { opcode: 1, mask: null },
+          { opcode: 1, rsv: 4 },
+          { opcode: 3 },
+          { opcode: 0 },
+        ]) {
+          const told = await verdict(port, rawFrame({ ...wrong, claimed }));
+          assert.deepEqual(told, ["close 1002"], `${claimed} bytes, ${JSON.stringify(wrong)}`);
+        }
+      }
+    });
+
+    test("is waited for up to the limit itself", async () => {
+      const { server, port } = await serve();
+      await using _ = server;
+      for (const claimed of [200n, 2n ** 20n - 14n, 2n ** 20n, 2n ** 20n + 1n, LIMIT]) {
+        assert.deepEqual(await verdict(port, rawFrame({ opcode: 1, claimed })), [], `${claimed} bytes`);
+      }
+    });
+
+    test("is the same at the head's every split, also in what comes with the request", async () => {
+      const { server, port } = await serve();
+      await using _ = server;
+      const bytes = rawFrame({ opcode: 1, claimed: 2n ** 64n - 14n });
+      for (let at = 1; at < bytes.length; at++) {
+        const client = await RawWebSocket.open(port);
+        client.send(rawFrame({ opcode: 9, payload: Buffer.from("a") }), bytes.subarray(0, at));
+        // Answered: the first part was looked at before the second comes.
+        assert.deepEqual(await client.heard(1), ["pong YQ=="]);
+        client.send(bytes.subarray(at));
+        assert.deepEqual(await client.finish(), ["pong YQ==", "close 1009"], `split at ${at}`);
+      }
+      const early = await RawWebSocket.open(port, bytes);
+      assert.deepEqual(await early.finish(), ["close 1009"]);
+    });
+  });
+}

@@ -1,0 +1,169 @@
+/** WebSocket frames built and read by hand, independent of the code under test, and a TCP client that believes nothing. */
+
+import { connect, type Socket } from "node:net";
+
+export interface RawFrame {
+  fin?: boolean;
+  opcode: number;
+  payload?: Uint8Array;
+  /** Null: not masked. */
+  mask?: number | null;
+  rsv?: number;
+  /** Encode the length in this many bytes, though fewer would do. */
+  lengthBytes?: 0 | 2 | 8;
+  /** The length its head tells, in eight bytes, whatever the payload is. */
+  claimed?: bigint;
+}
+
+export function rawFrame(options: RawFrame): Buffer {
+  const { fin = true, opcode, payload = new Uint8Array(0), mask = 0x12345678, rsv = 0, claimed } = options;
+  const fewest = payload.length < 126 ? 0 : payload.length < 65_536 ? 2 : 8;
+  const lengthBytes = claimed === undefined ? (options.lengthBytes ?? fewest) : 8;
+  const head = Buffer.alloc(2 + lengthBytes);
+  head[0] = (fin ? 0x80 : 0) | (rsv << 4) | opcode;
+  head[1] = (mask === null ? 0 : 0x80) | (lengthBytes === 0 ? payload.length : lengthBytes === 2 ? 126 : 127);
+  if (lengthBytes === 2) head.writeUInt16BE(payload.length, 2);
+  if (lengthBytes === 8) head.writeBigUInt64BE(claimed ?? BigInt(payload.length), 2);
+  if (mask === null) return Buffer.concat([head, payload]);
+  const key = Buffer.alloc(4);
+  key.writeUInt32BE(mask);
+  return Buffer.concat([head, key, Uint8Array.from(payload, (byte, at) => byte ^ (key[at % 4] ?? 0))]);
+}
+
+/** The payload of a close frame. */
+export function closePayload(code: number, reason: Uint8Array | string = ""): Buffer {
+  const payload = Buffer.alloc(2);
+  payload.writeUInt16BE(code);
+  return Buffer.concat([payload, Buffer.from(reason)]);
+}
+
+const OPCODES = new Map([
+  [1, "text"],
+  [2, "binary"],
+  [8, "close"],
+  [9, "ping"],
+  [10, "pong"],
+]);
+
+/** What a server's frames say, a word each: `text aGk=`, `pong `, `close 1002`. Bytes that are no whole frame are told too. */
+export function readVerdicts(bytes: Buffer): string[] {
+  const verdicts: string[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const short = (bytes[at + 1] ?? 0xff) & 0x7f;
+    const headBytes = short === 127 ? 10 : short === 126 ? 4 : 2;
+    const whole = bytes.length >= at + headBytes;
+    const length =
+      whole && short === 127
+        ? Number(bytes.readBigUInt64BE(at + 2))
+        : whole && short === 126
+          ? bytes.readUInt16BE(at + 2)
+          : short;
+    const payload = bytes.subarray(at + headBytes, at + headBytes + length);
+    const first = bytes[at] ?? 0;
+    const name = OPCODES.get(first & 0x0f);
+    // A server sends whole frames without a mask and without extensions.
+    if (
+      !whole ||
+      payload.length < length ||
+      (first & 0xf0) !== 0x80 ||
+      !name ||
+      (bytes[at + 1] ?? 0) & 0x80
+    ) {
+      return [...verdicts, `broken ${bytes.subarray(at, at + 20).toString("hex")}`];
+    }
+    verdicts.push(
+      name === "close" && length >= 2
+        ? `close ${payload.readUInt16BE(0)}`
+        : `${name} ${payload.toString("base64")}`,
+    );
+    at += headBytes + length;
+  }
+  return verdicts;
+}
+
+const UPGRADE =
+  "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+
+/** A WebSocket over TCP whose every byte the test writes itself. */
+export class RawWebSocket {
+  readonly socket: Socket;
+  /** Resolves when the connection is closed. */
+  readonly closed: Promise<void>;
+  #received: Buffer[] = [];
+  #onBytes: () => void = () => undefined;
+
+  private constructor(port: number) {
+    this.socket = connect({ port, host: "127.0.0.1", noDelay: true, allowHalfOpen: true });
+    this.socket.on("error", () => undefined);
+    this.socket.on("data", (chunk: Buffer) => {
+      this.#received.push(chunk);
+      this.#onBytes();
+    });
+    this.socket.on("end", () => this.socket.end());
+    this.closed = new Promise((resolve) =>
+      this.socket.on("close", () => {
+        resolve();
+        this.#onBytes();
+      }),
+    );
+  }
+
+  /** Connects and is let in; `early` goes out together with the request. */
+  static async open(port: number, early: Uint8Array = new Uint8Array(0)): Promise<RawWebSocket> {
+    const made = new RawWebSocket(port);
+    made.socket.write(Buffer.concat([Buffer.from(UPGRADE), early]));
+    await made.#until(() => made.#all().includes("\r\n\r\n"));
+    const all = made.#all();
+    const end = all.indexOf("\r\n\r\n") + 4;
+    const status = all.toString("latin1", 0, 12);
+    if (status !== "HTTP/1.1 101") throw new Error(`not let in: ${all.toString("latin1", 0, 200)}`);
+    made.#received = [all.subarray(end)];
+    return made;
+  }
+
+  send(...parts: Uint8Array[]): void {
+    this.socket.write(Buffer.concat(parts));
+  }
+
+  verdicts(): string[] {
+    return readVerdicts(this.#all());
+  }
+
+  /** Waits until the server has said this much, or is gone. */
+  async heard(count: number): Promise<string[]> {
+    await this.#until(() => this.verdicts().length >= count);
+    return this.verdicts();
+  }
+
+  /** Says that nothing more comes, and gives everything the server said until it closed too. */
+  async finish(): Promise<string[]> {
+    this.socket.end();
+    await this.closed;
+    return this.verdicts();
+  }
+
+  #all(): Buffer {
+    const all = Buffer.concat(this.#received);
+    this.#received = [all];
+    return all;
+  }
+
+  async #until(condition: () => boolean): Promise<void> {
+    while (!condition() && !this.socket.destroyed) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      this.#onBytes = resolve;
+      await promise;
+    }
+  }
+}
+
+/** Cuts bytes at the given places, taken modulo the length; a copy each, as a socket gives them. */
+export function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
+  const sorted = [...new Set(places.map((place) => place % (bytes.length + 1)))].sort((a, b) => a - b);
+  let from = 0;
+  return [...sorted, bytes.length].map((place) => {
+    const part = Buffer.from(bytes.subarray(from, place));
+    from = place;
+    return part;
+  });
+}
