@@ -1,11 +1,13 @@
-// watchdog [--] PROGRAM [ARGUMENT...]
+// watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]
 //
 // Runs a server and stands above it, so that nothing the server ever started can outlive it. It is the subreaper of
 // everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
 // left. When the watchdog dies, the server gets SIGTERM and does the same from its side.
 //
-// It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. It
-// ends as the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no other file.
+// It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. A server
+// that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it knows this
+// program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as the server
+// ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no other file.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -28,12 +30,18 @@
 // A process that has not died this long after SIGKILL hangs in the kernel, and no more can be done about it.
 #define SWEEP_SECONDS 10
 #define SWEEP_PAUSE_MS 2
+// A server that was told to end and has not even said that it heard, or has said nothing since, for this long is stuck.
+// Servers say so every second; the rest is for a machine under load. `--patience-ms` is for tests.
+#define PATIENCE_MS 10000
 
 static void run_server(char** argv, const sigset_t* mask, pid_t watchdog) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   // It may have died before the line above.
   if (getppid() != watchdog) _exit(0);
   sigprocmask(SIG_SETMASK, mask, NULL);
+  char number[16];
+  snprintf(number, sizeof number, "%d", (int)watchdog);
+  setenv("PROCWIRE_WATCHDOG", number, 1);
   execvp(argv[0], argv);
   int err = errno;
   fprintf(stderr, "procwire: cannot run %s: %s\n", argv[0], strerror(err));
@@ -113,6 +121,29 @@ static void sweep(void) {
   }
 }
 
+static long long now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+// The next signal; 0 when the deadline has come first. A deadline of 0 is none.
+static int next_signal(const sigset_t* taken, siginfo_t* info, long long deadline_ms) {
+  for (;;) {
+    int number;
+    if (deadline_ms == 0) {
+      number = sigwaitinfo(taken, info);
+    } else {
+      long long left = deadline_ms - now_ms();
+      if (left < 0) left = 0;
+      struct timespec timeout = {left / 1000, left % 1000 * 1000000};
+      number = sigtimedwait(taken, info, &timeout);
+      if (number < 0 && errno == EAGAIN) return 0;
+    }
+    if (number > 0) return number;
+  }
+}
+
 static int end_as(int status) {
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
   int number = WTERMSIG(status);
@@ -131,9 +162,14 @@ static int end_as(int status) {
 int main(int argc, char** argv) {
   (void)argc;
   char** command = argv + 1;
+  long patience_ms = PATIENCE_MS;
+  if (command[0] && strcmp(command[0], "--patience-ms") == 0 && command[1]) {
+    patience_ms = atol(command[1]);
+    command += 2;
+  }
   if (*command && strcmp(*command, "--") == 0) command++;
   if (!*command) {
-    fprintf(stderr, "usage: watchdog [--] PROGRAM [ARGUMENT...]\n");
+    fprintf(stderr, "usage: watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]\n");
     return 2;
   }
   if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
@@ -143,7 +179,7 @@ int main(int argc, char** argv) {
   // this program itself is broken; those keep their way.
   sigset_t taken, before;
   sigemptyset(&taken);
-  const int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGPIPE};
+  const int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGUSR1};
   for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++) sigaddset(&taken, numbers[at]);
   // A parent that ignores SIGCHLD would make our children vanish unreaped.
   signal(SIGCHLD, SIG_DFL);
@@ -158,23 +194,32 @@ int main(int argc, char** argv) {
   if (server == 0) run_server(command, &before, self);
   let_go_of_files();
 
+  // When a server that is to end counts as stuck; 0 while it need not end.
+  long long stuck_at_ms = 0;
   for (;;) {
     siginfo_t info;
-    int number = sigwaitinfo(&taken, &info);
-    if (number < 0) continue;
     int status;
+    int number = next_signal(&taken, &info, stuck_at_ms);
     switch (number) {
+      case 0:
+        fprintf(stderr, "procwire: the server was to end and has said nothing for %ld ms; it is killed\n", patience_ms);
+        kill(server, SIGKILL);
+        stuck_at_ms = 0;
+        break;
       case SIGCHLD:
         if (!reap(server, &status)) break;
         sweep();
         return end_as(status);
       case SIGTERM:
       case SIGHUP:
-        kill(server, number);
-        break;
       case SIGINT:
       case SIGQUIT:
-        if (info.si_code <= 0) kill(server, number);
+        if (number == SIGTERM || number == SIGHUP || info.si_code <= 0) kill(server, number);
+        if (stuck_at_ms == 0) stuck_at_ms = now_ms() + patience_ms;
+        break;
+      case SIGUSR1:
+        // Also the first word of an end that nobody asked for here.
+        if (info.si_pid == server) stuck_at_ms = now_ms() + patience_ms;
         break;
       default:
         break;

@@ -1,10 +1,12 @@
 import type { Readable, Writable } from "node:stream";
+import { systemClock } from "../async/clock.ts";
 import type { WireTuning } from "../connection/wire-tuning.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
 import type { Listening } from "./front-door.ts";
 import { listen, serveStdio } from "./listen.ts";
 import type { ExecServerTransport } from "./transport.ts";
+import { findWatchdog } from "./watchdog.ts";
 
 export interface RunOptions {
   auth?: WebSocketAuth;
@@ -55,6 +57,7 @@ async function untilSignalled(
   served: Promise<void> | null,
   listening?: Listening,
 ): Promise<void> {
+  const watchdog = findWatchdog(systemClock);
   const stop = Promise.withResolvers<void>();
   let firstAtMs: number | null = null;
   const onSignal = () => {
@@ -66,10 +69,12 @@ async function untilSignalled(
   process.on("SIGINT", onSignal);
   try {
     await (served ? Promise.race([served, stop.promise]) : stop.promise);
+    const ended = watchdog.ending(server.config.shutdownGraceMs);
     const unbound = listening?.close();
     await server.close();
     listening?.drop();
     await unbound;
+    ended();
   } finally {
     process.removeListener("SIGTERM", onSignal);
     process.removeListener("SIGINT", onSignal);

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isAlive, type ServeChild, serve, until } from "../support/serve.ts";
-import { sh, type WireClient } from "../support/wire.ts";
+import { isAlive, ServeChild, serve, until } from "../support/serve.ts";
+import { sh, startParams, type WireClient } from "../support/wire.ts";
 
 /** Whichever of our own programs is killed without warning, nothing that was started stays behind. */
 
@@ -107,6 +107,50 @@ describe("no orphans", { skip }, () => {
     const { pids } = await startAll(server);
     await server.stop("SIGHUP");
     await allGone(pids);
+  });
+
+  /** A server whose watchdog takes a silence of this length for a hang. */
+  function serveWithPatience(patienceMs: number, ...args: string[]): Promise<ServeChild> {
+    const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+    return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
+      command: [
+        watchdog,
+        ...["--patience-ms", String(patienceMs), "--", process.execPath],
+        ...[path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
+      ],
+    }).listening();
+  }
+
+  test("an end of a server that hangs", async () => {
+    await using server = await serveWithPatience(300);
+    const { pids } = await startAll(server);
+    process.kill(server.serverPid(), "SIGSTOP");
+    assert.deepEqual(await server.stop(), { code: null, signal: "SIGKILL" });
+    for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
+  });
+
+  test("a polite end that takes longer than the watchdog's patience", async () => {
+    await using server = await serveWithPatience(2_000, "--shutdown-grace", "3.5");
+    const { pids } = await startAll(server);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
+  });
+
+  test("the processes of a server are not told who its watchdog is", async () => {
+    await using server = await serve();
+    await using client = await server.connect();
+    await client.handshake();
+    const envPolicy = {
+      inherit: "all",
+      ignoreDefaultExcludes: true,
+      exclude: [],
+      set: {},
+      includeOnly: [],
+    };
+    await client.call("process/start", startParams("p", ["/usr/bin/env"], { env: {}, envPolicy }));
+    const { output } = await client.finished("p");
+    assert.match(output, /^PATH=/m);
+    assert.doesNotMatch(output, /PROCWIRE_WATCHDOG/);
   });
 
   test("the end of stdin of a server that another server runs", async () => {

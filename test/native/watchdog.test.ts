@@ -18,6 +18,13 @@ function guard(argv: string[], stdio: "pipe" | "ignore" = "pipe"): ChildProcess 
   return spawn(watchdog, ["--", ...argv], { stdio: [stdio, stdio, "inherit"] });
 }
 
+function guardFor(patienceMs: number, argv: string[]): ChildProcess {
+  assert.ok(watchdog);
+  return spawn(watchdog, ["--patience-ms", String(patienceMs), "--", ...argv], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+}
+
 function ended(child: ChildProcess): Promise<[code: number | null, signal: string | null]> {
   return new Promise((resolve) => child.once("exit", (code, signal) => resolve([code, signal])));
 }
@@ -119,5 +126,52 @@ describe("the watchdog", {
     const pids = pidsIn(place);
     assert.equal(pids.length, 4);
     for (const pid of pids) assert.ok(!isRunning(pid));
+  });
+
+  for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
+    it(`kills a server that does not end by ${signal}, and everything below it`, async () => {
+      const place = mkdtempSync(join(folder, "deaf-"));
+      const script = `trap "" TERM HUP INT; sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; echo ready; while :; do sleep 1; done`;
+      const child = guardFor(200, ["sh", "-c", script]);
+      assert.equal(await firstOutput(child), "ready\n");
+      const said = child.stderr?.toArray();
+      const done = ended(child);
+      child.kill(signal);
+      assert.deepEqual(await done, [null, "SIGKILL"]);
+      for (const pid of pidsIn(place)) assert.ok(!isRunning(pid), `${pid} is left`);
+      assert.match(
+        String((await said)?.join("")),
+        /the server was to end and has said nothing for 200 ms; it is killed/,
+      );
+    });
+  }
+
+  it("kills a server that is stopped", async () => {
+    const child = guardFor(200, ["sh", "-c", "kill -STOP $$; exit 3"]);
+    const done = ended(child);
+    await eventually("it is stopped", () => {
+      const server = childOf(child.pid ?? 0);
+      return server > 0 && /\) T /.test(readFileSync(`/proc/${server}/stat`, "utf8"));
+    });
+    child.kill("SIGTERM");
+    assert.deepEqual(await done, [null, "SIGKILL"]);
+  });
+
+  it("waits for a server as long as it says that it is ending, and for no other's word", async () => {
+    const script = (rounds: number) =>
+      `trap 'n=0; while [ $n -lt ${rounds} ]; do kill -USR1 $PROCWIRE_WATCHDOG; sleep 0.2; n=$((n+1)); done; exit 7' TERM; echo ready; while :; do sleep 0.02; done`;
+    const busy = guardFor(1500, ["bash", "-c", script(15)]);
+    assert.equal(await firstOutput(busy), "ready\n");
+    const done = ended(busy);
+    busy.kill("SIGTERM");
+    assert.deepEqual(await done, [7, null]);
+
+    const deaf = guardFor(1500, ["sh", "-c", 'trap "" TERM; echo ready; while :; do sleep 1; done']);
+    assert.equal(await firstOutput(deaf), "ready\n");
+    const killed = ended(deaf);
+    deaf.kill("SIGTERM");
+    const stranger = setInterval(() => deaf.kill("SIGUSR1"), 50);
+    assert.deepEqual(await killed, [null, "SIGKILL"]);
+    clearInterval(stranger);
   });
 });
