@@ -24,6 +24,8 @@ export interface WebSocketConnectionOptions {
   clock?: Clock;
   /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
   keepAlive?: boolean;
+  /** Takes whole messages as they are, where the same frames carry something else than JSON-RPC. */
+  onMessage?: (payload: Buffer, kind: MessageKind) => void;
 }
 
 /** One message a WebSocket message, over a socket whose handshake is done. Text goes out; text or binary comes in. */
@@ -119,7 +121,12 @@ export class WebSocketConnection implements Connection {
 
   #message(payload: Buffer, kind: MessageKind): void {
     if (this.#over || this.takeBytes?.(payload)) return;
-    const write = this.#options.role === "server" ? writeEvent(payload, this.#codec) : null;
+    const { role, onMessage } = this.#options;
+    if (onMessage && (kind === "binary" || isUtf8(payload))) {
+      onMessage(payload, kind);
+      return;
+    }
+    const write = role === "server" ? writeEvent(payload, this.#codec) : null;
     if (write) {
       this.#onEvent?.(write);
       return;
@@ -140,7 +147,10 @@ export class WebSocketConnection implements Connection {
   }
 
   #text(text: string): void {
-    if (!this.#over) this.#onEvent?.(messageEvent(text, this.label, "websocket "));
+    if (this.#over) return;
+    const { onMessage } = this.#options;
+    if (onMessage) onMessage(Buffer.from(text), "text");
+    else this.#onEvent?.(messageEvent(text, this.label, "websocket "));
   }
 
   #schedulePing(): void {

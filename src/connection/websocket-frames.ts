@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBuffers } from "./frame-buffers.ts";
 
@@ -155,14 +156,30 @@ export class FrameReader {
         this.#handler.pong();
         return;
       case Opcode.close:
-        this.#over = true;
-        this.#handler.close(
-          payload.length >= 2 ? payload.readUInt16BE(0) : null,
-          payload.toString("utf8", 2),
-        );
+        this.#closeFrame(payload);
         return;
       default:
         this.#dataFrame(head, payload);
+    }
+  }
+
+  #closeFrame(payload: Buffer): void {
+    if (payload.length === 0) {
+      this.#over = true;
+      this.#handler.close(null, "");
+      return;
+    }
+    const code = payload.length === 1 ? 0 : payload.readUInt16BE(0);
+    if (!isCloseCode(code)) {
+      this.#violated(
+        CloseCode.protocolError,
+        "a close frame holds nothing, or a code that may be sent and a reason",
+      );
+    } else if (!isUtf8(payload.subarray(2))) {
+      this.#violated(CloseCode.invalidText, "the reason of a close is not UTF-8");
+    } else {
+      this.#over = true;
+      this.#handler.close(code, payload.toString("utf8", 2));
     }
   }
 
@@ -199,6 +216,12 @@ export class FrameReader {
 }
 
 const EMPTY = Buffer.alloc(0);
+
+/** Registered codes that may stand in a frame (1004 to 1006 and 1015 never do), and those left to libraries and users. */
+function isCloseCode(code: number): boolean {
+  if (code >= 3000) return code <= 4999;
+  return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014);
+}
 
 function readHead(data: Buffer): FrameHead | "incomplete" {
   if (data.length < 2) return "incomplete";

@@ -6,15 +6,10 @@ import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { WebSocket, WebSocketServer } from "ws";
 import { acceptKey } from "../../src/connection/accept-key.ts";
-import type { ListenAt } from "../../src/connection/accepted-socket.ts";
-import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { Connection, ConnectionEvent } from "../../src/connection/connection.ts";
-import { nativeListener } from "../../src/connection/native-socket.ts";
-import { nodeListener } from "../../src/connection/node-listener.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
-import { loadNative } from "../../src/local/native.ts";
-import { parseHead } from "../../src/server/http-head.ts";
+import { listenerOf, serveWebSockets } from "../support/websocket-server.ts";
 
 /** The `ws` package as an independent peer, in both roles, through a wire that cuts the bytes where it likes. */
 
@@ -160,36 +155,13 @@ describe("as a client of ws", () => {
   });
 });
 
-const native = loadNative();
-assert.ok(native.type === "loaded");
-const ways: Record<string, ListenAt> = {
-  "over Node's sockets": nodeListener(plainByteCodec),
-  "over the addon's sockets": nativeListener(native.spawner),
-};
-
-for (const [way, listenAt] of Object.entries(ways))
-  describe(`as a server to ws, ${way}`, () => {
+for (const kind of ["node", "native"] as const)
+  describe(`as a server to ws, over ${kind === "node" ? "Node's" : "the addon's"} sockets`, () => {
     async function serve(onConnection: (connection: Connection) => void): Promise<number> {
       const maxMessageBytes = 300_000;
-      const listener = await listenAt({ host: "127.0.0.1", port: 0 }, (accepted) => {
-        let received: Buffer = Buffer.alloc(0);
-        accepted.start({
-          bytes: (chunk) => {
-            received = Buffer.concat([received, chunk]);
-            const parsed = parseHead(received);
-            if (parsed.type !== "head") return;
-            const key = parsed.head.headers.get("sec-websocket-key") ?? "";
-            accepted.send(
-              Buffer.from(
-                `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
-              ),
-            );
-            const socket = accepted.upgrade({ maxMessageBytes, received: parsed.rest });
-            onConnection(new WebSocketConnection(socket, { label: "test", role: "server", maxMessageBytes }));
-          },
-          end: () => accepted.destroy(),
-        });
-      });
+      const listener = await serveWebSockets(listenerOf(kind), { maxMessageBytes }, (socket) =>
+        onConnection(new WebSocketConnection(socket, { label: "test", role: "server", maxMessageBytes })),
+      );
       closers.push(() => listener.close());
       return listener.port;
     }

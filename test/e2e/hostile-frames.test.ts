@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { RawWebSocket, rawFrame } from "../support/raw-frames.ts";
+import { closePayload, RawWebSocket, rawFrame } from "../support/raw-frames.ts";
 import { ServeChild } from "../support/serve.ts";
 
-/** Lengths a frame's head may claim, over TCP to a real server, with the addon's sockets and with Node's. */
+/** Frames no client of good faith sends, over TCP to a real server, with the addon's sockets and with Node's. */
 
 /** Where a sum, a sign, a double or a 32-bit number would go wrong, and what lies around. */
 const EDGES = [2n ** 31n, 2n ** 32n, 2n ** 53n, 2n ** 63n, 2n ** 64n];
@@ -19,19 +19,40 @@ const WAYS = {
 };
 
 for (const [way, env] of Object.entries(WAYS)) {
+  async function serve(): Promise<{ server: ServeChild; port: number }> {
+    const server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env }).listening();
+    return { server, port: Number(new URL(server.url).port) };
+  }
+
+  /** What the server answers to frames, and to nonsense behind them. */
+  async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
+    const client = await RawWebSocket.open(port);
+    client.send(...frames, Buffer.alloc(40, 0x81));
+    return client.finish();
+  }
+
+  describe(`a close over ${way}`, () => {
+    test("is answered with 1002 or 1007 when its code, its length or its reason is wrong, else with 1000", async () => {
+      const { server, port } = await serve();
+      await using _ = server;
+      const answer = (payload: Buffer) => verdict(port, rawFrame({ opcode: 8, payload }));
+      for (const code of [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65_535]) {
+        assert.deepEqual(await answer(closePayload(code)), ["close 1002"], `code ${code}`);
+      }
+      assert.deepEqual(await answer(Buffer.of(3)), ["close 1002"]);
+      assert.deepEqual(await answer(closePayload(1000, Buffer.of(0xce))), ["close 1007"]);
+      for (const payload of [
+        Buffer.alloc(0),
+        closePayload(1001),
+        closePayload(3000, "é"),
+        closePayload(4999),
+      ]) {
+        assert.deepEqual(await answer(payload), ["close 1000"], payload.toString("hex"));
+      }
+    });
+  });
+
   describe(`the length a frame claims, over ${way}`, () => {
-    async function serve(): Promise<{ server: ServeChild; port: number }> {
-      const server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env }).listening();
-      return { server, port: Number(new URL(server.url).port) };
-    }
-
-    /** What the server answers a frame of which only the head and a few bytes ever come. */
-    async function verdict(port: number, ...frames: Buffer[]): Promise<string[]> {
-      const client = await RawWebSocket.open(port);
-      client.send(...frames, Buffer.alloc(40, 0x81));
-      return client.finish();
-    }
-
     test("is refused with 1009 when it is above the limit, before anything is summed up, and the server goes on", async () => {
       const { server, port } = await serve();
       await using _ = server;

@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { after, describe, test } from "node:test";
+import fc from "fast-check";
+import { serveEcho } from "../support/echo-server.ts";
+import { closePayload, cut, type RawFrame, RawWebSocket, rawFrame } from "../support/raw-frames.ts";
+
+/** The rules of WebSocket, asked over TCP of the path the server uses, with both kinds of socket. */
+
+const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
+const servers = {
+  "the addon's sockets": await serveEcho("native", { maxMessageBytes: MAX_MESSAGE_BYTES }),
+  "Node's sockets": await serveEcho("node", { maxMessageBytes: MAX_MESSAGE_BYTES }),
+};
+after(() => {
+  for (const server of Object.values(servers)) server.close();
+});
+
+const bytes = (text: string) => Buffer.from(text);
+const text = (payload: string | Uint8Array, more: Partial<RawFrame> = {}) =>
+  rawFrame({ opcode: 1, payload: Buffer.from(payload), ...more });
+const binary = (payload: Uint8Array, more: Partial<RawFrame> = {}) =>
+  rawFrame({ opcode: 2, payload, ...more });
+const more = (payload: string | Uint8Array, fin = true) =>
+  rawFrame({ opcode: 0, fin, payload: Buffer.from(payload) });
+const ping = (payload = "") => rawFrame({ opcode: 9, payload: bytes(payload) });
+const pong = (payload = "") => rawFrame({ opcode: 10, payload: bytes(payload) });
+const close = (payload: Uint8Array = new Uint8Array(0)) => rawFrame({ opcode: 8, payload });
+const said = (kind: string, payload: string | Uint8Array) =>
+  `${kind} ${Buffer.from(payload).toString("base64")}`;
+
+const BAD_CODES = [0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 1999, 2000, 2999, 5000, 65_535];
+const GOOD_CODES = [
+  1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999,
+];
+/** Over-long, surrogates, beyond the last character, cut short, a lone continuation, bytes that never occur. */
+const BAD_UTF8 = [
+  "c080",
+  "e08080",
+  "eda080",
+  "f4908080",
+  "f8888080",
+  "ce",
+  "e282",
+  "f09f98",
+  "80",
+  "fe",
+  "ff",
+  "6180",
+];
+const GOOD_UTF8 = [
+  "",
+  "κόσμε",
+  "\u0000",
+  "\u007f\u0080\u07ff\u0800\uffff",
+  "\ufffd",
+  "\u{10000}\u{10ffff}",
+  "\ufdd0\ufffe",
+];
+
+/** What is sent, and everything that is answered until both have closed. */
+type Case = [what: string, sent: Buffer[], answered: string[]];
+
+const cases: Case[] = [
+  ["an empty text", [text("")], [said("text", "")]],
+  ["an empty binary message", [binary(bytes(""))], [said("binary", "")]],
+  [
+    "binary that is no text",
+    [binary(Buffer.from("ff00fe", "hex"))],
+    [said("binary", Buffer.from("ff00fe", "hex"))],
+  ],
+  ["JSON-RPC as any other text", [text('{"id":1,"method":"x"}')], [said("text", '{"id":1,"method":"x"}')]],
+  [
+    "a length in more bytes than it needs",
+    [text("a", { lengthBytes: 8 }), text("b", { lengthBytes: 2 })],
+    [said("text", "a"), said("text", "b")],
+  ],
+  ["a mask of zero", [text("a", { mask: 0 })], [said("text", "a")]],
+
+  [
+    "a ping with its payload",
+    [ping("x".repeat(125)), ping()],
+    [said("pong", "x".repeat(125)), said("pong", "")],
+  ],
+  ["a pong nobody asked for with nothing", [pong(), pong("x"), ping("y")], [said("pong", "y")]],
+  ["a ping that is too long", [ping("x".repeat(126)), text("a")], ["close 1002"]],
+  ["a ping in fragments", [rawFrame({ opcode: 9, fin: false }), text("a")], ["close 1002"]],
+  ["a ping that is masked by no key", [rawFrame({ opcode: 9, mask: null })], ["close 1002"]],
+
+  [
+    "a text in fragments, pings between",
+    [text("a", { fin: false }), ping("1"), more("b", false), ping("2"), more("c")],
+    [said("pong", "1"), said("pong", "2"), said("text", "abc")],
+  ],
+  ["binary in fragments", [binary(bytes("a"), { fin: false }), more("b")], [said("binary", "ab")]],
+  ["fragments that are empty", [text("", { fin: false }), more("", false), more("")], [said("text", "")]],
+  [
+    "a message after one in fragments",
+    [text("a", { fin: false }), more("b"), text("c")],
+    [said("text", "ab"), said("text", "c")],
+  ],
+  ["a continuation of nothing", [more("a")], ["close 1002"]],
+  ["a continuation of a message that is over", [text("a"), more("b")], [said("text", "a"), "close 1002"]],
+  ["a new text inside another", [text("a", { fin: false }), text("b")], ["close 1002"]],
+  [
+    "new binary inside a text",
+    [text("a", { fin: false }), binary(bytes("b"), { fin: false })],
+    ["close 1002"],
+  ],
+  [
+    "fragments that are too large together",
+    [text(Buffer.alloc(MAX_MESSAGE_BYTES, 97), { fin: false }), more("b")],
+    ["close 1009"],
+  ],
+  ["a message that is too large", [text(Buffer.alloc(MAX_MESSAGE_BYTES + 1))], ["close 1009"]],
+
+  ...[1, 2, 4, 7].map(
+    (rsv): Case => [
+      `reserved bits ${rsv}`,
+      [text("a"), text("b", { rsv })],
+      [said("text", "a"), "close 1002"],
+    ],
+  ),
+  ...[3, 4, 5, 6, 7, 11, 12, 13, 14, 15].map(
+    (opcode): Case => [
+      `opcode ${opcode}`,
+      [text("a"), rawFrame({ opcode }), ping()],
+      [said("text", "a"), "close 1002"],
+    ],
+  ),
+  ["a frame without a mask", [text("a", { mask: null })], ["close 1002"]],
+
+  ...GOOD_UTF8.map((good): Case => [`the text ${JSON.stringify(good)}`, [text(good)], [said("text", good)]]),
+  [
+    "a character over two fragments",
+    [text(bytes("é").subarray(0, 1), { fin: false }), more(bytes("é").subarray(1))],
+    [said("text", "é")],
+  ],
+  ...BAD_UTF8.flatMap((hex): Case[] => [
+    [`a text with ${hex}`, [text(Buffer.from(hex, "hex")), text("a")], ["close 1007"]],
+    [
+      `a text with ${hex} in fragments`,
+      [text("a", { fin: false }), more(Buffer.from(hex, "hex")), text("a")],
+      ["close 1007"],
+    ],
+  ]),
+
+  ["a close without a word", [close(), text("a")], ["close 1000"]],
+  [
+    "a close in the middle of a message",
+    [text("a", { fin: false }), close(closePayload(1000))],
+    ["close 1000"],
+  ],
+  ["a close with one byte", [close(Buffer.of(3))], ["close 1002"]],
+  ["a close that is too long", [close(closePayload(1000, "x".repeat(124)))], ["close 1002"]],
+  ["a close in fragments", [rawFrame({ opcode: 8, fin: false })], ["close 1002"]],
+  ["a close with the longest reason", [close(closePayload(1000, "x".repeat(123)))], ["close 1000"]],
+  ...BAD_CODES.map(
+    (code): Case => [`a close with ${code}`, [close(closePayload(code)), ping()], ["close 1002"]],
+  ),
+  ...BAD_CODES.map(
+    (code): Case => [`a close with ${code} and a reason`, [close(closePayload(code, "bye"))], ["close 1002"]],
+  ),
+  ...GOOD_CODES.map(
+    (code): Case => [`a close with ${code}`, [close(closePayload(code, "é")), ping()], ["close 1000"]],
+  ),
+  ...BAD_UTF8.map(
+    (hex): Case => [
+      `a close with ${hex} for a reason`,
+      [close(closePayload(1000, Buffer.from(hex, "hex")))],
+      ["close 1007"],
+    ],
+  ),
+];
+
+for (const [way, server] of Object.entries(servers)) {
+  describe(`an echo over ${way}`, () => {
+    async function answers(parts: Buffer[]): Promise<string[]> {
+      const client = await RawWebSocket.open(server.port);
+      for (const part of parts) {
+        client.send(part);
+        // Small pieces arrive as such only if somebody reads between them.
+        if (parts.length < 50) await new Promise((resolve) => setImmediate(resolve));
+      }
+      return client.finish();
+    }
+
+    for (const [what, sent, answered] of cases) {
+      test(`answers ${what} by ${answered.at(-1)?.split(" ", 1)[0] === "close" ? answered.at(-1) : "what it should"}`, async () => {
+        assert.deepEqual(await answers([Buffer.concat(sent)]), answered);
+        const whole = Buffer.concat(sent);
+        if (whole.length > 1000) return;
+        assert.deepEqual(await answers(cut(whole, [1, 3, 5, 8, 13, 21])), answered);
+        assert.deepEqual(await answers(cut(whole, [...whole.keys()])), answered);
+      });
+    }
+
+    test("gives every message back, whatever its length is, cut anywhere", async () => {
+      const length = fc.oneof(
+        fc.constantFrom(
+          0,
+          1,
+          125,
+          126,
+          127,
+          128,
+          65_535,
+          65_536,
+          65_537,
+          1_048_576,
+          1_048_577,
+          MAX_MESSAGE_BYTES,
+        ),
+        fc.nat(70_000),
+      );
+      const message = fc.record({
+        length,
+        letter: fc.constantFrom("a", "é", "😀"),
+        opcode: fc.constantFrom(1, 2),
+      });
+      await fc.assert(
+        fc.asyncProperty(
+          fc.array(message, { minLength: 1, maxLength: 4 }),
+          fc.array(fc.nat(), { maxLength: 8 }),
+          async (messages, places) => {
+            const payloads = messages.map(({ length, letter }) => {
+              const size = Buffer.byteLength(letter);
+              return bytes(letter.repeat(Math.floor(length / size)) + "x".repeat(length % size));
+            });
+            const sent = messages.map(({ opcode }, at) =>
+              rawFrame({ opcode, payload: payloads[at] ?? bytes("") }),
+            );
+            const expected = messages.map(({ opcode }, at) =>
+              said(opcode === 1 ? "text" : "binary", payloads[at] ?? ""),
+            );
+            const told = await answers([...cut(Buffer.concat(sent), places), close()]);
+            assert.deepEqual(told, [...expected, "close 1000"]);
+          },
+        ),
+        { numRuns: 25 },
+      );
+    });
+  });
+}

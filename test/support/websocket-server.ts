@@ -1,0 +1,47 @@
+/** Listens and lets every WebSocket in, over the very sockets, request heads and frames of the server. */
+
+import assert from "node:assert/strict";
+import { acceptKey } from "../../src/connection/accept-key.ts";
+import type { ListenAt, Listener } from "../../src/connection/accepted-socket.ts";
+import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import type { FrameSocket } from "../../src/connection/frame-socket.ts";
+import { nativeListener } from "../../src/connection/native-socket.ts";
+import { nodeListener } from "../../src/connection/node-listener.ts";
+import { loadNative } from "../../src/local/native.ts";
+import { parseHead } from "../../src/server/http-head.ts";
+
+export type SocketKind = "native" | "node";
+
+export function listenerOf(kind: SocketKind): ListenAt {
+  if (kind === "node") return nodeListener(plainByteCodec);
+  const native = loadNative();
+  assert.ok(native.type === "loaded", "the native spawner must be built");
+  return nativeListener(native.spawner);
+}
+
+export async function serveWebSockets(
+  listenAt: ListenAt,
+  options: { maxMessageBytes: number; port?: number },
+  onSocket: (socket: FrameSocket) => void,
+): Promise<Listener> {
+  const { maxMessageBytes, port = 0 } = options;
+  return listenAt({ host: "127.0.0.1", port }, (accepted) => {
+    let received: Buffer = Buffer.alloc(0);
+    accepted.start({
+      bytes: (chunk) => {
+        received = Buffer.concat([received, chunk]);
+        const parsed = parseHead(received);
+        if (parsed.type === "refused") accepted.destroy();
+        if (parsed.type !== "head") return;
+        const key = parsed.head.headers.get("sec-websocket-key") ?? "";
+        accepted.send(
+          Buffer.from(
+            `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+          ),
+        );
+        onSocket(accepted.upgrade({ maxMessageBytes, received: parsed.rest }));
+      },
+      end: () => accepted.destroy(),
+    });
+  });
+}
