@@ -450,6 +450,12 @@ napi_value keepFreedMemory(napi_env, napi_callback_info) {
   return nullptr;
 }
 
+// (code): ends the program here and now. exit() would first wait for libuv's threads, and one of them may wait for ever.
+napi_value exitNow(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  _exit(static_cast<int>(call.number(0)));
+}
+
 // ---- for tests
 
 napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
@@ -510,6 +516,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("parseWrite", parseWrite),
       FUNCTION("pump", pump),
       FUNCTION("keepFreedMemory", keepFreedMemory),
+      FUNCTION("exitNow", exitNow),
       FUNCTION("forcePlainPaths", forcePlainPaths),
 #undef FUNCTION
   };

@@ -1,4 +1,4 @@
-import { writeSync } from "node:fs";
+import { exitNow } from "./local/exit-now.ts";
 import { createLocalHost, nativeTuning } from "./local-host.ts";
 import type { WebSocketAuth } from "./server/auth.ts";
 import { ExecServer } from "./server/exec-server.ts";
@@ -6,6 +6,7 @@ import type { LogLevel } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
 import { stderrLog } from "./server/log.ts";
 import { runServer } from "./server/run-main.ts";
+import { writeStandardLine } from "./server/standard-stream.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "./server/transport.ts";
 
 export interface RunMainOptions {
@@ -37,21 +38,12 @@ export async function runMainWithTransport(
   await runServer(server, transport, {
     ...(auth && { auth }),
     tuning: nativeTuning(),
+    exit: exitNow,
     onListening: (url) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.
-      writeLine(2, `procwire exec-server listening on ${url}`);
-      writeLine(1, url);
+      writeStandardLine(2, `procwire exec-server listening on ${url}`);
+      writeStandardLine(1, url);
       for (const part of server.degraded()) log("warn", part);
     },
   });
-}
-
-/** Not through Node's stream, which would be loaded for this line alone before the first connection is taken. */
-function writeLine(fd: 1 | 2, line: string): void {
-  try {
-    writeSync(fd, `${line}\n`);
-  } catch {
-    // Nobody reads it now, or ever; the stream waits or says so.
-    (fd === 1 ? process.stdout : process.stderr).write(`${line}\n`);
-  }
 }

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { ExecBackend } from "../exec/exec-process.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
+import { standardStream } from "../server/standard-stream.ts";
 import type { SandboxChoice } from "../tools/sandbox-attempt.ts";
 import { VERSION } from "../version.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -130,7 +131,7 @@ function sandboxChoice(mode: string, writableRoots: string[], network: string): 
 
 /** Stdout is the wire, so everything else goes to stderr. */
 function report(error: unknown): void {
-  process.stderr.write(`procwire mcp: ${error instanceof Error ? error.message : String(error)}\n`);
+  standardStream(2).write(`procwire mcp: ${error instanceof Error ? error.message : String(error)}\n`);
 }
 
 function askedToStop(): Promise<void> {

@@ -1,3 +1,7 @@
+import { exitNow } from "../local/exit-now.ts";
+import { standardStream } from "../server/standard-stream.ts";
+import { leave } from "./leave.ts";
+
 /** The user, or whoever runs this program, wants it to end. */
 export class Interruption extends Error {
   override readonly name = "Interruption";
@@ -9,9 +13,6 @@ export class Interruption extends Error {
   }
 }
 
-/** What is still open after the end may hold the program no longer than this. */
-const EXIT_GRACE_MS = 2_000;
-
 /**
  * Runs a command's work with an end that can be asked for: the first SIGINT or SIGTERM aborts the signal it is given, the
  * second ends the program at once.
@@ -20,19 +21,16 @@ export async function runToExit(run: (signal: AbortSignal) => Promise<number>): 
   const controller = new AbortController();
   const onSignal = (signal: NodeJS.Signals) => {
     if (signal !== "SIGINT" && signal !== "SIGTERM") return;
-    if (controller.signal.aborted) process.exit(signal === "SIGINT" ? 130 : 143);
+    if (controller.signal.aborted) exitNow(signal === "SIGINT" ? 130 : 143);
     controller.abort(new Interruption(signal));
   };
   // A reader that goes away is no reason to lose a job: what cannot be told is not told.
-  const onPipeError = () => undefined;
-  process.stdout.on("error", onPipeError);
-  process.stderr.on("error", onPipeError);
+  standardStream(1);
+  standardStream(2);
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   try {
-    const code = await run(controller.signal);
-    setTimeout(() => process.exit(code), EXIT_GRACE_MS).unref();
-    return code;
+    return leave(await run(controller.signal));
   } finally {
     process.off("SIGINT", onSignal);
     process.off("SIGTERM", onSignal);

@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import { parseArgs } from "node:util";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../exec/exec-process.ts";
+import { standardStream } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
 import { type ForegroundEnd, runInForeground, terminalSize } from "./foreground.ts";
@@ -67,7 +68,7 @@ export const command: Command = {
         const end = await runInForeground(child, { tty: params.tty, isUnreachable });
         return await exitCodeOf(end, child);
       } catch (error) {
-        process.stderr.write(`procwire run: ${messageOf(error)}\n`);
+        standardStream(2).write(`procwire run: ${messageOf(error)}\n`);
         return ExitCode.noServer;
       }
     });
@@ -89,13 +90,13 @@ async function withBackend(
   try {
     client = await connectTo(values.connect, values, (next) => {
       if (next.type === "reconnecting")
-        process.stderr.write("procwire run: connection lost, reconnecting\r\n");
+        standardStream(2).write("procwire run: connection lost, reconnecting\r\n");
       else if (next.type === "connected" && state === "reconnecting")
-        process.stderr.write("procwire run: connected again\r\n");
+        standardStream(2).write("procwire run: connected again\r\n");
       state = next.type;
     });
   } catch (error) {
-    process.stderr.write(`procwire run: ${messageOf(error)}\n`);
+    standardStream(2).write(`procwire run: ${messageOf(error)}\n`);
     return ExitCode.noServer;
   }
   await using _ = client;
@@ -165,7 +166,7 @@ function isSignal(name: string): name is NodeJS.Signals {
 
 function refused(program: string, error: unknown): number {
   const message = messageOf(error);
-  process.stderr.write(`procwire run: ${program}: ${message}\n`);
+  standardStream(2).write(`procwire run: ${program}: ${message}\n`);
   if (/No such file or directory|does not exist|No viable candidates/.test(message)) return ExitCode.notFound;
   if (/Permission denied|Exec format error|not executable/.test(message)) return ExitCode.notRunnable;
   return ExitCode.noServer;

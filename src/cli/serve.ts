@@ -1,5 +1,6 @@
 import { runMainWithTransport } from "../run-main.ts";
 import type { Command } from "./command.ts";
+import { leave } from "./leave.ts";
 import { parseServeOptions, serveHelp } from "./serve-options.ts";
 
 export const command: Command = {
@@ -14,6 +15,6 @@ export const command: Command = {
     }
     const { transport, ...rest } = options;
     await runMainWithTransport(transport, rest);
-    return 0;
+    return leave(0);
   },
 };

@@ -1,9 +1,12 @@
+import { exitNow } from "../local/exit-now.ts";
 import { createLocalHost, nativeTuning } from "../local-host.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
 import { runUntilSignalled } from "../server/run-main.ts";
+import { writeStandardLine } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
+import { leave } from "./leave.ts";
 
 /** Where `npm start` serves; the next free one is taken when something else is there. */
 const FIRST_PORT = 7070;
@@ -26,12 +29,12 @@ export const command: Command = {
     const server = new ExecServer(createLocalHost({ log, subreaper: true }));
     const tuning = nativeTuning();
     const listening = await listenOnFreePort(server, { tuning });
-    process.stderr.write(`procwire exec-server listening on ${listening.url}\n`);
-    process.stdout.write(`${listening.url}\n`);
-    process.stderr.write(whatToTry(listening.url));
+    writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
+    writeStandardLine(1, listening.url);
+    writeStandardLine(2, whatToTry(listening.url));
     for (const part of server.degraded()) log("warn", part);
-    await runUntilSignalled(server, listening);
-    return 0;
+    await runUntilSignalled(server, listening, exitNow);
+    return leave(0);
   },
 };
 
@@ -53,6 +56,5 @@ Try, in another terminal:
   bin/procwire run --connect ${url} --tty -- bash
   bin/procwire ps --connect ${url}
   CODEX_EXEC_SERVER_URL=${url} codex exec 'list the files here'
-Ctrl-C stops the server and everything it started.
-`;
+Ctrl-C stops the server and everything it started.`;
 }

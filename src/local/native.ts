@@ -89,6 +89,8 @@ export interface NativeSpawner {
   pump(): void;
   /** Keeps freed memory for the next chunk instead of giving it back each time. Changes the whole program; for a server. */
   keepFreedMemory(): void;
+  /** Ends the program without waiting for its threads; nothing that should still happen happens. */
+  exitNow(code: number): void;
 
   /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   forcePlainPaths(on: boolean): void;
@@ -200,6 +202,7 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "parseWrite",
   "pump",
   "keepFreedMemory",
+  "exitNow",
   "forcePlainPaths",
 ];
 

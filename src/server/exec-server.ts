@@ -1,4 +1,5 @@
 import { systemClock } from "../async/clock.ts";
+import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
@@ -7,7 +8,7 @@ import type { InProcessClient, InProcessConnection, InProcessServer } from "../p
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
-import { DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
+import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import { describe, runConnection } from "./processor.ts";
 import { newSessionId } from "./session-id.ts";
@@ -107,7 +108,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     const { backend } = this.#host;
     await backend.shutdown(this.config.shutdownGraceMs);
     for (const connection of [...this.#open]) connection.close("server is shutting down");
-    await this.#connections.settled();
+    await withDeadline(
+      this.#connections.settled(),
+      CONNECTIONS_CLOSE_WITHIN_MS,
+      "every connection to close",
+      this.#host.clock ?? systemClock,
+    ).catch((error: unknown) => this.#log("warn", "ending all the same", { error: describe(error) }));
     this.#sessions.endAll();
     this.#host.walledFiles?.close();
     // Once more for what was just being started when the end began.

@@ -40,6 +40,12 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
 export const CLOSED_PROCESS_KEPT_MS = 30_000;
 
 /**
+ * How long a server that ends waits for what its connections still have under way. All processes have ended by then; a
+ * file request may hang in the system for ever.
+ */
+export const CONNECTIONS_CLOSE_WITHIN_MS = 2_000;
+
+/**
  * How long a client that came back has to read what it missed before it may be evicted: clients do so at once, and one
  * that never does must not keep its processes held back.
  */

@@ -16,6 +16,8 @@ export interface RunOptions {
   /** Where stdio is served; the program's own streams by default. */
   stdin?: Readable;
   stdout?: Writable;
+  /** How the program ends at once when it is told a second time; `process.exit` by default. */
+  exit?: (code: number) => void;
 }
 
 /**
@@ -29,7 +31,7 @@ export async function runServer(
 ): Promise<void> {
   if (transport.type === "stdio") {
     const { stdin = process.stdin, stdout = process.stdout, tuning } = options;
-    await untilSignalled(server, serveStdio(server, stdin, stdout, tuning));
+    await untilSignalled(server, serveStdio(server, stdin, stdout, tuning), undefined, options.exit);
     return;
   }
   const listening = await listen(server, transport, {
@@ -37,12 +39,16 @@ export async function runServer(
     ...(options.tuning && { tuning: options.tuning }),
   });
   options.onListening?.(listening.url);
-  await runUntilSignalled(server, listening);
+  await runUntilSignalled(server, listening, options.exit);
 }
 
 /** Keeps a server that already listens going until a signal comes. */
-export function runUntilSignalled(server: ExecServer, listening: Listening): Promise<void> {
-  return untilSignalled(server, null, listening);
+export function runUntilSignalled(
+  server: ExecServer,
+  listening: Listening,
+  exit?: (code: number) => void,
+): Promise<void> {
+  return untilSignalled(server, null, listening, exit);
 }
 
 /**
@@ -56,13 +62,14 @@ async function untilSignalled(
   server: ExecServer,
   served: Promise<void> | null,
   listening?: Listening,
+  exit: (code: number) => void = (code) => process.exit(code),
 ): Promise<void> {
   const watchdog = findWatchdog(systemClock);
   const stop = Promise.withResolvers<void>();
   let firstAtMs: number | null = null;
   const onSignal = () => {
     firstAtMs ??= Date.now();
-    if (Date.now() - firstAtMs > SAME_SIGNAL_MS) process.exit(0);
+    if (Date.now() - firstAtMs > SAME_SIGNAL_MS) exit(0);
     stop.resolve();
   };
   process.on("SIGTERM", onSignal);

@@ -1,0 +1,16 @@
+import { loadNative } from "./native.ts";
+
+/**
+ * Ends this program with this code, whatever its threads do. Node's own exit waits for every thread that is in the middle
+ * of a file request, and one of those may wait for ever: for a file system that does not answer, for example. Who listens
+ * for the end is told first, as always.
+ */
+export function exitNow(code: number): never {
+  const native = loadNative();
+  // Registered last, so it is called last.
+  process.on("exit", () => {
+    if (native.type === "loaded") native.spawner.exitNow(code);
+    else process.kill(process.pid, "SIGKILL");
+  });
+  process.exit(code);
+}
