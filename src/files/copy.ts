@@ -1,15 +1,6 @@
-import {
-  constants,
-  copyFile,
-  lstat,
-  mkdir,
-  opendir,
-  readlink,
-  realpath,
-  stat,
-  symlink,
-} from "node:fs/promises";
+import { lstat, mkdir, opendir, readlink, realpath, symlink } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
+import { copyRegularFile, unsupportedKind } from "./copy-file.ts";
 import type { CopyParams } from "./file-system.ts";
 import {
   joinNative,
@@ -74,10 +65,7 @@ async function copyOne(kind: "file" | "symlink", source: NativePath, destination
     const target = await readlink(source, { encoding: "buffer" });
     return await symlink(target, destination);
   }
-  // Opening a pipe for writing would wait for a reader, and a device must not get the file's mode.
-  const there = await stat(destination).catch(missingAsNull);
-  if (there !== null && !there.isFile() && !there.isDirectory()) throw unsupportedKind();
-  await copyFile(source, destination, constants.COPYFILE_FICLONE);
+  await copyRegularFile(source, destination);
 }
 
 function kindOf(found: { isFile(): boolean; isSymbolicLink(): boolean; isDirectory(): boolean }): Kind {
@@ -116,6 +104,3 @@ function missingAsNull(error: unknown): null {
   if (errnoName(error) === "ENOENT") return null;
   throw error;
 }
-
-const unsupportedKind = () =>
-  invalidRequest("fs/copy only supports regular files, directories, and symlinks");

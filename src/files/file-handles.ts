@@ -4,7 +4,7 @@ import { invalidRequest, notFound } from "../protocol/errors.ts";
 import type { FileHandleTable, OpenParams, ReadBlockParams, WriteBlockParams } from "./file-system.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { answeringOsErrors, errnoName } from "./os-error.ts";
-import { NEW_FILE_MODE, openToRead } from "./read-write.ts";
+import { NEW_FILE_MODE, OPEN_TO_WRITE, openToRead } from "./read-write.ts";
 
 /** The protocol's limits. */
 export const MAX_FILE_HANDLES = 128;
@@ -104,8 +104,7 @@ async function openToReplace(path: NativePath): Promise<FileHandle> {
   // A directory is left to the open below, which words it better; a device must not notice.
   if (there !== null && !there.isFile() && !there.isDirectory() && !there.isFIFO())
     throw invalidRequest(refusal);
-  const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_NONBLOCK;
-  const file = await open(path, flags, NEW_FILE_MODE);
+  const file = await open(path, OPEN_TO_WRITE | constants.O_TRUNC, NEW_FILE_MODE);
   try {
     if (!(await file.stat()).isFile()) throw invalidRequest(refusal);
     return file;

@@ -42,13 +42,13 @@ export async function writeFile(params: WriteFileParams): Promise<void> {
   await answeringOsErrors(async () => {
     if (params.followSymlinks === false) {
       return await withoutFollowing(path, {}, async (safePath) => {
-        await using file = await open(safePath, WRITE | constants.O_NOFOLLOW, NEW_FILE_MODE);
+        await using file = await open(safePath, OPEN_TO_WRITE | constants.O_NOFOLLOW, NEW_FILE_MODE);
         if (!(await file.stat()).isFile()) throw invalidRequest("path is not a regular file");
         await file.truncate();
         await file.writeFile(params.data);
       });
     }
-    await using file = await open(path, WRITE | constants.O_TRUNC, NEW_FILE_MODE);
+    await using file = await open(path, OPEN_TO_WRITE | constants.O_TRUNC, NEW_FILE_MODE);
     const found = await file.stat();
     // A device such as /dev/null takes what it is given; a pipe could hold the call for ever.
     if (!found.isFile() && !found.isCharacterDevice()) {
@@ -61,11 +61,14 @@ export async function writeFile(params: WriteFileParams): Promise<void> {
 /** Before the umask. */
 export const NEW_FILE_MODE = 0o644;
 
-/** Never waits for the other end of a pipe: there it fails with ENXIO. */
-const WRITE = constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK;
+/** Never waits for the other end of a pipe: there it fails with ENXIO. No terminal becomes this program's own. */
+export const OPEN_TO_WRITE =
+  constants.O_WRONLY | constants.O_CREAT | constants.O_NONBLOCK | constants.O_NOCTTY;
+const OPEN_TO_READ = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOCTTY;
 
-async function openRegular(path: NativePath, flags: number, refusal: string): Promise<FileHandle> {
-  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK | flags);
+/** Opens without waiting, whatever is there, and keeps it only if it is a regular file. */
+export async function openRegular(path: NativePath, flags: number, refusal: string): Promise<FileHandle> {
+  const file = await open(path, OPEN_TO_READ | flags);
   try {
     if (!(await file.stat()).isFile()) throw invalidRequest(refusal);
     return file;
