@@ -17,6 +17,7 @@
 #include "process-tree.h"
 #include "socket.h"
 #include "spawn.h"
+#include "wait-thread.h"
 #include "write-request.h"
 
 namespace procwire {
@@ -450,6 +451,12 @@ napi_value keepFreedMemory(napi_env, napi_callback_info) {
   return nullptr;
 }
 
+// (count) -> whether so many threads can be made now
+napi_value tryThreads(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(canMakeThreads(static_cast<size_t>(call.number(0))));
+}
+
 // (code): ends the program here and now. exit() would first wait for libuv's threads, and one of them may wait for ever.
 napi_value exitNow(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -516,6 +523,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       FUNCTION("parseWrite", parseWrite),
       FUNCTION("pump", pump),
       FUNCTION("keepFreedMemory", keepFreedMemory),
+      FUNCTION("canMakeThreads", tryThreads),
       FUNCTION("exitNow", exitNow),
       FUNCTION("forcePlainPaths", forcePlainPaths),
 #undef FUNCTION

@@ -207,6 +207,11 @@ bool start(SpawnRequest& request) {
   // Every descriptor exists before the program does: what has started can no longer be lost to a full table.
   bool pidfd = havePidfd();
   int exitEnds[2] = {-1, -1};
+  // And so does the thread that tells of its end.
+  if (!pidfd && !haveWaitThread()) {
+    errno = EAGAIN;
+    return failed(request, "pthread_create", request.file);
+  }
   if (!pidfd && pipe2(exitEnds, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
 
   std::vector<std::string> candidates = candidatesFor(request);

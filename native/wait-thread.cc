@@ -5,12 +5,16 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <deque>
 #include <vector>
 
 #include "spawn.h"
@@ -64,9 +68,14 @@ void* waitMain(void* argument) {
   }
 }
 
-void add(Waited child) {
+WaitThread* theOne() {
   // Never destroyed: the thread waits on it until the program is gone, also while exit() runs destructors.
   static WaitThread* only = new WaitThread;
+  return only;
+}
+
+void add(Waited child) {
+  WaitThread* only = theOne();
   pthread_mutex_lock(&only->mutex);
   // Should there be no room for the thread now, the next child to come tries again, and serves this one too.
   if (!only->running) only->running = startThread(waitMain, only);
@@ -75,7 +84,58 @@ void add(Waited child) {
   pthread_mutex_unlock(&only->mutex);
 }
 
+// Threads that are only made to see whether they can be.
+struct Trial {
+  pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+  std::atomic<pid_t> thread{0};
+};
+
+void* trialMain(void* argument) {
+  Trial* trial = static_cast<Trial*>(argument);
+  trial->thread = static_cast<pid_t>(syscall(SYS_gettid));
+  pthread_mutex_lock(&trial->gate);
+  pthread_mutex_unlock(&trial->gate);
+  return nullptr;
+}
+
+bool isThere(pid_t thread) { return syscall(SYS_tgkill, getpid(), thread, 0) == 0; }
+
 }  // namespace
+
+bool haveWaitThread() {
+  WaitThread* only = theOne();
+  pthread_mutex_lock(&only->mutex);
+  if (!only->running) only->running = startThread(waitMain, only);
+  const bool have = only->running;
+  pthread_mutex_unlock(&only->mutex);
+  return have;
+}
+
+bool canMakeThreads(size_t count) {
+  // Each has its gate, and all are made before the first is let go.
+  std::deque<Trial> trials(count);
+  std::vector<pthread_t> threads;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (Trial& trial : trials) {
+    pthread_mutex_lock(&trial.gate);
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, trialMain, &trial) != 0) {
+      pthread_mutex_unlock(&trial.gate);
+      break;
+    }
+    threads.push_back(thread);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  for (size_t at = 0; at < threads.size(); at++) pthread_mutex_unlock(&trials[at].gate);
+  for (size_t at = 0; at < threads.size(); at++) {
+    pthread_join(threads[at], nullptr);
+    // Joined is not gone: the system counts it a moment longer.
+    while (isThere(trials[at].thread)) sched_yield();
+  }
+  return threads.size() == count;
+}
 
 void watchExit(pid_t pid, int writeEnd) { add({pid, writeEnd}); }
 

@@ -2,6 +2,7 @@
 #ifndef PROCWIRE_WAIT_THREAD_H
 #define PROCWIRE_WAIT_THREAD_H
 
+#include <stddef.h>
 #include <sys/types.h>
 
 namespace procwire {
@@ -11,6 +12,12 @@ void watchExit(pid_t pid, int writeEnd);
 
 // Starts a detached thread with a small stack that takes no signal; false when the machine has no room for it.
 bool startThread(void* (*main)(void*), void* argument);
+
+// The thread that `watchExit` and `reapLater` need; false when it is not there and cannot be made.
+bool haveWaitThread();
+
+// Whether so many more threads can be made now. Makes them, and lets them go again before it answers.
+bool canMakeThreads(size_t count);
 
 }  // namespace procwire
 

@@ -10,6 +10,7 @@ import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
 import { loadNative } from "./local/native.ts";
+import { requireNodeThreads } from "./local/node-threads.ts";
 import type {
   HostServices,
   HttpRequests,
@@ -43,7 +44,10 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   let walled: WalledFileServers | null = null;
   return {
     backend,
-    files: async () => (await import("./files/local-file-system.ts")).localFileSystem,
+    files: async () => {
+      requireNodeThreads();
+      return (await import("./files/local-file-system.ts")).localFileSystem;
+    },
     walledFiles: {
       behind: async (intent) => {
         walled ??= new (await import("./walled-files.ts")).BubblewrappedFiles();
@@ -54,6 +58,7 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
     http: localHttp(log),
     environment: localEnvironment({
       version: VERSION,
+      beforeReading: requireNodeThreads,
       degraded: () => backend.degraded(),
       sandboxes: async () => (await import("./sandbox/available.ts")).availableSandboxes(),
     }),
@@ -89,6 +94,7 @@ function localHttp(log: ServerLog): HttpService {
       };
       return {
         request: async (params) => {
+          requireNodeThreads();
           requests ??= open();
           return (await requests).request(params);
         },

@@ -1,4 +1,5 @@
 import { exitNow } from "./local/exit-now.ts";
+import { makeNodeThreads } from "./local/node-threads.ts";
 import { createLocalHost, nativeTuning } from "./local-host.ts";
 import type { WebSocketAuth } from "./server/auth.ts";
 import { ExecServer } from "./server/exec-server.ts";
@@ -15,6 +16,9 @@ export interface RunMainOptions {
   /** What is told on stderr; default `warn`. */
   logLevel?: LogLevel;
 }
+
+/** Late enough not to be in the way of the first request, early enough that nobody has used up the processes yet. */
+const MAKE_THREADS_AFTER_MS = 50;
 
 /** Serves this machine on stdio, as a program of its own would, until stdin ends or a signal comes. */
 export function runMain(options?: RunMainOptions): Promise<void> {
@@ -35,6 +39,7 @@ export async function runMainWithTransport(
   const log = stderrLog(options.logLevel ?? "warn");
   const { config = {}, auth } = options;
   const server = new ExecServer(createLocalHost({ log, config, subreaper: true }), config);
+  setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
     ...(auth && { auth }),
     tuning: nativeTuning(),

@@ -1,4 +1,5 @@
 import { exitNow } from "../local/exit-now.ts";
+import { makeNodeThreads } from "../local/node-threads.ts";
 import { createLocalHost, nativeTuning } from "../local-host.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen.ts";
@@ -27,6 +28,7 @@ export const command: Command = {
       throw new UsageError(`unexpected argument \`${argv[0]}\`; \`procwire serve\` takes options`);
     const log = stderrLog("warn");
     const server = new ExecServer(createLocalHost({ log, subreaper: true }));
+    makeNodeThreads();
     const tuning = nativeTuning();
     const listening = await listenOnFreePort(server, { tuning });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);

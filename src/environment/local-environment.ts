@@ -7,6 +7,8 @@ export interface LocalEnvironmentOptions {
   degraded?: () => string[];
   /** Which sandboxes can be enforced here. Finding out runs a program, so it waits until somebody asks. */
   sandboxes?: () => Promise<string[]>;
+  /** Throws when this host cannot read files now. */
+  beforeReading?: () => void;
 }
 
 type Answer = Promise<Record<string, unknown>>;
@@ -27,15 +29,18 @@ export function localEnvironment(options: LocalEnvironmentOptions) {
       return info;
     },
     async readConfig(params: ParamsOf<"environmentConfig/read">): Answer {
+      options.beforeReading?.();
       const { readEnvironmentConfig } = await import("./environment-config.ts");
       return { ...(await readEnvironmentConfig(params)) };
     },
     async discoverRoots(params: ParamsOf<"capabilityRoots/discoverV1">): Answer {
+      options.beforeReading?.();
       const { discoverCapabilityRoots } = await import("./capability-roots.ts");
       return await discoverCapabilityRoots(params);
     },
     /** The working directory is not looked at: a project's own skills are the client's to find. */
     async discover(_params: ParamsOf<"capabilities/discoverV2">): Answer {
+      options.beforeReading?.();
       const { discoverCapabilities } = await import("./capabilities.ts");
       return { ...(await discoverCapabilities()) };
     },

@@ -24,6 +24,7 @@ import type { HostProcess } from "../exec/host-backend.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
+import { requireNodeThreads } from "./node-threads.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
 
@@ -304,5 +305,6 @@ export class LocalProcess implements HostProcess {
 
 /** Loaded by the first who waits for a port. */
 async function isPortListening(port: number): Promise<boolean> {
+  requireNodeThreads();
   return (await import("./port-check.ts")).isPortListening(port);
 }

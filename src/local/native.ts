@@ -89,6 +89,8 @@ export interface NativeSpawner {
   pump(): void;
   /** Keeps freed memory for the next chunk instead of giving it back each time. Changes the whole program; for a server. */
   keepFreedMemory(): void;
+  /** Whether so many threads more can be made now. */
+  canMakeThreads(count: number): boolean;
   /** Ends the program without waiting for its threads; nothing that should still happen happens. */
   exitNow(code: number): void;
 
@@ -202,6 +204,7 @@ const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
   "parseWrite",
   "pump",
   "keepFreedMemory",
+  "canMakeThreads",
   "exitNow",
   "forcePlainPaths",
 ];

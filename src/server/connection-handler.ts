@@ -151,9 +151,14 @@ export class ConnectionHandler {
 
   #openFiles(): Promise<ConnectionFiles> {
     const { fileChanges } = this.#session();
-    this.#files ??= this.#host
-      .files()
-      .then((files) => new ConnectionFiles(files, this.#peer, fileChanges, this.#host.walledFiles));
+    this.#files ??= this.#host.files().then(
+      (files) => new ConnectionFiles(files, this.#peer, fileChanges, this.#host.walledFiles),
+      (error: unknown) => {
+        // A host without files now may have them for the next who asks.
+        this.#files = null;
+        throw error;
+      },
+    );
     return this.#files;
   }
 
