@@ -6,8 +6,10 @@ import type { ExecCommandArguments } from "./definitions.ts";
 import { definitions, execCommandSchema } from "./definitions.ts";
 import type { ExecContext } from "./exec-context.ts";
 import type { ExecSession, SessionCommand } from "./exec-session.ts";
+import { realWorkdir } from "./real-workdir.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
 import { prepareCommand } from "./sandbox-attempt.ts";
+import { chooseShell } from "./shell-choice.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "./tool.ts";
 import { parseArguments } from "./tool-schema.ts";
 import { answer, refusal, waitWindow } from "./window-call.ts";
@@ -42,7 +44,6 @@ export function execCommandTool(context: ExecContext): Tool {
 interface Invocation {
   sessionId: number;
   args: ExecCommandArguments;
-  workdir: string;
   call: ToolCallContext;
 }
 
@@ -51,25 +52,20 @@ async function run(
   args: ExecCommandArguments,
   call: ToolCallContext,
 ): Promise<ToolOutput> {
-  const workdir = posix.resolve(context.cwd, args.workdir ?? "");
-  const invocation: Invocation = { sessionId: context.sessions.allocate(), args, workdir, call };
+  const invocation: Invocation = { sessionId: context.sessions.allocate(), args, call };
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
   const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
-  const request: ApprovalRequest = {
-    kind: escalates ? "unsandboxed" : "command",
-    cmd: args.cmd,
-    workdir,
-    sandbox: choice.type,
-    ...describeCommand(args.cmd, args.prefix_rule),
-    ...(args.justification !== undefined && { justification: args.justification }),
-  };
-  const permission = await context.gate.permit(request, call.signal);
+  const request = await requestFor(context, args, escalates ? "unsandboxed" : "command", choice);
+  if (typeof request === "string") return refusal(`exec_command: ${request}`);
+  const permission = await context.gate.permit(request, call);
   if (permission.type === "refused") return refusal(`exec_command refused: ${permission.reason}`);
-  let attempted = await attempt(context, invocation, choice, 1);
+  let attempted = await attempt(context, invocation, request, choice, 1);
   if (attempted.type === "started" && wasDenied(attempted.session)) {
-    const retry = { ...request, kind: "retry", sandbox: "none" } as const;
-    const again = await context.gate.permit(retry, call.signal);
-    if (again.type === "allowed") attempted = await attempt(context, invocation, { type: "none" }, 2);
+    // The first attempt may have put links where directories were.
+    const retry = await requestFor(context, args, "retry", { type: "none" });
+    if (typeof retry === "string") return refusal(`exec_command: ${retry}`);
+    const again = await context.gate.permit(retry, call);
+    if (again.type === "allowed") attempted = await attempt(context, invocation, retry, { type: "none" }, 2);
   }
   if (attempted.type === "notStarted") return refusal(`exec_command failed: ${attempted.message}`);
   const { session } = attempted;
@@ -79,6 +75,33 @@ async function run(
   });
 }
 
+/** What would be started, for whoever decides on it; or what is wrong with the arguments. */
+async function requestFor(
+  context: ExecContext,
+  args: ExecCommandArguments,
+  kind: ApprovalRequest["kind"],
+  choice: SandboxChoice,
+): Promise<ApprovalRequest | string> {
+  const named = posix.resolve(context.cwd, args.workdir ?? "");
+  const { backend, newProcessId } = context;
+  let workdir = named;
+  try {
+    if (named !== context.cwd) workdir = await realWorkdir(backend, named, newProcessId);
+  } catch (error) {
+    return `workdir \`${named}\` could not be looked at: ${error instanceof Error ? error.message : String(error)}`;
+  }
+  const shell = chooseShell(args.shell, context.shell, workdir);
+  if (!shell) return `shell \`${args.shell}\` must be an absolute path`;
+  return {
+    kind,
+    ...describeCommand(args.cmd, shell, { login: args.login ?? true, prefixRule: args.prefix_rule }),
+    tty: args.tty ?? false,
+    workdir,
+    sandbox: choice.type,
+    ...(args.justification !== undefined && { justification: args.justification }),
+  };
+}
+
 /** The walls that were put up here were in the way. */
 function wasDenied({ end, command }: ExecSession): boolean {
   return command.sandbox !== "none" && end?.type === "exited" && end.sandboxDenied;
@@ -86,16 +109,15 @@ function wasDenied({ end, command }: ExecSession): boolean {
 
 type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted"; message: string };
 
-/** Starts the command behind the chosen walls and waits out its window. */
+/** Starts what was permitted, behind the chosen walls, and waits out its window. */
 async function attempt(
   context: ExecContext,
-  { sessionId, args, workdir, call }: Invocation,
+  { sessionId, args, call }: Invocation,
+  { cmd, argv, workdir: cwd, tty }: ApprovalRequest,
   choice: SandboxChoice,
   number: 1 | 2,
 ): Promise<Attempt> {
-  const tty = args.tty ?? false;
-  const argv = [args.shell ?? context.shell, args.login === false ? "-c" : "-lc", args.cmd];
-  const command = { cmd: args.cmd, argv, cwd: workdir, tty, sandbox: choice.type, attempt: number };
+  const command = { cmd, argv: [...argv], cwd, tty, sandbox: choice.type, attempt: number };
   const started = await start(context, command, choice);
   if (typeof started === "string") return { type: "notStarted", message: started };
   const session = await context.openSession(sessionId, started, command);

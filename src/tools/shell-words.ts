@@ -4,22 +4,39 @@
  * cannot be told from its text. Rules about commands are safe only on what this understands.
  */
 export function plainCommands(line: string): string[][] | null {
+  const commands = assigningCommands(line);
+  return commands?.every(({ assigns }) => !assigns) ? commands.map(({ words }) => words) : null;
+}
+
+export interface AssigningCommand {
+  /** Variables are set before it, which may change what it does. */
+  assigns: boolean;
+  /** Empty when nothing but variables is set. */
+  words: string[];
+}
+
+/** The same, also for commands with plain assignments before them. */
+export function assigningCommands(line: string): AssigningCommand[] | null {
   const reader = new LineReader(line);
-  const commands: string[][] = [];
-  let current: string[] = [];
+  const commands: AssigningCommand[] = [];
+  let current: AssigningCommand | null = null;
   // An operator wants a command to follow; a semicolon or a line break does not.
   let wantsMore = true;
   for (;;) {
     const token = reader.next();
     if (token === null) return null;
     if (token.type === "word") {
-      if (current.length === 0 && (RESERVED.has(token.text) || token.hasEquals)) return null;
-      current.push(token.text);
+      current ??= { assigns: false, words: [] };
+      if (current.words.length > 0 || token.equals === "none") {
+        if (current.words.length === 0 && RESERVED.has(token.text)) return null;
+        current.words.push(token.text);
+      } else if (token.equals === "assignment") current.assigns = true;
+      else return null;
       continue;
     }
-    if (current.length > 0) {
+    if (current) {
       commands.push(current);
-      current = [];
+      current = null;
       wantsMore = token.type === "separator" && token.text !== ";" && token.text !== "\n";
     } else if (token.type === "separator" && token.text !== "\n") return null;
     if (token.type === "end") return wantsMore ? null : commands;
@@ -33,16 +50,21 @@ export function hasPrefix(command: readonly string[], prefix: readonly string[])
 
 /** Words that begin something else than a command. */
 const RESERVED = new Set(
-  "! [[ case coproc do done elif else esac fi for function if in select then time until while { }".split(" "),
+  "! [[ case coproc do done elif else end esac fi for foreach function if in nocorrect noglob repeat select then time until while { }".split(
+    " ",
+  ),
 );
 
 type Token =
-  | { type: "word"; text: string; hasEquals: boolean }
+  | { type: "word"; text: string; equals: "none" | "assignment" | "elsewhere" }
   | { type: "separator"; text: string }
   | { type: "end" };
 
 /** Characters that make the shell do something else than pass a word on. */
 const SPECIAL = new Set("$`*?[]{}()<>&#~".split(""));
+
+/** What stands before the value of an assignment; quoted it would be a word. */
+const ASSIGNED = /^[A-Za-z_]\w*\+?=$/;
 
 class LineReader {
   readonly #line: string;
@@ -78,13 +100,14 @@ class LineReader {
 
   #word(): Token | null {
     let text = "";
-    let hasEquals = false;
+    let equals: "none" | "assignment" | "elsewhere" = "none";
+    const from = this.#at;
     for (;;) {
       const char = this.#peek();
       if (char === "" || " \t\n;|&".includes(char)) {
         // A single & would put the command into the background.
         if (char === "&" && this.#line.charAt(this.#at + 1) !== "&") return null;
-        return { type: "word", text, hasEquals };
+        return { type: "word", text, equals };
       }
       if (SPECIAL.has(char) || char === "\r" || char === "\0") return null;
       this.#at++;
@@ -103,7 +126,10 @@ class LineReader {
         text += escaped;
         this.#at++;
       } else {
-        if (char === "=") hasEquals = true;
+        // zsh puts the path of a program in place of a word that begins so.
+        if (char === "=" && this.#at - 1 === from) return null;
+        if (char === "=" && equals === "none")
+          equals = ASSIGNED.test(this.#line.slice(from, this.#at)) ? "assignment" : "elsewhere";
         text += char;
       }
     }

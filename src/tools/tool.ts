@@ -1,3 +1,5 @@
+import type { AskCaller } from "./approval.ts";
+
 /**
  * tools/: what a model is given. Tool parsing, yield windows, session numbers, approvals, sandbox choice and rendering
  * live here, on the caller's side; processes are started through an ExecBackend, never through a client or a server.
@@ -18,6 +20,8 @@ export interface ToolCallContext {
   signal?: AbortSignal;
   /** Told while a call waits: a short human line. */
   onProgress?: (message: string) => void;
+  /** Puts a question to whoever made the call; without it nobody there can be asked. */
+  askCaller?: AskCaller;
 }
 
 export interface ToolOutput {

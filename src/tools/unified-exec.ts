@@ -24,6 +24,7 @@ import { checkSandbox } from "./sandbox-attempt.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 import type { SessionLimits } from "./session-table.ts";
 import { DEFAULT_SESSION_LIMITS, SessionTable } from "./session-table.ts";
+import { absoluteShell } from "./shell-choice.ts";
 import type { Tool } from "./tool.ts";
 import { waitForTool } from "./wait-for.ts";
 import { refusal } from "./window-call.ts";
@@ -36,7 +37,7 @@ export interface UnifiedExecOptions {
   backend: ExecBackend;
   /** The directory commands run in unless they name another: absolute, on the host of the processes. */
   cwd: string;
-  /** Default: /bin/bash. */
+  /** Absolute, or the name of one of the system's own. Default: /bin/bash. */
   shell?: string;
   /** Added to every command's environment. */
   env?: Record<string, string>;
@@ -90,7 +91,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     backend,
     clock,
     cwd: options.cwd,
-    shell: options.shell ?? "/bin/bash",
+    shell: absoluteShell(options.shell ?? "/bin/bash"),
     env,
     envPolicy,
     pipeStdin: options.pipeStdin ?? false,

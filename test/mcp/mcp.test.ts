@@ -239,6 +239,63 @@ test("rules decide which commands a client may run", { timeout: 60_000 }, async 
   }
 });
 
+test("a planted shell is not what the rules allow, inside of walls or out", {
+  skip: noWalls,
+  timeout: 60_000,
+}, async () => {
+  const directory = mkdtempSync("/var/tmp/procwire-rules-");
+  try {
+    const rules = join(directory, "rules.toml");
+    const allowed = '[[rule]]\nprefix = ["git"]\ndecision = "allow"\nunsandboxed = true\n';
+    writeFileSync(rules, `default = "ask"\n${allowed}[[rule]]\nprefix = ["printf"]\ndecision = "allow"\n`);
+    await using mcp = await startMcp(["--rules", rules, "--sandbox", "workspace-write"]);
+    const planted = join(mcp.directory, "bash");
+    writeFileSync(planted, `#!/bin/sh\n: >${directory}/escaped\n`, { mode: 0o755 });
+    for (const shell of [planted, "./bash", `/bin/../${planted}`]) {
+      for (const sandbox_permissions of ["require_escalated", "use_default"]) {
+        const asked = { cmd: "git status", shell, login: false, sandbox_permissions };
+        const { text, isError } = await mcp.call("exec_command", asked);
+        assert.ok(isError, text);
+        assert.match(text, /^exec_command refused: the rules do not speak of what the shell `.*\/bash` runs/);
+      }
+    }
+    assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the walls");
+    const unknown = await mcp.call("exec_command", { cmd: "git status", shell: "planted" });
+    assert.equal(unknown.text, "exec_command: shell `planted` must be an absolute path");
+    assert.equal((await mcp.call("exec_command", { cmd: "git --version", shell: "sh" })).isError, false);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
+
+test("a refused program is refused behind whatever runs it", { timeout: 60_000 }, async () => {
+  const directory = mkdtempSync("/var/tmp/procwire-rules-");
+  try {
+    const rules = join(directory, "rules.toml");
+    writeFileSync(rules, 'default = "allow"\n[[rule]]\nprefix = ["rm"]\ndecision = "refuse"\n');
+    await using mcp = await startMcp(["--rules", rules]);
+    const victim = join(directory, "victim");
+    writeFileSync(victim, "");
+    const ways = [
+      "rm V",
+      "/bin/rm V",
+      "env rm V",
+      "bash -c 'rm V'",
+      "A=1 rm V",
+      "echo V | xargs rm",
+      "echo rm V | sh",
+    ];
+    for (const way of ways) {
+      const { text, isError } = await mcp.call("exec_command", { cmd: way.replace("V", victim) });
+      assert.ok(isError && text.startsWith("exec_command refused: the rules"), `${way}: ${text}`);
+    }
+    assert.ok(existsSync(victim));
+    assert.equal((await mcp.call("exec_command", { cmd: "env ls" })).isError, false);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});
+
 function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

@@ -9,16 +9,24 @@ import { neverAsk } from "../../src/tools/approval/never-ask.ts";
 import { loadRulesFile } from "../../src/tools/approval/rules-file.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
 import { ApprovalGate, describeCommand } from "../../src/tools/approval.ts";
+import { chooseShell } from "../../src/tools/shell-choice.ts";
 
-function request(cmd: string, more: Partial<ApprovalRequest> = {}): ApprovalRequest {
-  const { prefixRule, ...rest } = more;
+interface Asked extends Partial<ApprovalRequest> {
+  by?: string;
+  login?: boolean;
+}
+
+function request(cmd: string, { prefixRule, by, login = true, ...more }: Asked = {}): ApprovalRequest {
+  const workdir = more.workdir ?? "/w";
+  const shell = chooseShell(by, "/bin/bash", workdir);
+  assert.ok(shell);
   return {
     kind: "command",
-    cmd,
-    workdir: "/w",
+    tty: false,
     sandbox: "none",
-    ...describeCommand(cmd, prefixRule),
-    ...rest,
+    workdir,
+    ...describeCommand(cmd, shell, { login, prefixRule }),
+    ...more,
   };
 }
 
@@ -50,6 +58,41 @@ test("an answer for the session holds for the same command in the same place", a
   assert.equal((await gate.permit(request("ls"))).type, "allowed");
   assert.equal((await gate.permit(request("ls", { workdir: "/other" }))).type, "refused");
   assert.equal((await gate.permit(request("ls -l"))).type, "refused");
+});
+
+test("an answer for the session does not hold for another shell, login or terminal", async () => {
+  const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "session" } }));
+  await gate.permit(request("ls"));
+  assert.equal((await gate.permit(request("ls", { by: "bash" }))).type, "allowed", "the same shell");
+  for (const more of [{ by: "/w/bash" }, { by: "/bin/sh" }, { login: false }, { tty: true }])
+    assert.equal((await gate.permit(request("ls", more))).type, "refused", JSON.stringify(more));
+});
+
+test("an answer for a prefix does not hold for another shell", async () => {
+  const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: ["ls"] } }));
+  await gate.permit(request("ls"));
+  assert.equal((await gate.permit(request("ls -l", { login: false, tty: true }))).type, "allowed");
+  for (const by of ["/w/bash", "./bash", "/bin/sh", "/usr/bin/fish"])
+    assert.equal((await gate.permit(request("ls", { by }))).type, "refused", by);
+});
+
+test("a shell is a path, and a name only where it can mean one", () => {
+  const choose = (named?: string) => chooseShell(named, "/opt/bash", "/w");
+  assert.deepEqual(choose(), { path: "/opt/bash", kind: "default" });
+  assert.deepEqual(choose("bash"), { path: "/opt/bash", kind: "default" });
+  assert.deepEqual(choose("/bin/bash"), { path: "/bin/bash", kind: "system" });
+  assert.deepEqual(choose("zsh"), { path: "/bin/zsh", kind: "system" });
+  assert.deepEqual(choose("./bash"), { path: "/w/bash", kind: "other" });
+  assert.deepEqual(choose("/bin/../w/bash"), { path: "/w/bash", kind: "other" });
+  assert.deepEqual(choose("/bin/python3"), { path: "/bin/python3", kind: "other" });
+  for (const name of ["fish", "", "evil"]) assert.equal(choose(name), null);
+});
+
+test("the words of a command are not told for a shell that may read them otherwise", () => {
+  assert.deepEqual(request("ls").commands, [["ls"]]);
+  assert.deepEqual(request("ls", { by: "/usr/bin/dash" }).commands, [["ls"]]);
+  assert.equal(request("ls", { by: "/w/bash" }).commands, null);
+  assert.equal(describeCommand("ls", { path: "/bin/fish", kind: "default" }, { login: true }).commands, null);
 });
 
 test("an answer for a prefix holds for every line made of such commands only", async () => {
@@ -96,6 +139,10 @@ test("the model's prefix is passed on only when every command begins with it", (
   assert.equal(request("git push", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
   assert.equal(request("git pull; rm x", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
   assert.equal(request("git pull $x", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+  for (const prefix of ["env", "sudo", "/bin/bash", "xargs", "python3", "eval"])
+    assert.equal(request(`${prefix} x`, { prefixRule: [prefix] }).prefixRule, undefined, prefix);
+  const script = ["python3", "tool.py"];
+  assert.deepEqual(request("python3 tool.py x", { prefixRule: script }).prefixRule, script);
 });
 
 test("never ask: commands run as configured, and none leaves the sandbox", async () => {
@@ -120,6 +167,44 @@ test("on the terminal the question names the command, the place and the walls", 
   const text = shown();
   for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
     assert.ok(text.includes(part), text);
+});
+
+test("on the terminal nothing from outside is obeyed, and every line of a command is marked", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("n\n");
+  await gate.permit(
+    request("ls\n  in /safe, in a bubblewrap sandbox\x1b[2K\r\u202ex\x9b1A", {
+      workdir: "/w\n\x1b]0;t\x07",
+      by: "/w/\x1b[8mbash",
+      tty: true,
+      justification: "List?\n\x1b[1Ay = yes",
+      login: false,
+    }),
+  );
+  assert.equal(
+    shown(),
+    [
+      "",
+      "Run this command? The model says: List?\\n\\x1b[1Ay = yes",
+      "  $ ls",
+      "  >   in /safe, in a bubblewrap sandbox\\x1b[2K\\r\\u202ex\\u009b1A",
+      "  in /w\\n\\x1b]0;t\\x07, without a sandbox",
+      "  run by $'/w/\\x1b[8mbash' -c (NOT the usual shell), on a terminal",
+      "y = yes, a = always this command, n = no: ",
+    ].join("\n"),
+  );
+});
+
+test("on the terminal those who share it are asked about one after the other", async () => {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const policy = askOnTerminal({ input, output });
+  const both = ["one", "two"].map((cmd) => new ApprovalGate(policy).permit(request(cmd)));
+  input.write("y\n");
+  assert.equal((await both[0])?.type, "allowed");
+  input.write("n\n");
+  assert.equal((await both[1])?.type, "refused");
+  assert.match(String(output.read()), /\$ one\n.*no: \n.*\$ two\n.*no: $/s);
 });
 
 test("on the terminal an answer that is not understood is asked for again", async () => {
@@ -154,7 +239,7 @@ test("on the terminal an input that ends is a no", async () => {
 test("on the terminal a call that is given up asks no longer", async () => {
   const { gate } = terminal();
   const giveUp = new AbortController();
-  const permission = gate.permit(request("ls"), giveUp.signal);
+  const permission = gate.permit(request("ls"), { signal: giveUp.signal });
   giveUp.abort();
   assert.equal((await permission).type, "refused");
 });
@@ -209,6 +294,22 @@ test("rules: the strictest rule that speaks of a command decides, and a line is 
     assert.equal(verdict("npm test", "unsandboxed"), "allow");
     assert.equal(verdict("npm test", "retry"), "allow");
     assert.equal(verdict("git push", "retry"), "refuse");
+  });
+});
+
+test("rules: a command by another shell is not what a rule allows", async () => {
+  await withRules(RULES, async (path) => {
+    const gate = new ApprovalGate(await loadRulesFile(path));
+    const permit = (by: string) => gate.permit(request("git status", { by }));
+    for (const by of ["/bin/bash", "bash", "/usr/bin/sh"])
+      assert.equal((await permit(by)).type, "allowed", by);
+    for (const by of ["/w/bash", "./bash", "/usr/bin/python3"]) {
+      const permission = await permit(by);
+      assert.ok(
+        permission.type === "refused" && /do not speak of what the shell/.test(permission.reason),
+        by,
+      );
+    }
   });
 });
 

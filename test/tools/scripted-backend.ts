@@ -34,6 +34,11 @@ export class ScriptedBackend implements ExecBackend {
       process.end(0);
       return process;
     }
+    if (params.argv[2] === 'cd -P -- "$1" && pwd -P') {
+      process.print(`${params.argv[4]}\n`);
+      process.end(0);
+      return process;
+    }
     this.started.push(process);
     return process;
   }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import fc from "fast-check";
-import { hasPrefix, plainCommands } from "../../src/tools/shell-words.ts";
+import { assigningCommands, hasPrefix, plainCommands } from "../../src/tools/shell-words.ts";
 
 test("reads plain words, quotes and escapes as a shell does", () => {
   assert.deepEqual(plainCommands("git status"), [["git", "status"]]);
@@ -52,6 +52,53 @@ test("the words it reads are the words the shell passes on", () => {
     }),
     { numRuns: 150 },
   );
+});
+
+test("the commands it reads are the commands the shell runs, in their order", () => {
+  const word = fc.oneof(
+    fc.stringMatching(/^[a-zA-Z0-9_./:,%@+=-]{1,5}$/),
+    fc.stringMatching(/^'[^'\0]{0,5}'$/),
+    fc.stringMatching(/^[ -~\n]{1,4}$/),
+  );
+  const command = fc.tuple(
+    fc.constantFrom("", "A=1 ", "A= ", "A='x y' B+=2 "),
+    fc.array(word, { maxLength: 3 }),
+  );
+  const separator = fc.constantFrom("; ", " && ", "\n", ";\n", " &&\n");
+  const line = fc.array(fc.tuple(command, separator), { minLength: 1, maxLength: 3 });
+  fc.assert(
+    fc.property(line, (parts) => {
+      const text = parts
+        .map(([[assigned, words], after], index) => {
+          const end = index === parts.length - 1 ? "" : after;
+          return `${assigned}show ${words.join(" ")}${end}`;
+        })
+        .join("");
+      const commands = assigningCommands(text);
+      if (!commands?.every(({ words }) => words[0] === "show")) return;
+      const script = `show() { printf "%s\\0" show "$@"; printf "\\1"; }; ${text}`;
+      const shown = execFileSync("/bin/bash", ["-c", script], {
+        encoding: "utf8",
+        stdio: "pipe",
+        ...NOWHERE,
+      });
+      const ran = shown.split("\x01").slice(0, -1);
+      assert.deepEqual(
+        commands.map(({ words }) => words),
+        ran.map((one) => one.split("\0").slice(0, -1)),
+        text,
+      );
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("assignments before a command are told apart from words", () => {
+  assert.deepEqual(assigningCommands("A=1 B+=2 rm x=y"), [{ assigns: true, words: ["rm", "x=y"] }]);
+  assert.deepEqual(assigningCommands("A=1"), [{ assigns: true, words: [] }]);
+  assert.deepEqual(assigningCommands("ls 'A'=1"), [{ assigns: false, words: ["ls", "A=1"] }]);
+  for (const line of ["'A'=1 rm", "1A=2 rm", "A-B=1 rm", "=rm", "env =rm"])
+    assert.equal(assigningCommands(line), null, line);
 });
 
 test("a prefix is compared word by word", () => {

@@ -1,6 +1,8 @@
 import type { Interface } from "node:readline";
 import { createInterface } from "node:readline";
+import { Lanes } from "../../async/lanes.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../approval.ts";
+import { questionOf, shownPrefix } from "./question.ts";
 
 export interface AskOnTerminalOptions {
   /** Default: the program's own input, and its error output, since its output may be a wire. */
@@ -10,38 +12,35 @@ export interface AskOnTerminalOptions {
   askAbout?: "everything" | "unsandboxed";
 }
 
-/** Asks a person. Without an answer (the input has ended) it is a no. */
+/**
+ * Asks a person. Without an answer (the input has ended) it is a no. Several sets of tools may share it: it asks one thing
+ * at a time.
+ */
 export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolicy {
   const { input = process.stdin, output = process.stderr, askAbout = "unsandboxed" } = options;
+  const turns = new Lanes<"ask">();
   let lines: LineQueue | null = null;
+  const ask = async (request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalAnswer> => {
+    if (signal?.aborted) return { type: "refuse", reason: "the call was cancelled" };
+    lines ??= new LineQueue(input);
+    output.write(`\n${questionOf(request)}\n`);
+    for (;;) {
+      output.write(`${choicesOf(request)} `);
+      const answer = await lines.next(signal);
+      if (answer === null) return { type: "refuse", reason: "nobody answered" };
+      const understood = understand(answer, request);
+      if (understood) return understood;
+    }
+  };
   return {
     review: ({ sandbox }) =>
       askAbout === "unsandboxed" && sandbox !== "none" ? { type: "allow" } : { type: "ask" },
-    async ask(request, signal) {
-      lines ??= new LineQueue(input);
-      output.write(questionOf(request));
-      for (;;) {
-        output.write(`${choicesOf(request)} `);
-        const answer = await lines.next(signal);
-        if (answer === null) return { type: "refuse", reason: "nobody answered" };
-        const understood = understand(answer, request);
-        if (understood) return understood;
-      }
-    },
+    ask: (request, signal) => turns.run("ask", () => ask(request, signal)),
   };
 }
 
-function questionOf(request: ApprovalRequest): string {
-  const why =
-    request.kind === "retry"
-      ? "The sandbox refused something. Run it again without the sandbox?"
-      : (request.justification ?? "Run this command?");
-  const walls = request.sandbox === "none" ? "without a sandbox" : `in a ${request.sandbox} sandbox`;
-  return `\n${why}\n  ${request.cmd.replaceAll("\n", "\n  ")}\n  in ${request.workdir}, ${walls}\n`;
-}
-
 function choicesOf({ prefixRule }: ApprovalRequest): string {
-  const prefix = prefixRule ? `, p = always when it begins with \`${prefixRule.join(" ")}\`` : "";
+  const prefix = prefixRule ? `, p = always when it begins with \`${shownPrefix(prefixRule)}\`` : "";
   return `y = yes, a = always this command${prefix}, n = no:`;
 }
 

@@ -1,5 +1,8 @@
 import { readFile } from "node:fs/promises";
+import { posix } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../approval.ts";
+import type { Reach, ReachedCommand } from "../command-reach.ts";
+import { reachOf } from "../command-reach.ts";
 import { hasPrefix } from "../shell-words.ts";
 
 export type Decision = "allow" | "ask" | "refuse";
@@ -31,8 +34,11 @@ export interface Rules {
  *     decision = "allow"       # or "ask", or "refuse"
  *     unsandboxed = true       # also without the sandbox
  *
- * A line of several commands is as strict as its strictest. A line whose commands cannot be told from its text is never
- * simply allowed. Who is asked is up to `asker`; without one an `ask` is a no.
+ * A line of several commands is as strict as its strictest. A line whose commands cannot be told from its text, or that
+ * a shell other than the configured one and the system's own would run, is never simply allowed. Rules that ask or refuse
+ * also speak of what `/bin/rm`, `env`, `sudo`, `xargs`, `bash -c` and their kin run; when they cannot see what that is,
+ * it is not simply allowed either. They stop who names a command, not who hides it in a program: for that there are
+ * walls. Who is asked is up to `asker`; without one an `ask` is a no.
  */
 export async function loadRulesFile(
   path: string,
@@ -56,10 +62,8 @@ export function rulesPolicy(rules: Rules, asker?: Pick<ApprovalPolicy, "ask">): 
         ? { type: "refuse", reason: "the rules do not allow this command" }
         : { type: decision };
     },
-    ask: async (request, signal) =>
-      asker
-        ? asker.ask(request, signal)
-        : { type: "refuse", reason: "the rules want a person to be asked, and nobody can be" },
+    ask: async (request, signal, caller) =>
+      asker ? asker.ask(request, signal, caller) : { type: "refuse", reason: nobodyToAsk(request) },
   };
 }
 
@@ -100,16 +104,80 @@ function decisionOf(value: unknown, where: string): Decision {
   throw new Error(`\`${where}\` must be "allow", "ask" or "refuse"`);
 }
 
-function decide(rules: Rules, { commands, kind }: ApprovalRequest): Decision {
+function nobodyToAsk({ shell, argv }: ApprovalRequest): string {
+  return shell === "other"
+    ? `the rules do not speak of what the shell \`${argv[0]}\` runs, and nobody can be asked`
+    : "the rules want a person to be asked, and nobody can be";
+}
+
+function decide(rules: Rules, { commands, argv, shell, kind }: ApprovalRequest): Decision {
   const leaves = kind !== "command";
   const fallback = leaves ? strictest(rules.fallback, rules.unsandboxed) : rules.fallback;
-  if (!commands) return strictest(fallback, "ask");
-  return commands.map((command) => decideOne(rules, command, leaves, fallback)).reduce(strictest);
+  const forbidding = rules.rules.filter(({ decision }) => decision !== "allow");
+  const reach = reachOf(argv);
+  // A rule about `bash` does not mean the shell that every command is run by.
+  const reached = shell === "other" ? reach.commands : reach.commands.slice(1);
+  const forbidden = decideReached(forbidding, { ...reach, commands: reached });
+  const said = commands
+    ? commands.map((command) => decideOne(rules, command, leaves, fallback)).reduce(strictest)
+    : strictest(fallback, "ask");
+  return strictest(forbidden, said);
+}
+
+/** What the rules that are no permission say of everything that would run. */
+function decideReached(forbidding: readonly Rule[], { commands, hidden }: Reach): Decision {
+  if (forbidding.length === 0) return "allow";
+  return commands
+    .flatMap((command) => forbidding.map((rule) => decideForbidden(rule, command)))
+    .reduce(strictest, hidden === "certainly" ? "ask" : "allow");
+}
+
+function decideForbidden({ prefix, decision }: Rule, { words, open, guessed }: ReachedCommand): Decision {
+  switch (resemblance(words, prefix, open)) {
+    case "none":
+      return "allow";
+    case "maybe":
+      return "ask";
+    case "same":
+      return guessed ? "ask" : decision;
+  }
+}
+
+/**
+ * Is it the command a rule names? The program may be named by any path. With options before the rest of the words, or
+ * with words to come, it may be.
+ */
+function resemblance(
+  words: readonly string[],
+  [program = "", ...rest]: readonly string[],
+  open: boolean,
+): "same" | "maybe" | "none" {
+  const [first = "", ...given] = words;
+  if (posix.basename(first) !== posix.basename(program)) return "none";
+  for (const [index, word] of rest.entries()) {
+    const one = given[index];
+    if (one === word) continue;
+    if (one === undefined) return open ? "maybe" : "none";
+    if (!one.startsWith("-")) return "none";
+    return open || isWithin(rest.slice(index), given.slice(index)) ? "maybe" : "none";
+  }
+  return "same";
+}
+
+/** Do the words come in this order, with others in between? */
+function isWithin(some: readonly string[], all: readonly string[]): boolean {
+  let found = 0;
+  for (const word of all) if (word === some[found]) found++;
+  return found === some.length;
 }
 
 function decideOne(rules: Rules, command: readonly string[], leaves: boolean, fallback: Decision): Decision {
   const matching = rules.rules.filter((rule) => hasPrefix(command, rule.prefix));
-  if (matching.length === 0) return fallback;
+  if (matching.length === 0) {
+    const mayHide =
+      rules.rules.some(({ decision }) => decision !== "allow") && reachOf(command).hidden !== "nothing";
+    return mayHide ? strictest(fallback, "ask") : fallback;
+  }
   return matching
     .map((rule) =>
       leaves && !rule.unsandboxed ? strictest(rule.decision, rules.unsandboxed) : rule.decision,

@@ -1,0 +1,82 @@
+/** A program that runs the command its arguments name. An option not named here makes what follows unknown. */
+export interface Wrapper {
+  flags: readonly string[];
+  /** Options with a value, in the next word or attached. */
+  takes: readonly string[];
+  /** `-10` is an option. */
+  numeric?: boolean;
+  /** Words between the options and the command. */
+  operands?: number;
+  /** `NAME=value` words may stand before the command. */
+  assigns?: boolean;
+  /** Words from elsewhere are put behind the command. */
+  appends?: boolean;
+}
+
+const words = (text: string): string[] => text.split(" ");
+const PLAIN: Wrapper = { flags: [], takes: [] };
+
+export const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
+  ["builtin", PLAIN],
+  ["nohup", PLAIN],
+  ["chronic", PLAIN],
+  ["unbuffer", PLAIN],
+  // zsh's name for a login shell's command.
+  ["-", PLAIN],
+  ["busybox", PLAIN],
+  ["toybox", PLAIN],
+  ["command", { flags: words("-p -v -V"), takes: [] }],
+  ["exec", { flags: words("-c -l"), takes: ["-a"] }],
+  [
+    "env",
+    {
+      flags: words("- -i --ignore-environment -0 --null -v --debug --list-signal-handling"),
+      takes: words("-u --unset -C --chdir -a --argv0"),
+      assigns: true,
+    },
+  ],
+  ["nice", { flags: [], takes: words("-n --adjustment"), numeric: true }],
+  ["ionice", { flags: words("-t --ignore"), takes: words("-c --class -n --classdata") }],
+  ["setsid", { flags: words("-c --ctty -f --fork -w --wait"), takes: [] }],
+  [
+    "timeout",
+    {
+      flags: words("-f --foreground -p --preserve-status -v --verbose"),
+      takes: words("-s --signal -k --kill-after"),
+      operands: 1,
+    },
+  ],
+  ["stdbuf", { flags: [], takes: words("-i --input -o --output -e --error") }],
+  ["time", { flags: words("-p -v -a --portability --verbose --append -q --quiet"), takes: words("-f -o") }],
+  ["chroot", { flags: ["--skip-chdir"], takes: words("--groups --userspec"), operands: 1 }],
+  ["taskset", { flags: words("-a --all-tasks -c --cpu-list"), takes: [], operands: 1 }],
+  ["chrt", { flags: words("-a -b -d -f -i -o -r -v -R"), takes: words("-T -P -D"), operands: 1 }],
+  [
+    "sudo",
+    {
+      flags: words(
+        "-A -b -B -E -H -k -n -N -P -S --askpass --background --non-interactive --preserve-env --set-home",
+      ),
+      takes: words("-C -D -g -h -p -R -r -T -t -U -u --user --group --host --prompt --chdir --preserve-env"),
+      assigns: true,
+    },
+  ],
+  ["doas", { flags: ["-n"], takes: words("-C -u") }],
+  [
+    "xargs",
+    {
+      flags: words("-0 --null -r --no-run-if-empty -t --verbose -p --interactive -x --exit -o --open-tty"),
+      takes: words(
+        "-a --arg-file -d --delimiter -E -L -n --max-args -P --max-procs -s --max-chars --process-slot-var",
+      ),
+      appends: true,
+    },
+  ],
+]);
+
+/** Shells whose lines can be read. */
+export const SHELLS: ReadonlySet<string> = new Set(words("sh bash rbash dash ash ksh ksh93 mksh zsh"));
+
+/** Programs that run others in ways that are not followed here: interpreters, tracers, multiplexers, other machines. */
+export const RUNNERS =
+  /^(\.|source|trap|coproc|(python|perl|ruby|nodejs|node|deno|bun|php|lua|tclsh|expect|guile|Rscript|osascript|[gmn]?awk)[\d.]*|fish|t?csh|pwsh|nu|xonsh|elvish|su|runuser|setpriv|pkexec|run0|systemd-run|unshare|nsenter|capsh|bwrap|firejail|flock|script|watch|entr|parallel|strace|ltrace|gdb|perf|valgrind|ssh|docker|podman|kubectl|tmux|screen|at|batch|crontab|dbus-run-session|fakeroot|proot|faketime|rlwrap|setarch|prlimit|cgexec|numactl|catchsegv|start-stop-daemon|daemonize|xvfb-run|ld-linux.*|ld\.so)$/;
