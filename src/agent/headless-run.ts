@@ -15,7 +15,7 @@ export interface RunContext {
   /** Sends news to whoever follows the run; `required` news is never left out. */
   notify(notification: Notification, options?: { required?: boolean }): void;
   /** Counts tokens that agents below this one have used. */
-  addWorkersUsage(usage: TokenUsage): void;
+  addSubagentsUsage(usage: TokenUsage): void;
 }
 
 export interface RunTools {
@@ -60,7 +60,7 @@ class HeadlessRun {
   #turnId: string;
   #stream: EventStream<Notification>;
   #usage: TokenUsage = NO_USAGE;
-  #workersUsage: TokenUsage | null = null;
+  #subagentsUsage: TokenUsage | null = null;
   #lastMessage: string | null = null;
   #errorSeen = false;
 
@@ -126,7 +126,7 @@ class HeadlessRun {
           error: notification.method === "turn/completed" ? notification.turn.error : null,
           lastMessage: this.#lastMessage,
           usage: this.#usage,
-          workersUsage: this.#workersUsage,
+          subagentsUsage: this.#subagentsUsage,
         });
         if (!endsRun(status)) continue;
         return this.#end(end.event.msg.type === "turnAborted" ? "interrupted" : "completed");
@@ -166,8 +166,8 @@ class HeadlessRun {
       threadId: this.#threadId,
       turnId: this.#turnId,
       notify: (notification, options) => this.#notify(notification, options?.required ?? false),
-      addWorkersUsage: (usage) => {
-        this.#workersUsage = addUsage(this.#workersUsage ?? NO_USAGE, usage);
+      addSubagentsUsage: (usage) => {
+        this.#subagentsUsage = addUsage(this.#subagentsUsage ?? NO_USAGE, usage);
       },
     };
   }

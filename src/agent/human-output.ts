@@ -84,7 +84,7 @@ export class HumanOutput implements RunOutput {
   turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
     this.#status.clear();
     if (event.msg.type === "turnAborted") this.#status.line("turn interrupted");
-    const total = end.workersUsage ? addUsage(end.usage, end.workersUsage) : end.usage;
+    const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
     this.#status.line(`tokens used: ${totalTokens(total)}`);
     // On a terminal the message already stands above.
     const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;

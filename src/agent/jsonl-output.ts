@@ -52,11 +52,11 @@ export class JsonlOutput implements RunOutput {
     if (event.msg.type === "turnComplete") {
       if (end.error) this.#write({ type: "turn.failed", error: { message: end.error.message } });
       else {
-        const total = end.workersUsage ? addUsage(end.usage, end.workersUsage) : end.usage;
+        const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
         this.#write({
           type: "turn.completed",
           usage: usageFields(total),
-          ...(end.workersUsage ? { workers_usage: usageFields(end.workersUsage) } : {}),
+          ...(end.subagentsUsage ? { workers_usage: usageFields(end.subagentsUsage) } : {}),
         });
       }
     }

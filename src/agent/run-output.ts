@@ -21,7 +21,7 @@ export interface TurnEnd {
   lastMessage: string | null;
   /** The agent's own tokens, and those of the workers it started. */
   usage: TokenUsage;
-  workersUsage: TokenUsage | null;
+  subagentsUsage: TokenUsage | null;
 }
 
 /**

@@ -1,4 +1,4 @@
-import type { ConnectedHost, ExecHost, HostPool, SandboxMode } from "../fanout/host-pool.ts";
+import type { ConnectedHost, ExecHost, HostPool, SandboxMode } from "../fanout/row/host-pool.ts";
 import { UsageError } from "./command.ts";
 import { type ConnectValues, connectTo } from "./connect-options.ts";
 
@@ -14,7 +14,7 @@ export interface ExecHostOptions {
 
 /** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
 export async function openHostPool(options: ExecHostOptions): Promise<HostPool> {
-  const { HostPool } = await import("../fanout/host-pool.ts");
+  const { HostPool } = await import("../fanout/row/host-pool.ts");
   const hosts =
     options.connect.length === 0
       ? [thisMachine(options.cwd)]

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import type { SandboxMode } from "../fanout/host-pool.ts";
+import type { SandboxMode } from "../fanout/row/host-pool.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";

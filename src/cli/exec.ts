@@ -7,7 +7,7 @@ import { HumanOutput } from "../agent/human-output.ts";
 import { JsonlOutput } from "../agent/jsonl-output.ts";
 import { createModelCaller } from "../agent/model-call.ts";
 import type { ResponsesApi } from "../agent/responses-api.ts";
-import type { HostPool } from "../fanout/host-pool.ts";
+import type { HostPool } from "../fanout/row/host-pool.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
 import type { Command } from "./command.ts";
@@ -127,10 +127,10 @@ async function spawnTool(
   api: ResponsesApi,
 ): Promise<Tool> {
   const [{ createRowCaller }, { createSpawnAgentsTool }, { SqliteStore }, { jobsHome }] = await Promise.all([
-    import("../fanout/job-run.ts"),
-    import("../fanout/spawn-tool.ts"),
-    import("../fanout/store/sqlite-store.ts"),
-    import("../fanout/jobs-home.ts"),
+    import("../fanout/run/coordinator.ts"),
+    import("../fanout/tool/spawn-tool.ts"),
+    import("../fanout/ledger/sqlite/sqlite-store.ts"),
+    import("../fanout/ledger/jobs-home.ts"),
   ]);
   const home = jobsHome(process.env, process.cwd());
   const caller = createRowCaller(api, { width: fanout.maxThreads });
@@ -142,7 +142,7 @@ async function spawnTool(
       jobsHome: home,
       model: config.model,
       reasoningEffort: config.reasoningEffort ?? null,
-      workerTools: fanout.tools,
+      rowTools: fanout.tools,
       maxThreads: fanout.maxThreads,
       defaultRuntimeSeconds: fanout.runtimeSeconds,
       fresh: fanout.fresh,

@@ -3,7 +3,7 @@ import path from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { DEFAULT_MODEL } from "../agent/config.ts";
 import { isObject, type JsonObject } from "../agent/response-events.ts";
-import type { HostPoolOptions } from "../fanout/host-pool.ts";
+import type { TableFormat } from "../fanout/input/table.ts";
 import {
   DEFAULT_CONCURRENCY,
   DEFAULT_MAX_ATTEMPTS,
@@ -12,8 +12,8 @@ import {
   type JobSettings,
   type JobTask,
 } from "../fanout/job.ts";
-import type { FailFast } from "../fanout/runner.ts";
-import type { TableFormat } from "../fanout/table.ts";
+import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
+import type { FailFast } from "../fanout/run/scheduler.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";

@@ -1,8 +1,8 @@
 import { parseArgs } from "node:util";
-import { runWorker } from "../fanout/worker.ts";
+import { runWorker } from "../fanout/run/worker.ts";
 import { UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
-import { openJobStore, withRowRunning } from "./job-running.ts";
+import { openJobStore, withRowResources } from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire fanout worker --database-url URL [options]
@@ -21,7 +21,7 @@ rows go to others within about half a minute.
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
 `;
 
-export async function runWorkerCommand(argv: string[]): Promise<number> {
+export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
   const { values } = parseArgs({
     args: argv,
     options: { ...RUN_FLAGS, "exit-when-idle": { type: "boolean" } },
@@ -33,7 +33,7 @@ export async function runWorkerCommand(argv: string[]): Promise<number> {
   const options = parseRunOptions(values);
   if (options.databaseUrl === undefined) throw new UsageError("no --database-url given");
   return runToExit((signal) =>
-    withRowRunning(options, signal, async (running) => {
+    withRowResources(options, signal, async (running) => {
       await using store = await openJobStore(options);
       process.stderr.write("worker ready\n");
       await runWorker({

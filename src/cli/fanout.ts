@@ -1,10 +1,10 @@
 import path from "node:path";
-import { dryRun } from "../fanout/dry-run.ts";
-import { runFanout } from "../fanout/fan-out.ts";
-import { prepareInput, type TableInput } from "../fanout/input.ts";
-import { exitCodeOf } from "../fanout/job-run.ts";
-import { jobsHome } from "../fanout/jobs-home.ts";
-import { countText } from "../fanout/progress.ts";
+import { prepareInput, type TableInput } from "../fanout/input/table-input.ts";
+import { jobsHome } from "../fanout/ledger/jobs-home.ts";
+import { countText } from "../fanout/output/progress.ts";
+import { exitCodeOf } from "../fanout/run/coordinator.ts";
+import { dryRun } from "../fanout/run/dry-run.ts";
+import { startOrResumeJob } from "../fanout/run/start-job.ts";
 import type { Command } from "./command.ts";
 import {
   FANOUT_EXIT_HELP,
@@ -13,7 +13,7 @@ import {
   parseFanoutOptions,
   RUN_HELP,
 } from "./fanout-options.ts";
-import { jobRunOptions, openJobStore, withRowRunning } from "./job-running.ts";
+import { coordinatorOptions, openJobStore, withRowResources } from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 export const command: Command = {
@@ -22,8 +22,8 @@ export const command: Command = {
 
   async run(argv) {
     if (argv[0] === "worker") {
-      const { runWorkerCommand } = await import("./fanout-worker.ts");
-      return runWorkerCommand(argv.slice(1));
+      const { runFanoutWorkerCommand } = await import("./fanout-worker.ts");
+      return runFanoutWorkerCommand(argv.slice(1));
     }
     const options = parseFanoutOptions(argv);
     if (!options) {
@@ -44,10 +44,10 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     spoolFolder: jobsHome(process.env, cwd),
   });
   if (options.dryRun) return await showDryRun(options, input);
-  return await withRowRunning(options, signal, async (running) => {
+  return await withRowResources(options, signal, async (running) => {
     await using store = await openJobStore(options);
-    const end = await runFanout({
-      ...jobRunOptions(options, running, store),
+    const end = await startOrResumeJob({
+      ...coordinatorOptions(options, running, store),
       input,
       task: options.task,
       settings: options.settings,

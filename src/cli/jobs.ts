@@ -1,17 +1,17 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { exportCsv, exportErrors } from "../fanout/export.ts";
 import type { ErrorClass } from "../fanout/job.ts";
-import { itemReport, jobReport, jobTable } from "../fanout/job-report.ts";
-import { exitCodeOf, runKnownJob } from "../fanout/job-run.ts";
-import { CANCELLED_BY_USER } from "../fanout/runner.ts";
-import type { JobLedger, JobStore } from "../fanout/store/job-store.ts";
-import { ERROR_CLASSES } from "../fanout/store/record-codec.ts";
-import { fullSummaryFields, summarize } from "../fanout/summary.ts";
-import { watchJob } from "../fanout/watch.ts";
+import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
+import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
+import { exportCsv, exportErrors } from "../fanout/output/export.ts";
+import { itemReport, jobReport, jobTable } from "../fanout/output/job-report.ts";
+import { fullSummaryFields, summarize } from "../fanout/output/summary.ts";
+import { watchJob } from "../fanout/output/watch-job.ts";
+import { coordinateJob, exitCodeOf } from "../fanout/run/coordinator.ts";
+import { CANCELLED_BY_USER } from "../fanout/run/scheduler.ts";
 import { type Command, UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
-import { jobOutput, jobRunOptions, openJobStore, withRowRunning } from "./job-running.ts";
+import { coordinatorOptions, jobOutput, openJobStore, withRowResources } from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire jobs list
@@ -177,8 +177,8 @@ async function retry(ledger: JobLedger, request: Request, store: JobStore): Prom
 async function resume(ledger: JobLedger, { run }: Request, store: JobStore): Promise<number> {
   const { settings, outputPath } = await ledger.job();
   return runToExit((signal) =>
-    withRowRunning(run, signal, async (running) => {
-      const end = await runKnownJob(jobRunOptions(run, running, store), ledger.jobId, {
+    withRowResources(run, signal, async (running) => {
+      const end = await coordinateJob(coordinatorOptions(run, running, store), ledger.jobId, {
         settings: {
           maxAttempts: run.maxAttempts ?? settings.maxAttempts,
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,

@@ -201,7 +201,7 @@ test("the tokens of workers are counted in the usage and told apart", async () =
     tools: (context) => [
       toolNamed("spawn", async () => {
         const usage = { inputTokens: 100, cachedInputTokens: 50, outputTokens: 10, reasoningOutputTokens: 1 };
-        context.addWorkersUsage(usage);
+        context.addSubagentsUsage(usage);
         return { text: "", ok: true };
       }),
     ],

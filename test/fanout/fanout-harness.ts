@@ -5,17 +5,17 @@ import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
 import type { RetryPolicy } from "../../src/agent/model-call.ts";
 import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
-import { type FanoutOptions, runFanout } from "../../src/fanout/fan-out.ts";
-import { prepareInput } from "../../src/fanout/input.ts";
+import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
-import { createRowCaller, type JobEnd } from "../../src/fanout/job-run.ts";
-import { SqliteStore } from "../../src/fanout/store/sqlite-store.ts";
+import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { createRowCaller, type JobEnd } from "../../src/fanout/run/coordinator.ts";
+import { type StartJobOptions, startOrResumeJob } from "../../src/fanout/run/start-job.ts";
 import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
 
-export interface FanoutRun extends Partial<Omit<FanoutOptions, "task" | "settings">> {
+export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;
-  task?: Partial<FanoutOptions["task"]>;
-  settings?: Partial<FanoutOptions["settings"]>;
+  task?: Partial<StartJobOptions["task"]>;
+  settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
   /** Default: as patient as the product. */
   retry?: RetryPolicy;
@@ -66,7 +66,7 @@ export class FanoutHarness implements AsyncDisposable {
       spoolFolder: this.jobsHome,
     });
     try {
-      return await runFanout({
+      return await startOrResumeJob({
         store: new SqliteStore(this.jobsHome),
         jobsHome: this.jobsHome,
         input,

@@ -1,0 +1,74 @@
+import { openResponsesApi } from "../agent/config.ts";
+import type { JobStore } from "../fanout/ledger/job-ledger.ts";
+import { jobsHome } from "../fanout/ledger/jobs-home.ts";
+import { HumanJobOutput, JsonJobOutput } from "../fanout/output/job-output.ts";
+import {
+  type CoordinatorOptions,
+  createRowCaller,
+  type JobListener,
+  type RowResources,
+} from "../fanout/run/coordinator.ts";
+import { openHostPool } from "./exec-hosts.ts";
+import type { RunOptions } from "./fanout-options.ts";
+
+/** What running rows takes, put together from the command line; closed when the work is done. */
+export async function withRowResources<T>(
+  options: RunOptions,
+  signal: AbortSignal,
+  work: (running: RowResources) => Promise<T>,
+): Promise<T> {
+  const api = openResponsesApi(process.env);
+  await using hosts = await openHostPool(options.hosts);
+  try {
+    return await work({
+      ...createRowCaller(api, {
+        width: options.concurrency,
+        requestsPerMinute: options.requestsPerMinute,
+        tokensPerMinute: options.tokensPerMinute,
+      }),
+      concurrency: options.concurrency,
+      openTools: async (job) => (job.task.tools === "exec" ? hosts.openTools() : null),
+      signal,
+    });
+  } finally {
+    api.close();
+  }
+}
+
+export function coordinatorOptions(
+  options: RunOptions,
+  running: RowResources,
+  store: JobStore,
+): CoordinatorOptions {
+  return {
+    ...running,
+    store,
+    jobsHome: jobsHome(process.env, process.cwd()),
+    export: options.export,
+    budgetTokens: options.budgetTokens,
+    failFast: options.failFast,
+    listener: jobOutput(options.json),
+  };
+}
+
+export function jobOutput(json: boolean): JobListener {
+  return json ? new JsonJobOutput(process.stdout) : new HumanJobOutput(process.stderr);
+}
+
+/** Jobs of this machine, or of a database that several machines share. */
+export async function openJobStore(options: {
+  databaseUrl: string | undefined;
+  heartbeatSeconds: number | undefined;
+}): Promise<JobStore> {
+  if (options.databaseUrl !== undefined) {
+    const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
+    return PostgresStore.open({
+      databaseUrl: options.databaseUrl,
+      ...(options.heartbeatSeconds === undefined ? {} : { heartbeatSeconds: options.heartbeatSeconds }),
+      onError: (error) =>
+        process.stderr.write(`database: ${error instanceof Error ? error.message : String(error)}\n`),
+    });
+  }
+  const { SqliteStore } = await import("../fanout/ledger/sqlite/sqlite-store.ts");
+  return new SqliteStore(jobsHome(process.env, process.cwd()));
+}

@@ -1,0 +1,42 @@
+import { InputError, type NewItem, type Row } from "../job.ts";
+
+/** Gives each row its id: the id column's value, else `row-N`; a taken one gets `-2`, `-3`, … */
+export class ItemIds {
+  #idColumn: string | null;
+  #taken = new Set<string>();
+  #rows = 0;
+
+  constructor(idColumn: string | null) {
+    this.#idColumn = idColumn;
+  }
+
+  item(row: Row): NewItem {
+    const rowIndex = this.#rows++;
+    const sourceId = this.#sourceId(row);
+    const base = sourceId === null ? `row-${rowIndex + 1}` : oneLine(sourceId);
+    let itemId = base;
+    for (let suffix = 2; this.#taken.has(itemId); suffix++) itemId = `${base}-${suffix}`;
+    this.#taken.add(itemId);
+    return { itemId, rowIndex, sourceId, row };
+  }
+
+  #sourceId(row: Row): string | null {
+    if (this.#idColumn === null) return null;
+    const value = Object.hasOwn(row, this.#idColumn) ? row[this.#idColumn] : undefined;
+    if (value === undefined || value === null) return null;
+    const text = typeof value === "string" ? value : JSON.stringify(value);
+    return text.trim() === "" ? null : text;
+  }
+}
+
+export function checkIdColumn(idColumn: string | null, headers: readonly string[]): void {
+  if (idColumn === null || headers.includes(idColumn)) return;
+  throw new InputError(
+    `id_column ${idColumn} was not found in csv headers; they are ${headers.join(", ") || "none"}`,
+  );
+}
+
+/** An agent is told its item's id on a line of its own, so the id cannot have line ends in it. */
+function oneLine(text: string): string {
+  return text.replace(/[\r\n\u2028\u2029]+/g, " ");
+}

@@ -1,0 +1,81 @@
+import { createHash } from "node:crypto";
+import { createReadStream, createWriteStream } from "node:fs";
+import { mkdir, open, rm } from "node:fs/promises";
+import path from "node:path";
+import type { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { InputError, type JobTask } from "../job.ts";
+import { formatOfName, type TableFormat } from "./table.ts";
+
+/** A table that can be read as often as needed, and the hash that names its content. */
+export interface TableInput extends AsyncDisposable {
+  /** Where it can be read. */
+  path: string;
+  /** What the user calls it. */
+  name: string;
+  format: TableFormat;
+  sha256: string;
+}
+
+export interface InputOptions {
+  /** A file, or `-` for standard input. */
+  input: string;
+  cwd: string;
+  stdin: Readable;
+  format?: TableFormat | undefined;
+  /** Standard input is kept here while it is read, because it can be read only once. */
+  spoolFolder: string;
+}
+
+export async function prepareInput(options: InputOptions): Promise<TableInput> {
+  const fromStdin = options.input === "-";
+  const file = fromStdin
+    ? await spool(options.stdin, options.spoolFolder)
+    : path.resolve(options.cwd, options.input);
+  const name = fromStdin ? "stdin" : options.input;
+  const dispose = async () => {
+    if (fromStdin) await rm(file, { force: true });
+  };
+  try {
+    const format = options.format ?? formatOfName(options.input) ?? (await sniff(file));
+    return { path: file, name, format, sha256: await hashFile(file), [Symbol.asyncDispose]: dispose };
+  } catch (error) {
+    await dispose();
+    throw new InputError(
+      `failed to read csv input ${name}: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        cause: error,
+      },
+    );
+  }
+}
+
+/** The same table, instruction, schema, model and tools are the same job, wherever the file lies. */
+export function jobKey(input: TableInput, task: JobTask): string {
+  const parts = { version: 1, input: input.sha256, format: input.format, task };
+  return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
+}
+
+async function spool(stdin: Readable, folder: string): Promise<string> {
+  await mkdir(folder, { recursive: true });
+  const file = path.join(folder, `stdin-${process.pid}.partial`);
+  await pipeline(stdin, createWriteStream(file));
+  return file;
+}
+
+async function hashFile(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  await pipeline(createReadStream(file), hash);
+  return hash.digest("hex");
+}
+
+/** A table whose name does not say what it is: JSON lines begin with a brace. */
+async function sniff(file: string): Promise<TableFormat> {
+  const handle = await open(file);
+  try {
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(512), 0, 512, 0);
+    return /^\uFEFF?\s*\{/.test(buffer.toString("utf8", 0, bytesRead)) ? "jsonl" : "csv";
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,63 @@
+import { InputError, type Row } from "../job.ts";
+
+/** An instruction with its `{column}` places found. */
+export interface Template {
+  /** The columns it uses, each once. */
+  readonly columns: readonly string[];
+  /** Puts a row's values in. A value is never looked at again, so a cell that holds `{x}` stays `{x}`. */
+  render(row: Row): string;
+}
+
+/**
+ * Reads an instruction in a single pass. `{{` and `}}` stand for braces; `{name}` is the value of the column of exactly
+ * that name, spaces included; a `}` alone is itself.
+ */
+export function parseTemplate(instruction: string): Template {
+  if (instruction.trim() === "")
+    throw new InputError("the instruction is blank; say what to do with each row");
+  const parts: Part[] = [];
+  let literal = "";
+  for (let at = 0; at < instruction.length; ) {
+    const char = instruction[at];
+    if ((char === "{" || char === "}") && instruction[at + 1] === char) {
+      literal += char;
+      at += 2;
+    } else if (char === "{") {
+      const end = instruction.indexOf("}", at + 1);
+      if (end === -1) {
+        throw new InputError(
+          `the instruction opens a placeholder at ${JSON.stringify(instruction.slice(at, at + 20))} and never closes it; write {{ for a brace`,
+        );
+      }
+      parts.push({ type: "text", text: literal }, { type: "column", name: instruction.slice(at + 1, end) });
+      literal = "";
+      at = end + 1;
+    } else {
+      literal += char;
+      at += 1;
+    }
+  }
+  parts.push({ type: "text", text: literal });
+  return {
+    columns: [...new Set(parts.flatMap((part) => (part.type === "column" ? [part.name] : [])))],
+    render: (row) =>
+      parts.map((part) => (part.type === "text" ? part.text : valueText(row, part.name))).join(""),
+  };
+}
+
+/** Refuses a template that names a column the table does not have. */
+export function checkColumns(template: Template, headers: readonly string[]): void {
+  const unknown = template.columns.find((column) => !headers.includes(column));
+  if (unknown === undefined) return;
+  throw new InputError(
+    `unknown placeholder {${unknown}} in the instruction; the columns are ${headers.join(", ") || "none"}; write {{ and }} for braces`,
+  );
+}
+
+type Part = { type: "text"; text: string } | { type: "column"; name: string };
+
+function valueText(row: Row, column: string): string {
+  const value = Object.hasOwn(row, column) ? row[column] : undefined;
+  if (value === undefined || value === null) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}

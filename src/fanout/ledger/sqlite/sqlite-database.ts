@@ -1,0 +1,87 @@
+import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite";
+import { isObject } from "../../../agent/response-events.ts";
+import { migrate } from "./sqlite-migrations.ts";
+
+/** How long a statement waits for another process's (a `jobs cancel`) before it gives up. */
+const BUSY_TIMEOUT_MS = 5_000;
+
+/**
+ * A ledger's file and the statements that were made for it. WAL with `synchronous = NORMAL`: what was committed survives
+ * the death of the process at any instant; a power cut may take back the last moments, which then are asked again.
+ */
+export class SqliteDatabase {
+  #db: DatabaseSync;
+  #statements = new Map<string, StatementSync>();
+
+  constructor(path: string) {
+    this.#db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
+    this.#db.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    migrate(this.#db);
+  }
+
+  /** Tells how many rows it changed. */
+  run(sql: string, ...values: SQLInputValue[]): number {
+    return Number(this.#statement(sql).run(...values).changes);
+  }
+
+  get(sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue> | undefined {
+    return this.#statement(sql).get(...values);
+  }
+
+  all(sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
+    return this.#statement(sql).all(...values);
+  }
+
+  transaction<T>(task: () => T): T {
+    this.begin();
+    try {
+      const value = task();
+      this.commit();
+      return value;
+    } catch (error) {
+      this.#db.exec("ROLLBACK");
+      throw error;
+    }
+  }
+
+  /** For a transaction that waits for something between its statements; closing without a commit takes it back. */
+  begin(): void {
+    this.#db.exec("BEGIN IMMEDIATE");
+  }
+
+  commit(): void {
+    this.#db.exec("COMMIT");
+  }
+
+  close(): void {
+    if (this.#db.isOpen) this.#db.close();
+  }
+
+  #statement(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (!statement) {
+      statement = this.#db.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
+  }
+}
+
+/**
+ * The right to run a job is an open transaction on a file of its own: the system ends it with the process, however that
+ * ends. Null: somebody else has it.
+ */
+export function takeLock(path: string): DatabaseSync | null {
+  const lock = new DatabaseSync(path);
+  try {
+    lock.exec("BEGIN EXCLUSIVE");
+    return lock;
+  } catch (error) {
+    lock.close();
+    if (isObject(error) && error.errcode === SQLITE_BUSY) return null;
+    throw error;
+  }
+}
+
+/** Somebody else holds the lock. */
+const SQLITE_BUSY = 5;

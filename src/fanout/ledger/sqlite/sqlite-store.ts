@@ -1,0 +1,131 @@
+import { existsSync } from "node:fs";
+import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { isObject } from "../../../agent/response-events.ts";
+import { type Clock, systemClock } from "../../../async/clock.ts";
+import type { JobRecord, NewItem, NewJob } from "../../job.ts";
+import type { JobLedger, JobStore } from "../job-ledger.ts";
+import { SqliteLedger } from "./sqlite-ledger.ts";
+
+const LEDGER_FILE = "ledger.sqlite";
+/** Files in here are named by a key and hold the id of the job it stands for. */
+const KEYS_FOLDER = "by-key";
+/** A job that is still being read in; left behind only by a crash in that moment. */
+const PARTIAL_SUFFIX = ".partial";
+
+export interface SqliteStoreOptions {
+  clock?: Clock;
+  newToken?: () => string;
+}
+
+/** Jobs of this machine: a folder each, with the ledger and what is written beside it. */
+export class SqliteStore implements JobStore {
+  #home: string;
+  #clock: Clock;
+  #newToken: () => string;
+
+  constructor(home: string, options: SqliteStoreOptions = {}) {
+    this.#home = home;
+    this.#clock = options.clock ?? systemClock;
+    this.#newToken = options.newToken ?? (() => crypto.randomUUID());
+  }
+
+  async find(key: string): Promise<JobRecord | null> {
+    const id = await readIfThere(path.join(this.#home, KEYS_FOLDER, key));
+    if (id === null) return null;
+    // The folder may have been deleted by hand, which is a fine way to forget a job.
+    const ledger = await this.#openExact(id.trim());
+    if (!ledger) return null;
+    await using opened = ledger;
+    return await opened.job();
+  }
+
+  async create(
+    job: NewJob,
+    rows: AsyncIterable<NewItem>,
+    headers: () => readonly string[],
+  ): Promise<JobRecord> {
+    const folder = path.join(this.#home, job.id);
+    const partial = `${folder}${PARTIAL_SUFFIX}`;
+    await mkdir(partial, { recursive: true });
+    try {
+      await SqliteLedger.write(path.join(partial, LEDGER_FILE), job, rows, headers);
+      // The key first: should this process die here, the key stands for a job that is not there, which is no job.
+      await this.#pointKey(job.key, job.id);
+      await rename(partial, folder);
+    } catch (error) {
+      await rm(partial, { recursive: true, force: true });
+      throw error;
+    }
+    const ledger = await this.#openExact(job.id);
+    if (!ledger) throw new Error(`job ${job.id} has vanished from ${this.#home}`);
+    await using opened = ledger;
+    return await opened.job();
+  }
+
+  async list(): Promise<JobRecord[]> {
+    const jobs: JobRecord[] = [];
+    for (const id of await this.#jobIds()) {
+      const ledger = await this.#openExact(id);
+      if (!ledger) continue;
+      await using opened = ledger;
+      jobs.push(await opened.job());
+    }
+    return jobs.sort((a, b) => b.createdAtMs - a.createdAtMs);
+  }
+
+  async open(idOrPrefix: string): Promise<JobLedger | null> {
+    const matches = (await this.#jobIds()).filter(
+      (id) => id.startsWith(idOrPrefix) && existsSync(path.join(this.#home, id, LEDGER_FILE)),
+    );
+    const [id, another] = matches;
+    if (id === undefined || idOrPrefix === "") return null;
+    if (another !== undefined) {
+      throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${matches.join(" or ")}`);
+    }
+    return this.#openExact(id);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {}
+
+  async #openExact(id: string): Promise<SqliteLedger | null> {
+    const file = path.join(this.#home, id, LEDGER_FILE);
+    // Opening would make an empty one; a folder without a ledger belongs to a job that is kept elsewhere.
+    if (!existsSync(file)) return null;
+    return SqliteLedger.open(file, this.#clock, this.#newToken);
+  }
+
+  async #jobIds(): Promise<string[]> {
+    try {
+      const entries = await readdir(this.#home, { withFileTypes: true });
+      return entries
+        .filter((entry) => entry.isDirectory() && entry.name !== KEYS_FOLDER)
+        .filter((entry) => !entry.name.endsWith(PARTIAL_SUFFIX))
+        .map((entry) => entry.name);
+    } catch (error) {
+      if (isMissing(error)) return [];
+      throw error;
+    }
+  }
+
+  async #pointKey(key: string, id: string): Promise<void> {
+    const folder = path.join(this.#home, KEYS_FOLDER);
+    await mkdir(folder, { recursive: true });
+    const temporary = path.join(folder, `${key}.${id}`);
+    await writeFile(temporary, `${id}\n`);
+    await rename(temporary, path.join(folder, key));
+  }
+}
+
+async function readIfThere(file: string): Promise<string | null> {
+  try {
+    return await readFile(file, "utf8");
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return isObject(error) && error.code === "ENOENT";
+}

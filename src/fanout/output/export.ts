@@ -1,0 +1,207 @@
+import { once } from "node:events";
+import { constants, createWriteStream, type WriteStream } from "node:fs";
+import { access, mkdir, rename, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import { isObject } from "../../agent/response-events.ts";
+import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import { csvLine } from "./csv-line.ts";
+
+export interface ExportOptions {
+  /** Also give each field of the results a column of its own. */
+  explode?: boolean;
+  /** Put a `'` before cells that a spreadsheet would run as a formula. It changes data, so it is asked for. */
+  escapeFormulas?: boolean;
+}
+
+/** Written beside the input's own columns, in this order. */
+const OUTPUT_COLUMNS = [
+  "job_id",
+  "item_id",
+  "row_index",
+  "source_id",
+  "status",
+  "attempt_count",
+  "last_error",
+  "result_json",
+  "reported_at",
+  "completed_at",
+] as const;
+
+/** Told in front of one of our columns when the input has one of the same name. */
+const CLASH_PREFIX = "agent_";
+
+/** One line a row, in the table's order; the file appears whole or not at all. Tells how many rows it wrote. */
+export async function exportCsv(
+  ledger: JobLedger,
+  job: JobRecord,
+  file: string,
+  options: ExportOptions = {},
+): Promise<number> {
+  const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
+  const columns = outputColumns(job.headers, resultKeys);
+  return writeTable(file, columns, options, rowsOf(ledger, job, resultKeys));
+}
+
+/** The failed rows with why, so that they can be looked at and fed in again. */
+export async function exportErrors(ledger: JobLedger, job: JobRecord, file: string): Promise<number> {
+  const names = ["item_id", "row_index", "attempt_count", "error_class", "last_error"];
+  const columns = [...job.headers, ...freeNames(names, job.headers)];
+  const rows = async function* () {
+    for await (const item of ledger.items({ statuses: ["failed"] })) {
+      yield [
+        ...inputCells(job, item),
+        item.itemId,
+        `${item.rowIndex}`,
+        `${item.attempts}`,
+        item.errorClass ?? "",
+        item.error ?? "",
+      ];
+    }
+  };
+  return writeTable(file, columns, {}, rows());
+}
+
+/** Refuses, before any money is spent, an output that could not be written at the end, or that is the input. */
+export async function checkOutput(file: string, input: string): Promise<void> {
+  if (path.resolve(file) === path.resolve(input)) {
+    throw new InputError(`the output ${file} is the input; it would be overwritten`);
+  }
+  const folder = path.dirname(path.resolve(file));
+  try {
+    await mkdir(folder, { recursive: true });
+    await access(folder, constants.W_OK);
+    const existing = await stat(file).catch(() => null);
+    if (existing?.isDirectory()) throw new Error("it is a folder");
+  } catch (error) {
+    throw new InputError(
+      `the output ${file} cannot be written: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+}
+
+function outputColumns(headers: readonly string[], resultKeys: readonly string[]): string[] {
+  const own = freeNames(OUTPUT_COLUMNS, headers);
+  const taken = [...headers, ...own];
+  return [
+    ...taken,
+    ...freeNames(
+      resultKeys.map((key) => `result.${key}`),
+      taken,
+    ),
+  ];
+}
+
+function freeNames(names: readonly string[], taken: readonly string[]): string[] {
+  const used = new Set(taken);
+  return names.map((name) => {
+    let free = name;
+    while (used.has(free)) free = `${CLASH_PREFIX}${free}`;
+    used.add(free);
+    return free;
+  });
+}
+
+async function* rowsOf(
+  ledger: JobLedger,
+  job: JobRecord,
+  resultKeys: readonly string[],
+): AsyncGenerator<string[], void, undefined> {
+  for await (const item of ledger.items()) {
+    const result = resultKeys.length > 0 ? parseResult(item) : {};
+    yield [
+      ...inputCells(job, item),
+      job.id,
+      item.itemId,
+      `${item.rowIndex}`,
+      item.sourceId ?? "",
+      item.status,
+      `${item.attempts}`,
+      item.error ?? "",
+      item.result ?? "",
+      timeText(item.reportedAtMs),
+      timeText(item.completedAtMs),
+      ...resultKeys.map((key) => (Object.hasOwn(result, key) ? cellText(result[key]) : "")),
+    ];
+  }
+}
+
+async function collectResultKeys(ledger: JobLedger): Promise<string[]> {
+  const keys = new Set<string>();
+  for await (const item of ledger.items({ statuses: ["completed"] })) {
+    for (const key of Object.keys(parseResult(item))) keys.add(key);
+  }
+  return [...keys];
+}
+
+function parseResult(item: ItemRecord): Readonly<Record<string, unknown>> {
+  const result: unknown = item.result === null ? {} : JSON.parse(item.result);
+  return isObject(result) ? result : {};
+}
+
+function inputCells(job: JobRecord, item: ItemRecord): string[] {
+  return job.headers.map((header) => (Object.hasOwn(item.row, header) ? cellText(item.row[header]) : ""));
+}
+
+function cellText(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function timeText(ms: number | null): string {
+  return ms === null ? "" : new Date(ms).toISOString().replace("Z", "+00:00");
+}
+
+/** Text is handed to the disk in pieces of about this size. */
+const WRITE_CHARS = 64 * 1024;
+
+async function writeTable(
+  file: string,
+  columns: readonly string[],
+  options: ExportOptions,
+  rows: AsyncIterable<string[]>,
+): Promise<number> {
+  const target = path.resolve(file);
+  await mkdir(path.dirname(target), { recursive: true });
+  const existing = await stat(target).catch(() => null);
+  // A pipe or a device cannot be replaced, only written to.
+  const inPlace = existing !== null && !existing.isFile();
+  const temporary = inPlace
+    ? target
+    : path.join(path.dirname(target), `.${path.basename(target)}.${process.pid}.tmp`);
+  const out = createWriteStream(temporary, inPlace ? {} : { flush: true });
+  let count = 0;
+  try {
+    await once(out, "open");
+    let text = csvLine(columns, options);
+    for await (const row of rows) {
+      count++;
+      text += csvLine(row, options);
+      if (text.length < WRITE_CHARS) continue;
+      await write(out, text);
+      text = "";
+    }
+    await write(out, text);
+    await close(out);
+    if (!inPlace) await rename(temporary, target);
+    return count;
+  } catch (error) {
+    out.destroy();
+    if (!inPlace) await rm(temporary, { force: true });
+    throw error;
+  }
+}
+
+function write(out: WriteStream, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    out.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+function close(out: WriteStream): Promise<void> {
+  return new Promise((resolve, reject) => {
+    out.once("error", reject);
+    out.end(() => resolve());
+  });
+}

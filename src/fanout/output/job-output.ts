@@ -1,0 +1,147 @@
+import { type LineSink, LineWriter } from "../../agent/line-writer.ts";
+import { StatusLine } from "../../agent/status-line.ts";
+import { totalTokens } from "../../agent/usage.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
+import type { JobEnd, JobListener } from "../run/coordinator.ts";
+import { INTERRUPTED, type RowEvent } from "../run/scheduler.ts";
+import { endedEvent, progressEvent, retryingEvent, rowEvent, startedEvent } from "./job-events.ts";
+import { countText, durationText, type Progress, progressLine } from "./progress.ts";
+import type { JobSummary } from "./summary.ts";
+
+/** Elsewhere than on a terminal, progress is one line this often. */
+const LINE_EVERY_MS = 5_000;
+/** A program that reads the events has no use for more. */
+const JSON_EVERY_MS = 1_000;
+/** Failed rows shown as they happen; the rest is in errors.csv. */
+const SHOWN_FAILURES = 10;
+
+/** For people, on stderr: a bar on a terminal, a line now and then elsewhere, and at the end what to do next. */
+export class HumanJobOutput implements JobListener {
+  #status: StatusLine;
+  #clock: Clock;
+  #beganAtMs: number;
+  #toldAtMs: number;
+  #failures = 0;
+
+  constructor(stderr: LineSink, options: { clock?: Clock; inPlace?: boolean } = {}) {
+    this.#status = new StatusLine(stderr, options.inPlace);
+    this.#clock = options.clock ?? systemClock;
+    this.#beganAtMs = this.#clock.now();
+    this.#toldAtMs = this.#beganAtMs;
+  }
+
+  started(job: JobRecord, counts: JobCounts, resumed: boolean): void {
+    const id = job.id.slice(0, 8);
+    const done = counts.completed + counts.failed;
+    this.#status.line(
+      resumed
+        ? `job ${id} goes on: ${done} of ${counts.total} rows are done`
+        : `job ${id}: ${counts.total} rows, model ${job.task.model}`,
+    );
+  }
+
+  progress(progress: Progress): void {
+    if (this.#status.inPlace) {
+      this.#status.status(progressLine(progress, this.#status.columns));
+      return;
+    }
+    if (this.#clock.now() - this.#toldAtMs < LINE_EVERY_MS) return;
+    this.#toldAtMs = this.#clock.now();
+    this.#status.line(progressLine(progress, PLAIN_COLUMNS));
+  }
+
+  row(item: ItemRecord): void {
+    if (item.status !== "failed") return;
+    this.#failures++;
+    if (this.#failures <= SHOWN_FAILURES) {
+      this.#status.line(`${item.itemId} failed (${item.errorClass}): ${item.error}`);
+    } else if (this.#failures === SHOWN_FAILURES + 1) {
+      this.#status.line("more rows failed; errors.csv will have them all");
+    }
+  }
+
+  ended(end: JobEnd): void {
+    this.#status.clear();
+    const seconds = Math.round((this.#clock.now() - this.#beganAtMs) / 1000);
+    for (const line of endLines(end, seconds)) this.#status.line(line);
+  }
+}
+
+/** A bar that is not drawn over needs no more. */
+const PLAIN_COLUMNS = 80;
+
+function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string[] {
+  const { job, counts } = summary;
+  const id = job.id.slice(0, 8);
+  const tokens = countText(totalTokens(counts.usage));
+  const lines = [
+    `${job.status}: ${counts.completed} of ${counts.total} rows completed${failureText(summary)}; ${tokens} tokens, ${durationText(seconds)}`,
+    `results: ${job.outputPath}`,
+  ];
+  if (errorsPath !== null) {
+    lines.push(`failures: ${errorsPath}`);
+    lines.push(`to ask the failed rows again: procwire jobs retry ${id}`);
+  }
+  if (job.error !== null && job.error !== INTERRUPTED) lines.push(`reason: ${job.error}`);
+  const left = job.totalRows - counts.completed - counts.failed;
+  if (left > 0 || end.type === "stopped") {
+    lines.push(`to go on with the ${left} rows that are left: run the same command again`);
+  }
+  return lines;
+}
+
+function failureText(summary: JobSummary): string {
+  if (summary.counts.failed === 0) return "";
+  const classes = summary.failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}`).join(", ");
+  return `, ${summary.counts.failed} failed (${classes})`;
+}
+
+/** For programs, on stdout: one JSON object a line. */
+export class JsonJobOutput implements JobListener {
+  #lines: LineWriter;
+  #clock: Clock;
+  #jobId = "";
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #lastProgress: Progress | null = null;
+
+  constructor(stdout: LineSink, clock: Clock = systemClock) {
+    this.#lines = new LineWriter(stdout);
+    this.#clock = clock;
+  }
+
+  started(job: JobRecord, counts: JobCounts, resumed: boolean): void {
+    this.#jobId = job.id;
+    this.#write(startedEvent(job, counts, resumed));
+  }
+
+  progress(progress: Progress): void {
+    this.#lastProgress = progress;
+    if (this.#clock.now() - this.#toldAtMs < JSON_EVERY_MS) return;
+    this.#tellProgress();
+  }
+
+  row(item: ItemRecord): void {
+    this.#write(rowEvent(this.#jobId, item));
+  }
+
+  retrying(event: Extract<RowEvent, { type: "retrying" }>): void {
+    this.#write(retryingEvent(this.#jobId, event));
+  }
+
+  ended(end: JobEnd): void {
+    this.#tellProgress();
+    this.#write(endedEvent(end));
+  }
+
+  #tellProgress(): void {
+    if (!this.#lastProgress) return;
+    this.#toldAtMs = this.#clock.now();
+    this.#write(progressEvent(this.#lastProgress));
+    this.#lastProgress = null;
+  }
+
+  #write(event: object): void {
+    this.#lines.line(JSON.stringify(event));
+  }
+}

@@ -1,0 +1,65 @@
+import { totalTokens } from "../../agent/usage.ts";
+import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
+import { countText, durationText } from "./progress.ts";
+import type { JobSummary } from "./summary.ts";
+
+/** All jobs, one line each. */
+export function jobTable(jobs: readonly { job: JobRecord; counts: JobCounts }[], nowMs: number): string {
+  const rows = [
+    ["JOB", "STATUS", "DONE", "FAILED", "ROWS", "TOKENS", "AGE", "INPUT"],
+    ...jobs.map(({ job, counts }) => [
+      job.id.slice(0, 8),
+      job.status,
+      `${counts.completed + counts.failed}`,
+      `${counts.failed}`,
+      `${job.totalRows}`,
+      countText(totalTokens(counts.usage)),
+      durationText(Math.max(0, Math.round((nowMs - job.createdAtMs) / 1000))),
+      job.inputPath,
+    ]),
+  ];
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map((row) =>
+      row
+        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+/** Everything about one job that fits on a screen. */
+export function jobReport({ job, counts, failures, failuresByClass }: JobSummary): string {
+  const { task } = job;
+  const lines = [
+    `job       ${job.id}`,
+    `status    ${job.status}${job.error === null ? "" : ` (${job.error})`}`,
+    `rows      ${counts.completed} completed, ${counts.failed} failed, ${counts.running} running, ${counts.pending} pending of ${job.totalRows}`,
+    `tokens    ${counts.usage.inputTokens} in (${counts.usage.cachedInputTokens} cached), ${counts.usage.outputTokens} out`,
+    `model     ${task.model}${task.reasoningEffort === null ? "" : ` (${task.reasoningEffort})`}, tools ${task.tools}`,
+    `task      ${task.instruction}`,
+    `input     ${job.inputPath}`,
+    `output    ${job.outputPath}`,
+    `created   ${new Date(job.createdAtMs).toISOString()}`,
+  ];
+  if (failuresByClass.length > 0) {
+    lines.push(
+      `failures  ${failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}`).join(", ")}`,
+    );
+    for (const item of failures) lines.push(`          ${item.itemId}: ${item.error}`);
+  }
+  return lines.join("\n");
+}
+
+/** Everything about one row. */
+export function itemReport(item: ItemRecord): string {
+  return [
+    `item      ${item.itemId} (row ${item.rowIndex})`,
+    `status    ${item.status}, ${item.attempts} attempts`,
+    ...(item.error === null ? [] : [`error     ${item.errorClass}: ${item.error}`]),
+    `row       ${JSON.stringify(item.row)}`,
+    ...(item.result === null ? [] : [`result    ${item.result}`]),
+    `tokens    ${item.usage.inputTokens} in (${item.usage.cachedInputTokens} cached), ${item.usage.outputTokens} out`,
+  ].join("\n");
+}

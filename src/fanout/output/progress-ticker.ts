@@ -1,0 +1,74 @@
+import { type Clock, sleep } from "../../async/clock.ts";
+import type { ItemRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import type { Limiter } from "../run/limiter.ts";
+import { type Progress, RateMeter } from "./progress.ts";
+
+export interface ProgressTickerOptions {
+  ledger: JobLedger;
+  limiter: Limiter | null;
+  clock: Clock;
+  onProgress(progress: Progress): void;
+  /** Rows that others have settled. */
+  onSettled?(item: ItemRecord): void;
+}
+
+/** Smooth to the eye. */
+const TICK_MS = 250;
+/** Counting may take this share of the time: a very large job is counted less often. */
+const COUNTING_SHARE = 0.05;
+/** Clocks of several machines, and transactions that commit out of order, are forgiven this much. */
+const OVERLAP_MS = 60_000;
+
+/** Looks at a job from time to time and tells how far it is. */
+export class ProgressTicker {
+  #options: ProgressTickerOptions;
+  #meter = new RateMeter();
+  #stopping = new AbortController();
+  #ticking: Promise<void> | null = null;
+  #sinceMs = 0;
+
+  constructor(options: ProgressTickerOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#ticking = this.#tick();
+    this.#ticking.catch(() => undefined);
+  }
+
+  /** Tells the last state once more, then no further. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    await this.#ticking?.catch(() => undefined);
+    await this.#look();
+  }
+
+  async #tick(): Promise<void> {
+    const { clock } = this.#options;
+    while (!this.#stopping.signal.aborted) {
+      const beganAtMs = clock.now();
+      await this.#look();
+      const tookMs = clock.now() - beganAtMs;
+      await sleep(clock, Math.max(TICK_MS, tookMs / COUNTING_SHARE), this.#stopping.signal);
+    }
+  }
+
+  async #look(): Promise<void> {
+    const { ledger, limiter, clock, onSettled } = this.#options;
+    if (ledger.shared && onSettled) {
+      const lookedAtMs = clock.now();
+      for (const item of await ledger.settledSince(this.#sinceMs)) onSettled(item);
+      this.#sinceMs = lookedAtMs - OVERLAP_MS;
+    }
+    const counts = await ledger.counts();
+    this.#options.onProgress({
+      jobId: ledger.jobId,
+      counts,
+      ...this.#meter.sample(counts, clock.now()),
+      width: limiter?.width ?? 0,
+      maxWidth: limiter?.maxWidth ?? 0,
+      heldMs: limiter ? Math.max(0, limiter.heldUntilMs - clock.now()) : 0,
+    });
+  }
+}

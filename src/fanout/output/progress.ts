@@ -1,0 +1,87 @@
+import { totalTokens } from "../../agent/usage.ts";
+import type { JobCounts } from "../job.ts";
+
+export interface Progress {
+  jobId: string;
+  counts: JobCounts;
+  /** Rows finished a second, over the last half minute; 0 while there is nothing to tell from. */
+  ratePerSecond: number;
+  etaSeconds: number | null;
+  width: number;
+  maxWidth: number;
+  /** How much longer the API wants to be left alone. */
+  heldMs: number;
+}
+
+/** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
+const WINDOW_MS = 30_000;
+
+/** Turns counts and the time they were seen at into a rate and an estimate. */
+export class RateMeter {
+  #samples: { atMs: number; done: number }[] = [];
+
+  sample(counts: JobCounts, nowMs: number): { ratePerSecond: number; etaSeconds: number | null } {
+    const done = counts.completed + counts.failed;
+    this.#samples.push({ atMs: nowMs, done });
+    while (this.#samples.length > 2 && nowMs - (this.#samples[1]?.atMs ?? nowMs) >= WINDOW_MS)
+      this.#samples.shift();
+    const oldest = this.#samples[0];
+    const elapsedMs = nowMs - (oldest?.atMs ?? nowMs);
+    const rate = elapsedMs > 0 ? ((done - (oldest?.done ?? done)) * 1000) / elapsedMs : 0;
+    const left = counts.total - done;
+    return { ratePerSecond: rate, etaSeconds: rate > 0 ? Math.round(left / rate) : null };
+  }
+}
+
+/** `job 1a2b3c4d [####----] 50/100 50% f1 r16 p34 12.5/s eta 4s 8.1k tokens`, filled to the given width. */
+export function progressLine(progress: Progress, columns: number): string {
+  const { counts } = progress;
+  const done = counts.completed + counts.failed;
+  const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
+  const parts = [
+    `${done}/${counts.total} ${percent}%`,
+    `f${counts.failed} r${counts.running} p${counts.pending}`,
+    `${progress.ratePerSecond.toFixed(1)}/s`,
+    `eta ${progress.etaSeconds === null ? "?" : durationText(progress.etaSeconds)}`,
+    `${countText(totalTokens(counts.usage))} tokens`,
+  ];
+  if (progress.width < progress.maxWidth) parts.push(`lanes ${progress.width}/${progress.maxWidth}`);
+  if (progress.heldMs > 0) parts.push(`held ${durationText(Math.ceil(progress.heldMs / 1000))}`);
+  const head = `job ${progress.jobId.slice(0, 8)} [`;
+  const tail = `] ${parts.join(" ")}`;
+  const bar = Math.min(MAX_BAR, Math.max(MIN_BAR, columns - 1 - head.length - tail.length));
+  const filled = counts.total === 0 ? bar : Math.floor((done * bar) / counts.total);
+  return `${head}${"#".repeat(filled)}${"-".repeat(bar - filled)}${tail}`;
+}
+
+const MIN_BAR = 10;
+const MAX_BAR = 60;
+
+export function progressFields(progress: Progress): Record<string, unknown> {
+  const { counts } = progress;
+  return {
+    job_id: progress.jobId,
+    total_items: counts.total,
+    pending_items: counts.pending,
+    running_items: counts.running,
+    completed_items: counts.completed,
+    failed_items: counts.failed,
+    rows_per_second: Math.round(progress.ratePerSecond * 10) / 10,
+    eta_seconds: progress.etaSeconds,
+    tokens: totalTokens(counts.usage),
+    width: progress.width,
+  };
+}
+
+export function durationText(seconds: number): string {
+  if (seconds < 60) return `${seconds}s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes}m${String(seconds % 60).padStart(2, "0")}s`;
+  return `${Math.floor(minutes / 60)}h${String(minutes % 60).padStart(2, "0")}m`;
+}
+
+export function countText(count: number): string {
+  if (count < 10_000) return `${count}`;
+  if (count < 1_000_000) return `${(count / 1000).toFixed(1)}k`;
+  return `${(count / 1_000_000).toFixed(1)}M`;
+}

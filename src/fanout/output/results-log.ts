@@ -1,0 +1,53 @@
+import { closeSync, openSync, writeSync } from "node:fs";
+import { rename } from "node:fs/promises";
+import { usageFields } from "../../agent/usage.ts";
+import type { ItemRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+
+/**
+ * `results.jsonl`: every finished row as it finishes, for whoever wants to look while the job runs. The ledger is the
+ * truth: the file is written anew from it when a run begins, so a crash between the two leaves no trace.
+ */
+export class ResultsLog {
+  #fd: number;
+  #written = new Set<string>();
+
+  private constructor(fd: number) {
+    this.#fd = fd;
+  }
+
+  static async open(file: string, ledger: JobLedger): Promise<ResultsLog> {
+    const temporary = `${file}.new`;
+    const log = new ResultsLog(openSync(temporary, "w"));
+    for await (const item of ledger.items({ statuses: ["completed", "failed"] })) log.append(item);
+    await rename(temporary, file);
+    return log;
+  }
+
+  /** A row that was told before is not told again. */
+  append(item: ItemRecord): boolean {
+    if (this.#written.has(item.itemId)) return false;
+    this.#written.add(item.itemId);
+    writeSync(this.#fd, `${JSON.stringify(resultLine(item))}\n`);
+    return true;
+  }
+
+  close(): void {
+    closeSync(this.#fd);
+  }
+}
+
+export function resultLine(item: ItemRecord): Record<string, unknown> {
+  const result: unknown = item.result === null ? null : JSON.parse(item.result);
+  return {
+    item_id: item.itemId,
+    row_index: item.rowIndex,
+    source_id: item.sourceId,
+    status: item.status,
+    attempt_count: item.attempts,
+    result,
+    error_class: item.errorClass,
+    last_error: item.error,
+    usage: usageFields(item.usage),
+  };
+}

@@ -1,0 +1,30 @@
+import type { JsonObject } from "../../agent/response-events.ts";
+import { InputError } from "../job.ts";
+
+/** Says what is wrong with a result, one line a fault; empty when it fits. */
+export type ResultCheck = (result: JsonObject) => string[];
+
+/** The validator is loaded only for jobs that have a schema. */
+export async function compileResultCheck(schema: JsonObject | null): Promise<ResultCheck> {
+  if (schema === null) return () => [];
+  const { default: ajv } = schema.$schema?.toString().includes("2020-12")
+    ? await import("ajv/dist/2020.js")
+    : await import("ajv");
+  // Schemas for models carry words of their own, and unknown formats say nothing a check could use.
+  const validator = new ajv.default({ allErrors: true, strict: false, validateFormats: false });
+  let validate: ReturnType<typeof validator.compile>;
+  try {
+    validate = validator.compile(schema);
+  } catch (error) {
+    throw new InputError(
+      `the schema cannot be used: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+  return (result) =>
+    validate(result)
+      ? []
+      : (validate.errors ?? []).map(
+          (error) => `result${error.instancePath} ${error.message ?? "is not valid"}`,
+        );
+}

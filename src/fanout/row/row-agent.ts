@@ -1,0 +1,212 @@
+import type { RunTools } from "../../agent/headless-run.ts";
+import type { CallModel } from "../../agent/model-call.ts";
+import { ModelError } from "../../agent/model-error.ts";
+import { runTurn, TooManyCallsError, type TurnOutcome } from "../../agent/turn.ts";
+import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
+import type { Clock } from "../../async/clock.ts";
+import { withDeadline } from "../../async/deadline.ts";
+import type { Template } from "../input/template.ts";
+import type { ErrorClass, JobRecord } from "../job.ts";
+import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import { createReportTool, type ReportTool } from "./report-tool.ts";
+import type { ResultCheck } from "./result-check.ts";
+import { RowDeadline } from "./row-deadline.ts";
+import { rowInstructions, rowMessage } from "./row-prompt.ts";
+
+/** Everything the rows of one job have in common. */
+export interface RowAgentOptions {
+  job: JobRecord;
+  ledger: JobLedger;
+  template: Template;
+  check: ResultCheck;
+  callModel: CallModel;
+  /** Tools besides the report, opened for one row and closed after it; null: none. */
+  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
+  clock: Clock;
+}
+
+export type RowOutcome =
+  /** The ledger has the result. */
+  | { type: "reported"; result: string; usage: TokenUsage; stop: boolean }
+  /** `final`: another attempt would go the same way. */
+  | { type: "failed"; errorClass: ErrorClass; message: string; usage: TokenUsage; final: boolean }
+  /** The API took no request of this row, however often it was asked. */
+  | { type: "exhausted"; errorClass: "rate_limit" | "transport"; message: string; usage: TokenUsage }
+  /** Nobody's requests will be taken until a person acts. */
+  | { type: "wall"; message: string; usage: TokenUsage }
+  | { type: "interrupted"; usage: TokenUsage }
+  /** Somebody else has the row now. */
+  | { type: "superseded" };
+
+/** An agent with nothing but the report to call has no reason to be asked more often. */
+const MAX_CALLS_WITHOUT_TOOLS = 8;
+/** An agent at work may need many steps; beyond this it is going in circles. */
+const MAX_CALLS_WITH_TOOLS = 200;
+/** A row's tools may not hold up its lane longer than this. */
+const TOOLS_CLOSE_MS = 5_000;
+
+export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<RowOutcome>;
+
+/** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
+export function createRowAgent(options: RowAgentOptions): RowAgent {
+  const instructions = rowInstructions(options.job.task.schema);
+  return async (claim, signal) => {
+    const attempt = new RowAttempt(options, claim, instructions, signal);
+    return attempt.run();
+  };
+}
+
+class RowAttempt {
+  #options: RowAgentOptions;
+  #claim: Claim;
+  #instructions: string;
+  #outer: AbortSignal;
+  #usage: TokenUsage = NO_USAGE;
+  #reported: { result: string; stop: boolean } | null = null;
+  #toolCrash: string | null = null;
+  #controller = new AbortController();
+  #deadline: RowDeadline;
+
+  constructor(options: RowAgentOptions, claim: Claim, instructions: string, signal: AbortSignal) {
+    this.#options = options;
+    this.#claim = claim;
+    this.#instructions = instructions;
+    this.#outer = signal;
+    this.#deadline = new RowDeadline(options.job.settings.rowTimeoutMs, options.clock, () =>
+      this.#controller.abort(new Error("the row's time is up")),
+    );
+  }
+
+  async run(): Promise<RowOutcome> {
+    const onAbort = () => this.#controller.abort(this.#outer.reason);
+    if (this.#outer.aborted) onAbort();
+    else this.#outer.addEventListener("abort", onAbort, { once: true });
+    try {
+      const opened = await this.#openTools();
+      if (opened.type === "failed") return this.#failed("spawn", opened.message);
+      try {
+        return await this.#work(opened.tools);
+      } finally {
+        await closeTools(opened.tools);
+      }
+    } finally {
+      this.#deadline.cancel();
+      this.#outer.removeEventListener("abort", onAbort);
+    }
+  }
+
+  async #openTools(): Promise<
+    { type: "opened"; tools: RunTools | null } | { type: "failed"; message: string }
+  > {
+    const { openTools, job } = this.#options;
+    try {
+      return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex)) ?? null };
+    } catch (error) {
+      return { type: "failed", message: error instanceof Error ? error.message : String(error) };
+    }
+  }
+
+  async #work(rowTools: RunTools | null): Promise<RowOutcome> {
+    const { job, template } = this.#options;
+    const { item } = this.#claim;
+    const report = createReportTool({
+      jobId: job.id,
+      itemId: item.itemId,
+      check: this.#options.check,
+      commit: (result, stop) => this.#commit(JSON.stringify(result), stop),
+    });
+    const text = rowMessage(job, item, template.render(item.row));
+    const outcome = await runTurn({
+      threadId: this.#claim.token,
+      turnId: this.#claim.token,
+      model: job.task.model,
+      instructions: this.#instructions,
+      reasoningEffort: job.task.reasoningEffort ?? undefined,
+      cacheKey: job.id,
+      headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
+      tools: [...(rowTools?.tools ?? []), report],
+      history: [{ type: "message", role: "user", content: [{ type: "input_text", text }] }],
+      signal: this.#controller.signal,
+      callModel: this.#callModel,
+      endsTurn: (_name, output) => {
+        if (output.structured?.crashed === true) this.#toolCrash = output.text;
+        return report.settled;
+      },
+      maxModelCalls: rowTools ? MAX_CALLS_WITH_TOOLS : MAX_CALLS_WITHOUT_TOOLS,
+    });
+    return this.#judge(report, outcome);
+  }
+
+  /** Counts tokens as they are spent, because the report is committed in the middle of the turn. */
+  #callModel: CallModel = async (request, signal, hooks) => {
+    const answer = await this.#options.callModel(request, signal, {
+      ...hooks,
+      onWaiting: (waiting) => (waiting ? this.#deadline.pause() : this.#deadline.resume()),
+    });
+    this.#usage = addUsage(this.#usage, answer.usage);
+    return answer;
+  };
+
+  async #commit(result: string, stop: boolean): Promise<boolean> {
+    if (this.#deadline.expired) return false;
+    const committed = await this.#options.ledger.complete(this.#claim, { result, usage: this.#usage, stop });
+    if (committed) this.#reported = { result, stop };
+    return committed;
+  }
+
+  #judge(report: ReportTool, outcome: TurnOutcome): RowOutcome {
+    if (this.#reported) return { type: "reported", usage: this.#usage, ...this.#reported };
+    if (outcome.type === "failed" && outcome.error instanceof ModelError) {
+      this.#usage = addUsage(this.#usage, outcome.error.usage);
+    }
+    if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
+    if (this.#deadline.expired) {
+      const seconds = this.#options.job.settings.rowTimeoutMs / 1000;
+      return this.#failed("timeout", `worker exceeded max runtime of ${seconds}s`);
+    }
+    const { state } = report;
+    if (state.type === "superseded") return { type: "superseded" };
+    if (outcome.type === "failed") return this.#judgeError(outcome.error);
+    if (state.type === "invalid") {
+      return this.#failed("schema", `result does not fit the schema: ${state.faults.join("; ")}`);
+    }
+    if (outcome.type === "completed" && outcome.refusal !== null) {
+      return this.#failed("refused", `the model refused: ${outcome.refusal}`, true);
+    }
+    if (this.#toolCrash !== null) return this.#failed("tool", this.#toolCrash);
+    return this.#failed("no_report", "worker finished without calling report_agent_job_result");
+  }
+
+  #judgeError(error: Error): RowOutcome {
+    const { message } = error;
+    if (error instanceof TooManyCallsError) {
+      return this.#failed("no_report", `worker made no accepted report: ${message}`);
+    }
+    if (!(error instanceof ModelError)) return this.#failed("tool", message);
+    switch (error.kind) {
+      case "quota":
+      case "auth":
+        return { type: "wall", message, usage: this.#usage };
+      case "rate_limit":
+      case "overloaded":
+        return { type: "exhausted", errorClass: "rate_limit", message, usage: this.#usage };
+      case "server":
+      case "transport":
+        return { type: "exhausted", errorClass: "transport", message, usage: this.#usage };
+      case "context_length":
+      case "refused":
+      case "invalid_request":
+        return this.#failed("refused", message, true);
+    }
+  }
+
+  #failed(errorClass: ErrorClass, message: string, final = false): RowOutcome {
+    return { type: "failed", errorClass, message, usage: this.#usage, final };
+  }
+}
+
+async function closeTools(tools: RunTools | null): Promise<void> {
+  if (!tools) return;
+  // A tool that will not close is left behind: the row's result is committed and the lane is needed.
+  await withDeadline(tools.close(), TOOLS_CLOSE_MS, "a row's tools to close").catch(() => undefined);
+}

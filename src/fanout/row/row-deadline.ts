@@ -1,0 +1,44 @@
+import type { Clock, Timer } from "../../async/clock.ts";
+
+/** How long an attempt may work. Time spent waiting for the limiter or for a back-off is not work and does not count. */
+export class RowDeadline {
+  expired = false;
+  #clock: Clock;
+  #leftMs: number;
+  #onExpire: () => void;
+  #timer: Timer | null = null;
+  #resumedAtMs = 0;
+  #pauses = 0;
+
+  constructor(ms: number, clock: Clock, onExpire: () => void) {
+    this.#leftMs = ms;
+    this.#clock = clock;
+    this.#onExpire = onExpire;
+    this.#start();
+  }
+
+  pause(): void {
+    if (this.#pauses++ > 0 || this.#timer === null) return;
+    this.#timer.cancel();
+    this.#timer = null;
+    this.#leftMs -= this.#clock.now() - this.#resumedAtMs;
+  }
+
+  resume(): void {
+    if (--this.#pauses === 0 && !this.expired) this.#start();
+  }
+
+  cancel(): void {
+    this.#timer?.cancel();
+    this.#timer = null;
+  }
+
+  #start(): void {
+    this.#resumedAtMs = this.#clock.now();
+    this.#timer = this.#clock.after(this.#leftMs, () => {
+      this.expired = true;
+      this.#timer = null;
+      this.#onExpire();
+    });
+  }
+}

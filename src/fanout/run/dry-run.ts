@@ -1,0 +1,65 @@
+import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
+import { openTable } from "../input/table.ts";
+import type { TableInput } from "../input/table-input.ts";
+import { checkColumns, parseTemplate } from "../input/template.ts";
+import type { JobTask, NewItem } from "../job.ts";
+import { createReportTool } from "../row/report-tool.ts";
+import { compileResultCheck } from "../row/result-check.ts";
+import { rowInstructions, rowMessage } from "../row/row-prompt.ts";
+
+export interface DryRun {
+  rows: number;
+  columns: readonly string[];
+  /** The first rows as an agent would get them. */
+  prompts: { itemId: string; text: string }[];
+  /** Tokens that would be sent, taking four characters for one. What the models write comes on top. */
+  inputTokens: number;
+}
+
+/** Enough to see whether the instruction says what it should. */
+const SHOWN_ROWS = 3;
+const CHARS_PER_TOKEN = 4;
+
+/** Everything a run would do with the table, without a job and without a model. */
+export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
+  const template = parseTemplate(task.instruction);
+  await compileResultCheck(task.schema);
+  const table = openTable(input.path, input.format, input.name);
+  const ids = new ItemIds(task.idColumn);
+  const shown: NewItem[] = [];
+  let rows = 0;
+  let chars = 0;
+  for await (const row of table.rows()) {
+    const item = ids.item(row);
+    if (rowLimit !== null && item.rowIndex >= rowLimit) continue;
+    rows++;
+    if (shown.length < SHOWN_ROWS) shown.push(item);
+    chars += rowMessage({ id: EXAMPLE_ID, headers: table.headers }, item, template.render(row)).length;
+  }
+  checkIdColumn(task.idColumn, table.headers);
+  checkColumns(template, table.headers);
+  const job = { id: EXAMPLE_ID, headers: table.headers };
+  return {
+    rows,
+    columns: table.headers,
+    prompts: shown.map((item) => ({
+      itemId: item.itemId,
+      text: rowMessage(job, item, template.render(item.row)),
+    })),
+    inputTokens: Math.ceil((chars + rows * sharedChars(task)) / CHARS_PER_TOKEN),
+  };
+}
+
+/** What every call carries whatever the row: the duties, the schema, the report's definition. */
+function sharedChars(task: JobTask): number {
+  const { definition } = createReportTool({
+    jobId: "",
+    itemId: "",
+    check: () => [],
+    commit: async () => false,
+  });
+  return rowInstructions(task.schema).length + JSON.stringify(definition).length;
+}
+
+/** Stands where a run would have the job's id. */
+const EXAMPLE_ID = "00000000-0000-4000-8000-000000000000";

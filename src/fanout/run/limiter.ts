@@ -1,0 +1,195 @@
+import type { CallEnd, CallGate, CallPermit } from "../../agent/call-gate.ts";
+import type { ResponseHeaders } from "../../agent/responses-api.ts";
+import { totalTokens } from "../../agent/usage.ts";
+import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
+
+export interface LimiterOptions {
+  /** Requests under way at most. */
+  width: number;
+  requestsPerMinute?: number | undefined;
+  tokensPerMinute?: number | undefined;
+  clock?: Clock;
+}
+
+/**
+ * The one gate of all lanes. It starts at full width and narrows only when the API says that it is too much; it widens
+ * again by one for every round of answers. What one lane learns (Retry-After, nothing left until …) holds for all.
+ */
+export class Limiter implements CallGate {
+  readonly maxWidth: number;
+  #width: number;
+  #clock: Clock;
+  #requests: Pacer | null;
+  #tokens: Pacer | null;
+  #inFlight = 0;
+  #waiting = new Set<Waiter>();
+  #heldUntilMs = 0;
+  #timer: Timer | null = null;
+  /** Rises each time the width shrinks, so that one wave of refusals shrinks it once. */
+  #wave = 0;
+  #refusedWaves = 0;
+  #lastAnswerAtMs = 0;
+
+  constructor(options: LimiterOptions) {
+    this.maxWidth = options.width;
+    this.#width = options.width;
+    this.#clock = options.clock ?? systemClock;
+    this.#requests = options.requestsPerMinute ? new Pacer(options.requestsPerMinute) : null;
+    this.#tokens = options.tokensPerMinute ? new Pacer(options.tokensPerMinute) : null;
+  }
+
+  get width(): number {
+    return Math.floor(this.#width);
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** When requests may be sent again; in the past while nothing holds them. */
+  get heldUntilMs(): number {
+    return this.#heldUntilMs;
+  }
+
+  /** When the API last gave a whole answer; 0: never. */
+  get lastAnswerAtMs(): number {
+    return this.#lastAnswerAtMs;
+  }
+
+  enter(estimateTokens: () => number, signal: AbortSignal): Promise<CallPermit> {
+    signal.throwIfAborted();
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        this.#waiting.delete(waiter);
+        reject(signal.reason);
+      };
+      const waiter: Waiter = {
+        estimateTokens,
+        admit: (permit) => {
+          signal.removeEventListener("abort", onAbort);
+          resolve(permit);
+        },
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#waiting.add(waiter);
+      this.#admitWaiting();
+    });
+  }
+
+  #admitWaiting(): void {
+    for (const waiter of this.#waiting) {
+      if (this.#inFlight >= this.width) return;
+      const now = this.#clock.now();
+      const readyAtMs = Math.max(
+        this.#heldUntilMs,
+        this.#requests?.nextAtMs ?? 0,
+        this.#tokens?.nextAtMs ?? 0,
+      );
+      if (readyAtMs > now) {
+        this.#timer?.cancel();
+        this.#timer = this.#clock.after(readyAtMs - now, () => this.#admitWaiting());
+        return;
+      }
+      this.#waiting.delete(waiter);
+      waiter.admit(this.#permit(waiter.estimateTokens, now));
+    }
+  }
+
+  #permit(estimateTokens: () => number, now: number): CallPermit {
+    this.#inFlight++;
+    this.#requests?.take(1, now);
+    const estimate = this.#tokens ? estimateTokens() : 0;
+    this.#tokens?.take(estimate, now);
+    const wave = this.#wave;
+    let left = false;
+    return {
+      accepted: (headers) => this.#readHeaders(headers),
+      leave: (end) => {
+        if (left) return;
+        left = true;
+        this.#inFlight--;
+        this.#learn(end, wave, estimate);
+        this.#admitWaiting();
+      },
+    };
+  }
+
+  #learn(end: CallEnd, wave: number, estimate: number): void {
+    if (end.type === "answered") {
+      this.#tokens?.correct(totalTokens(end.usage) - estimate);
+      this.#lastAnswerAtMs = this.#clock.now();
+      this.#refusedWaves = 0;
+      this.#width = Math.min(this.maxWidth, this.#width + 1 / Math.max(1, this.#width));
+      return;
+    }
+    // A request that came to nothing has cost about nothing.
+    this.#tokens?.correct(-estimate);
+    if (end.type !== "failed") return;
+    const { kind, retryAfterMs } = end.error;
+    if (kind !== "rate_limit" && kind !== "overloaded") return;
+    if (wave === this.#wave) {
+      this.#wave++;
+      this.#refusedWaves++;
+      this.#width = Math.max(1, Math.floor(this.#width / 2));
+    }
+    const ownMs = Math.min(MAX_HOLD_MS, FIRST_HOLD_MS * 2 ** (this.#refusedWaves - 1));
+    this.#hold(retryAfterMs ?? ownMs);
+  }
+
+  #readHeaders(headers: ResponseHeaders): void {
+    for (const what of ["requests", "tokens"]) {
+      if (headerText(headers[`x-ratelimit-remaining-${what}`]) !== "0") continue;
+      const resetMs = parseDuration(headerText(headers[`x-ratelimit-reset-${what}`]));
+      if (resetMs !== undefined) this.#hold(Math.min(resetMs, MAX_HOLD_MS));
+    }
+  }
+
+  #hold(ms: number): void {
+    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#clock.now() + ms);
+  }
+}
+
+/** The first wait after a refusal that names none; it doubles with every wave of refusals. */
+const FIRST_HOLD_MS = 500;
+/** The longest one; also the longest that a header about what is left is believed. */
+const MAX_HOLD_MS = 60_000;
+
+interface Waiter {
+  estimateTokens: () => number;
+  admit: (permit: CallPermit) => void;
+}
+
+/** Spreads a rate evenly, so that no minute ever holds more than its share, wherever it begins. */
+class Pacer {
+  nextAtMs = 0;
+  #msPerUnit: number;
+
+  constructor(perMinute: number) {
+    this.#msPerUnit = 60_000 / perMinute;
+  }
+
+  take(units: number, now: number): void {
+    this.nextAtMs = Math.max(now, this.nextAtMs) + units * this.#msPerUnit;
+  }
+
+  correct(units: number): void {
+    this.nextAtMs += units * this.#msPerUnit;
+  }
+}
+
+function headerText(value: string | string[] | undefined): string {
+  return (Array.isArray(value) ? value[0] : value) ?? "";
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `120ms`, `1.5s`, `6m0s`, `1h2m3s`, or plain seconds. */
+export function parseDuration(text: string): number | undefined {
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1_000;
+  if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) return undefined;
+  let total = 0;
+  for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) {
+    total += Number(amount) * (UNIT_MS[unit ?? ""] ?? 0);
+  }
+  return total;
+}

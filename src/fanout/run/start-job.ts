@@ -1,0 +1,63 @@
+import { systemClock } from "../../async/clock.ts";
+import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
+import { openTable } from "../input/table.ts";
+import { jobKey, type TableInput } from "../input/table-input.ts";
+import { checkColumns, parseTemplate } from "../input/template.ts";
+import type { JobRecord, JobSettings, JobTask } from "../job.ts";
+import { checkOutput } from "../output/export.ts";
+import { compileResultCheck } from "../row/result-check.ts";
+import { type CoordinatorOptions, coordinateJob, type JobEnd } from "./coordinator.ts";
+
+export interface StartJobOptions extends CoordinatorOptions {
+  input: TableInput;
+  task: JobTask;
+  settings: JobSettings;
+  /** Where the table goes; a function where the name holds the job's id. */
+  outputPath: string | ((jobId: string) => string);
+  /** Start over although the job is known. */
+  fresh?: boolean;
+  newId?: () => string;
+}
+
+/** Finds or makes the job, works on its rows, writes its files. The same call again goes on where this one ended. */
+export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
+  const { job, resumed, outputPath } = await findOrCreate(options);
+  return coordinateJob(options, job.id, { settings: options.settings, outputPath, resumed });
+}
+
+async function findOrCreate(
+  options: StartJobOptions,
+): Promise<{ job: JobRecord; resumed: boolean; outputPath: string }> {
+  const { store, input, task, clock = systemClock, newId = () => crypto.randomUUID() } = options;
+  const template = parseTemplate(task.instruction);
+  // Compiled once more by the run; here it only has to fail early.
+  await compileResultCheck(task.schema);
+  const key = jobKey(input, task);
+  const known = options.fresh ? null : await store.find(key);
+  const id = known?.id ?? newId();
+  const outputPath = typeof options.outputPath === "string" ? options.outputPath : options.outputPath(id);
+  await checkOutput(outputPath, input.path);
+  if (known) return { job: known, resumed: true, outputPath };
+  const table = openTable(input.path, input.format, input.name);
+  const ids = new ItemIds(task.idColumn);
+  const rows = async function* () {
+    for await (const row of table.rows()) {
+      options.signal.throwIfAborted();
+      yield ids.item(row);
+    }
+    // Only now are all columns known.
+    checkIdColumn(task.idColumn, table.headers);
+    checkColumns(template, table.headers);
+  };
+  const made = {
+    id,
+    key,
+    task,
+    settings: options.settings,
+    inputPath: input.name,
+    outputPath,
+    createdAtMs: clock.now(),
+  };
+  const job = await store.create(made, rows(), () => table.headers);
+  return { job, resumed: false, outputPath };
+}

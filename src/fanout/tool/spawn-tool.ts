@@ -1,0 +1,123 @@
+import path from "node:path";
+import { Readable } from "node:stream";
+import type { RunContext } from "../../agent/headless-run.ts";
+import type { Tool } from "../../tools/tool.ts";
+import { prepareInput } from "../input/table-input.ts";
+import {
+  DEFAULT_CONCURRENCY,
+  DEFAULT_MAX_ATTEMPTS,
+  DEFAULT_ROW_TIMEOUT_SECONDS,
+  type JobTask,
+  MAX_TOOL_CONCURRENCY,
+} from "../job.ts";
+import type { JobStore } from "../ledger/job-ledger.ts";
+import { ParentRunOutput } from "../output/parent-run-output.ts";
+import { summaryFields } from "../output/summary.ts";
+import type { JobEnd, RowResources } from "../run/coordinator.ts";
+import { startOrResumeJob } from "../run/start-job.ts";
+import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
+
+export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurrency"> {
+  context: RunContext;
+  cwd: string;
+  store: JobStore;
+  jobsHome: string;
+  model: string;
+  reasoningEffort: string | null;
+  /** Which tools the agents of a job have; `openTools` of the same options gives them. */
+  rowTools: JobTask["tools"];
+  /** No job is wider than this, whatever is asked. */
+  maxThreads: number;
+  defaultRuntimeSeconds?: number | undefined;
+  /** Start over although the same job is known. */
+  fresh?: boolean;
+}
+
+/** One blocking call: a table in, one agent a row, a summary back. */
+export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
+  return {
+    definition: {
+      name: "spawn_agents_on_csv",
+      description: description(options.rowTools),
+      parameters: SPAWN_PARAMETERS,
+    },
+    async call(args, call) {
+      const parsed = parseSpawnArguments(args);
+      if (typeof parsed === "string") return { text: parsed, ok: false };
+      try {
+        const end = await run(options, parsed, call?.signal ?? new AbortController().signal);
+        const fields = summaryFields(end.summary);
+        return { text: JSON.stringify(fields), ok: true, structured: fields };
+      } catch (error) {
+        return { text: error instanceof Error ? error.message : String(error), ok: false };
+      }
+    },
+  };
+}
+
+async function run(options: SpawnToolOptions, args: SpawnArguments, signal: AbortSignal): Promise<JobEnd> {
+  const concurrency = effectiveConcurrency(options, args.maxConcurrency);
+  const runtimeSeconds =
+    args.maxRuntimeSeconds ?? options.defaultRuntimeSeconds ?? DEFAULT_ROW_TIMEOUT_SECONDS;
+  await using input = await prepareInput({
+    input: args.csvPath,
+    cwd: options.cwd,
+    stdin: Readable.from([]),
+    spoolFolder: options.jobsHome,
+  });
+  return await startOrResumeJob({
+    store: options.store,
+    jobsHome: options.jobsHome,
+    input,
+    task: {
+      instruction: args.instruction,
+      schema: args.outputSchema,
+      model: options.model,
+      reasoningEffort: options.reasoningEffort,
+      tools: options.rowTools,
+      idColumn: args.idColumn,
+    },
+    settings: {
+      maxAttempts: DEFAULT_MAX_ATTEMPTS,
+      rowTimeoutMs: runtimeSeconds * 1000,
+      rowLimit: null,
+    },
+    outputPath: (jobId) => outputPath(options.cwd, args, jobId),
+    fresh: options.fresh ?? false,
+    callModel: options.callModel,
+    limiter: options.limiter,
+    concurrency,
+    openTools: options.openTools,
+    signal,
+    listener: new ParentRunOutput(options.context, options.clock),
+    ...(options.clock ? { clock: options.clock } : {}),
+  });
+}
+
+function effectiveConcurrency(options: SpawnToolOptions, requested: number | null): number {
+  const ceiling = Math.max(MAX_TOOL_CONCURRENCY, options.maxThreads);
+  const wanted = Math.min(ceiling, Math.max(1, requested ?? DEFAULT_CONCURRENCY));
+  const effective = Math.min(wanted, options.maxThreads);
+  if (requested !== null && effective !== requested) {
+    const { context } = options;
+    const message = `agent job concurrency: requested=${requested} max_threads=${options.maxThreads} effective=${effective}`;
+    context.notify({ method: "warning", threadId: context.threadId, message }, { required: true });
+  }
+  return effective;
+}
+
+function outputPath(cwd: string, args: SpawnArguments, jobId: string): string {
+  if (args.outputCsvPath !== null) return path.resolve(cwd, args.outputCsvPath);
+  const input = path.resolve(cwd, args.csvPath);
+  const { dir, name } = path.parse(input);
+  return path.join(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
+}
+
+function description(rowTools: JobTask["tools"]): string {
+  const tools = rowTools === "exec" ? "can run commands" : "have no tools but the report";
+  return [
+    "Works on a table with one agent a row, many at a time, and waits until all rows are done.",
+    `Each agent gets the instruction with its row's values filled in and reports a JSON object. The agents ${tools}.`,
+    "Returns counts and the path of a CSV with one line a row. The same call again goes on where an unfinished one ended.",
+  ].join(" ");
+}

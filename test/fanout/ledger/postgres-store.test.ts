@@ -1,0 +1,175 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import pg from "pg";
+import { NO_USAGE } from "../../../src/agent/usage.ts";
+import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
+import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
+import { storeContract } from "./store-contract.ts";
+
+const missing = await postgresMissing();
+if (missing) {
+  test("the Postgres store keeps the contract", { skip: missing }, () => undefined);
+} else {
+  let server: TestPostgres;
+  let url: string;
+  before(async () => {
+    server = await startPostgres();
+    url = await server.createDatabase();
+  });
+  after(() => server.close());
+
+  const query = async (sql: string, values: unknown[] = []) => {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    try {
+      return (await client.query(sql, values)).rows;
+    } finally {
+      await client.end();
+    }
+  };
+
+  /** Makes the last sign of life of a job's rows an old one, and waits until the engine has drawn its conclusion. */
+  async function silence(jobId: string): Promise<void> {
+    const queue = `job-${jobId}`;
+    await query(
+      "UPDATE procwire_queue.job SET heartbeat_on = now() - interval '1 hour' WHERE name = $1 AND state = 'active'",
+      [queue],
+    );
+    for (let tries = 0; tries < 300; tries++) {
+      const active = await query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state = 'active'", [
+        queue,
+      ]);
+      if (active.length === 0) return;
+      await new Promise((wake) => setTimeout(wake, 100));
+    }
+    assert.fail("the engine never noticed");
+  }
+
+  storeContract("postgres", async () => {
+    const store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    return {
+      store,
+      pass: (ms) => new Promise((wake) => setTimeout(wake, ms)),
+      async afterDeath(ledger) {
+        await ledger.endRun();
+        await silence(ledger.jobId);
+        const reopened = await store.open(ledger.jobId);
+        assert.ok(reopened);
+        return reopened;
+      },
+      close: () => store[Symbol.asyncDispose](),
+    };
+  });
+
+  async function startedJob(store: PostgresStore, rows: number): Promise<JobLedger> {
+    const items = async function* () {
+      for (let index = 0; index < rows; index++) {
+        yield { itemId: `row-${index + 1}`, rowIndex: index, sourceId: "a\0b", row: { name: "x\0y" } };
+      }
+    };
+    const job = await store.create(
+      {
+        id: crypto.randomUUID(),
+        key: crypto.randomUUID(),
+        task: {
+          instruction: "x",
+          schema: null,
+          model: "m",
+          reasoningEffort: null,
+          tools: "none",
+          idColumn: null,
+        },
+        settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
+        inputPath: "a",
+        outputPath: "b",
+        createdAtMs: Date.now(),
+      },
+      items(),
+      () => ["name"],
+    );
+    const ledger = await store.open(job.id);
+    assert.ok(ledger);
+    await ledger.beginRun();
+    await ledger.setStatus("running", ["pending"]);
+    return ledger;
+  }
+
+  test("two who run the same job never get the same row", async () => {
+    await using first = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    await using second = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    const ledger = await startedJob(first, 40);
+    const other = await second.open(ledger.jobId);
+    assert.ok(other);
+    await other.beginRun({ join: true });
+    const claims = (await Promise.all([ledger, other, ledger, other].map((one) => one.claim(10)))).flat();
+    assert.equal(new Set(claims.map((claim) => claim.item.itemId)).size, claims.length);
+    assert.ok(claims.length >= 20);
+    await ledger.endRun();
+    await other.endRun();
+  });
+
+  test("a row that is finished although the engine delivers it is dropped before anything is asked", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    const ledger = await startedJob(store, 2);
+    await query(
+      "UPDATE procwire.agent_job_items SET status = 'completed' WHERE job_id = $1 AND row_index = 0",
+      [ledger.jobId],
+    );
+    assert.deepEqual(
+      (await ledger.claim(2)).map((claim) => claim.item.itemId),
+      ["row-2"],
+    );
+    const left = await query("SELECT 1 FROM procwire_queue.job WHERE name = $1 AND state < 'active'", [
+      `job-${ledger.jobId}`,
+    ]);
+    assert.equal(left.length, 0);
+    await ledger.endRun();
+  });
+
+  test("a worker that was given up on cannot report any more", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    const ledger = await startedJob(store, 1);
+    const [late] = await ledger.claim(1);
+    assert.ok(late);
+    await ledger.endRun();
+    await silence(ledger.jobId);
+    const other = await store.open(ledger.jobId);
+    assert.ok(other);
+    await other.beginRun({ join: true });
+    const [now] = await other.claim(1);
+    assert.ok(now);
+    const report = { result: "{}", usage: NO_USAGE, stop: false };
+    assert.equal(await ledger.complete(late, report), false);
+    assert.equal(await other.complete(now, report), true);
+    await other.endRun();
+  });
+
+  test("a row that kills everyone who touches it ends in the dead letters and fails as spawn", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    const ledger = await startedJob(store, 1);
+    assert.equal((await ledger.claim(1)).length, 1);
+    // As if this were the last life the engine gives it.
+    await query("UPDATE procwire_queue.job SET retry_count = retry_limit WHERE name = $1", [
+      `job-${ledger.jobId}`,
+    ]);
+    await ledger.endRun();
+    await silence(ledger.jobId);
+    const next = await store.open(ledger.jobId);
+    assert.ok(next);
+    await next.beginRun({ join: true });
+    assert.deepEqual(await next.claim(1), []);
+    const item = await next.item("row-1");
+    assert.equal(item?.status, "failed");
+    assert.equal(item?.errorClass, "spawn");
+    assert.equal(item?.error, "whoever worked on this row died 6 times");
+    await next.endRun();
+  });
+
+  test("a database that is not there is told in one line", async () => {
+    await assert.rejects(
+      PostgresStore.open({ databaseUrl: "postgres://nobody@127.0.0.1:1/none" }),
+      /^Error: the database cannot be used: .*ECONNREFUSED/,
+    );
+  });
+}

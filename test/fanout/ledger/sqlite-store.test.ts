@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { ManualClock } from "../../../src/async/clock.ts";
+import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { storeContract } from "./store-contract.ts";
+
+storeContract("sqlite", async () => {
+  const home = await mkdtemp(path.join(tmpdir(), "procwire-store-"));
+  const clock = new ManualClock();
+  const store = new SqliteStore(home, { clock });
+  return {
+    store,
+    pass: (ms) => clock.advance(ms),
+    async afterDeath(ledger) {
+      await ledger[Symbol.asyncDispose]();
+      const reopened = await store.open(ledger.jobId);
+      assert.ok(reopened);
+      return reopened;
+    },
+    close: () => rm(home, { recursive: true, force: true }),
+  };
+});
+
+async function withHome(body: (home: string) => Promise<void>): Promise<void> {
+  const home = await mkdtemp(path.join(tmpdir(), "procwire-store-"));
+  try {
+    await body(home);
+  } finally {
+    await rm(home, { recursive: true, force: true });
+  }
+}
+
+const job = {
+  id: "11111111-2222-4333-8444-555555555555",
+  key: "k",
+  task: { instruction: "x", schema: null, model: "m", reasoningEffort: null, tools: "none", idColumn: null },
+  settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
+  inputPath: "a",
+  outputPath: "b",
+  createdAtMs: 1,
+} as const;
+
+async function* noRows() {}
+
+test("only one process runs a job at a time, and the right ends with its holder", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => []);
+    const first = await store.open(job.id);
+    await using second = await store.open(job.id);
+    assert.ok(first && second);
+    assert.equal(await first.beginRun(), true);
+    assert.equal(await first.beginRun(), true);
+    assert.equal(await second.beginRun(), false);
+    assert.equal(await second.isBeingRun(), true);
+    // Looking and changing states is not running: `jobs cancel` does it from outside.
+    assert.equal(await second.setStatus("cancelled", ["pending"]), true);
+    await first[Symbol.asyncDispose]();
+    assert.equal(await second.isBeingRun(), false);
+    assert.equal(await second.beginRun(), true);
+  });
+});
+
+test("a job folder that was deleted by hand is forgotten", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => []);
+    await rm(path.join(home, job.id), { recursive: true });
+    assert.equal(await store.find("k"), null);
+    assert.deepEqual(await store.list(), []);
+  });
+});
+
+test("a folder without a ledger is no job and none is made in it", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => []);
+    await rm(path.join(home, job.id, "ledger.sqlite"));
+    assert.equal(await store.open(job.id), null);
+    assert.deepEqual(
+      (await readdir(path.join(home, job.id))).filter((name) => name === "ledger.sqlite"),
+      [],
+    );
+  });
+});
+
+test("a ledger of a newer version is refused, not misread", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => []);
+    const db = new DatabaseSync(path.join(home, job.id, "ledger.sqlite"));
+    db.exec("PRAGMA user_version = 999");
+    db.close();
+    await assert.rejects(store.open(job.id), /newer procwire \(version 999\)/);
+  });
+});
+
+test("a store that does not exist yet is empty", async () => {
+  const store = new SqliteStore(path.join(tmpdir(), "procwire-no-such-home"));
+  assert.deepEqual(await store.list(), []);
+  assert.equal(await store.find("k"), null);
+  assert.equal(await store.open("1"), null);
+});

@@ -1,0 +1,346 @@
+import assert from "node:assert/strict";
+import { suite, test } from "node:test";
+import { NO_USAGE } from "../../../src/agent/usage.ts";
+import type { ItemRecord, ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
+import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
+
+/** What a store needs to be put through the contract. */
+export interface StoreHarness {
+  store: JobStore;
+  /** Lets that much time pass, as far as the store can see. */
+  pass(ms: number): Promise<void>;
+  /** Leaves a ledger as a killed process does, and opens it as the next process would. */
+  afterDeath(ledger: JobLedger): Promise<JobLedger>;
+  close(): Promise<void>;
+}
+
+const usage = { inputTokens: 10, cachedInputTokens: 4, outputTokens: 2, reasoningOutputTokens: 1 };
+
+let made = 0;
+
+function newJob(extra: Partial<NewJob> = {}): NewJob {
+  made++;
+  return {
+    id: crypto.randomUUID(),
+    key: `key-${process.pid}-${made}`,
+    task: {
+      instruction: "look at {name}",
+      schema: { type: "object" },
+      model: "m",
+      reasoningEffort: null,
+      tools: "none",
+      idColumn: null,
+    },
+    settings: { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: null },
+    inputPath: "in.csv",
+    outputPath: "out.csv",
+    createdAtMs: 1_700_000_000_000 + made,
+    ...extra,
+  };
+}
+
+async function* rows(count: number): AsyncGenerator<NewItem> {
+  for (let index = 0; index < count; index++) {
+    yield { itemId: `row-${index + 1}`, rowIndex: index, sourceId: null, row: { name: `cat_${index + 1}` } };
+  }
+}
+
+async function collect(items: AsyncIterable<ItemRecord>): Promise<ItemRecord[]> {
+  const all: ItemRecord[] = [];
+  for await (const item of items) all.push(item);
+  return all;
+}
+
+/** The promises every kind of store keeps. */
+export function storeContract(name: string, open: () => Promise<StoreHarness>): void {
+  // Side by side: a store has to bear that, and the slow ones only wait.
+  suite(`${name} keeps the contract of stores`, { concurrency: 4 }, () => promises(name, open));
+}
+
+function promises(name: string, open: () => Promise<StoreHarness>): void {
+  const contract = (what: string, body: (harness: StoreHarness) => Promise<void>): void => {
+    test(`${name}: ${what}`, async () => {
+      const harness = await open();
+      try {
+        await body(harness);
+      } finally {
+        await harness.close();
+      }
+    });
+  };
+
+  async function started(
+    harness: StoreHarness,
+    count: number,
+    extra: Partial<NewJob> = {},
+  ): Promise<JobLedger> {
+    const job = await harness.store.create(newJob(extra), rows(count), () => ["name"]);
+    const ledger = await harness.store.open(job.id);
+    assert.ok(ledger);
+    assert.equal(await ledger.beginRun(), true);
+    assert.equal(await ledger.setStatus("running", ["pending"]), true);
+    return ledger;
+  }
+
+  async function claimOne(ledger: JobLedger) {
+    const [claim] = await claimSome(ledger, 1);
+    assert.ok(claim, "a row to claim");
+    return claim;
+  }
+
+  /** A delivery engine may hand out fewer than asked at a time. */
+  async function claimSome(ledger: JobLedger, count: number) {
+    const claims = [];
+    for (let tries = 0; claims.length < count && tries < 200; tries++) {
+      claims.push(...(await ledger.claim(count - claims.length)));
+    }
+    return claims.sort((a, b) => a.item.rowIndex - b.item.rowIndex);
+  }
+
+  const statuses = async (ledger: JobLedger): Promise<ItemStatus[]> =>
+    (await collect(ledger.items())).map((item) => item.status);
+
+  contract("a created job is found by its key with everything it was made of", async ({ store }) => {
+    const job = newJob();
+    const record = await store.create(job, rows(3), () => ["name"]);
+    assert.deepEqual(await store.find(job.key), record);
+    assert.deepEqual(record, {
+      ...job,
+      name: `agent-job-${job.id.slice(0, 8)}`,
+      headers: ["name"],
+      totalRows: 3,
+      status: "pending",
+      error: null,
+      updatedAtMs: job.createdAtMs,
+      startedAtMs: null,
+      completedAtMs: null,
+    });
+    assert.equal(await store.find("no such key"), null);
+  });
+
+  contract("an error while the rows are read leaves no job behind", async ({ store }) => {
+    const job = newJob();
+    const broken = async function* () {
+      yield* rows(2);
+      throw new Error("row 3 is broken");
+    };
+    await assert.rejects(
+      store.create(job, broken(), () => ["name"]),
+      /row 3 is broken/,
+    );
+    assert.equal(await store.find(job.key), null);
+    assert.equal(await store.open(job.id), null);
+    assert.ok((await store.list()).every((other) => other.id !== job.id));
+  });
+
+  contract("a newer job takes its key over; both stay in the list, newest first", async ({ store }) => {
+    const first = newJob();
+    const second = newJob({ key: first.key });
+    await store.create(first, rows(1), () => ["name"]);
+    await store.create(second, rows(1), () => ["name"]);
+    assert.equal((await store.find(first.key))?.id, second.id);
+    const ids = (await store.list()).map((job) => job.id);
+    assert.ok(ids.indexOf(second.id) < ids.indexOf(first.id));
+    assert.ok(ids.includes(first.id));
+  });
+
+  contract("a job is opened by the beginning of its id unless that is ambiguous", async ({ store }) => {
+    const id = crypto.randomUUID();
+    const twin = `${id.slice(0, -1)}${id.endsWith("0") ? "1" : "0"}`;
+    await store.create(newJob({ id }), rows(1), () => ["name"]);
+    await using ledger = await store.open(id.slice(0, 8));
+    assert.equal(ledger?.jobId, id);
+    await store.create(newJob({ id: twin }), rows(1), () => ["name"]);
+    await assert.rejects(store.open(id.slice(0, 8)), /ambiguous/);
+    assert.equal(await store.open("ffffffff-no-such"), null);
+  });
+
+  contract("a job without rows has nothing to claim and counts zero", async (harness) => {
+    await using ledger = await started(harness, 0);
+    assert.deepEqual(await ledger.claim(5), []);
+    assert.deepEqual(await ledger.counts(), {
+      total: 0,
+      pending: 0,
+      running: 0,
+      completed: 0,
+      failed: 0,
+      usage: NO_USAGE,
+    });
+  });
+
+  contract("rows are claimed once each, and the attempt is counted", async (harness) => {
+    await using ledger = await started(harness, 5);
+    const first = await claimSome(ledger, 2);
+    const rest = await claimSome(ledger, 3);
+    const claimed = [...first, ...rest].map((claim) => claim.item.rowIndex).sort();
+    assert.deepEqual(claimed, [0, 1, 2, 3, 4]);
+    assert.ok([...first, ...rest].every(({ item }) => item.status === "running" && item.attempts === 1));
+    assert.deepEqual(first[0]?.item.row, { name: `cat_${(first[0]?.item.rowIndex ?? 0) + 1}` });
+    assert.deepEqual(await ledger.claim(1), []);
+    assert.equal((await ledger.counts()).running, 5);
+  });
+
+  contract("the first report wins and every later word of the attempt is refused", async (harness) => {
+    await using ledger = await started(harness, 1);
+    const claim = await claimOne(ledger);
+    assert.equal(await ledger.complete(claim, { result: '{"n":1}', usage, stop: false }), true);
+    assert.equal(await ledger.complete(claim, { result: '{"n":2}', usage, stop: true }), false);
+    assert.equal(await ledger.fail(claim, { errorClass: "timeout", message: "late", usage }), false);
+    assert.equal(await ledger.retry(claim, { errorClass: "timeout", message: "late", usage }, 0), false);
+    assert.equal(await ledger.release(claim, usage), false);
+    const item = await ledger.item("row-1");
+    assert.equal(item?.status, "completed");
+    assert.equal(item?.result, '{"n":1}');
+    assert.ok(item?.reportedAtMs !== null && item?.completedAtMs !== null);
+    assert.deepEqual(item?.usage, usage);
+    assert.equal((await ledger.job()).status, "running");
+    assert.deepEqual(await ledger.claim(1), []);
+  });
+
+  contract("a report with stop cancels the job in the same step", async (harness) => {
+    await using ledger = await started(harness, 2);
+    const claim = await claimOne(ledger);
+    await ledger.complete(claim, { result: "{}", usage, stop: true });
+    const job = await ledger.job();
+    assert.equal(job.status, "cancelled");
+    assert.equal(job.error, "cancelled by worker request");
+    assert.deepEqual((await statuses(ledger)).sort(), ["completed", "pending"]);
+    assert.deepEqual(await ledger.claim(1), []);
+  });
+
+  contract(
+    "a failed attempt comes back after its delay with the next number and a new token",
+    async (harness) => {
+      await using ledger = await started(harness, 1);
+      const first = await claimOne(ledger);
+      assert.equal(
+        await ledger.retry(first, { errorClass: "no_report", message: "silent", usage }, 400),
+        true,
+      );
+      assert.deepEqual(await ledger.claim(1), []);
+      const waiting = await ledger.item("row-1");
+      assert.equal(waiting?.status, "pending");
+      assert.equal(waiting?.errorClass, "no_report");
+      assert.equal(typeof (await ledger.nextDueAtMs()), "number");
+      await harness.pass(1500);
+      const second = await claimOne(ledger);
+      assert.equal(second.item.attempts, 2);
+      assert.notEqual(second.token, first.token);
+      assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), false);
+      assert.equal(await ledger.complete(second, { result: "{}", usage, stop: false }), true);
+      const item = await ledger.item("row-1");
+      assert.equal(item?.error, null);
+      assert.equal(item?.usage.inputTokens, 20);
+    },
+  );
+
+  contract("a released row comes back at once and its attempt does not count", async (harness) => {
+    await using ledger = await started(harness, 1);
+    const first = await claimOne(ledger);
+    assert.equal(await ledger.release(first, usage), true);
+    const second = await claimOne(ledger);
+    assert.equal(second.item.attempts, 1);
+    assert.equal(second.item.usage.inputTokens, 10);
+  });
+
+  contract("a row that failed for good is not claimed again until it is asked for", async (harness) => {
+    await using ledger = await started(harness, 3);
+    for (const errorClass of ["schema", "timeout", "refused"] as const) {
+      await ledger.fail(await claimOne(ledger), { errorClass, message: `for ${errorClass}`, usage });
+    }
+    assert.deepEqual(await ledger.claim(3), []);
+    assert.equal((await ledger.counts()).failed, 3);
+    assert.equal(await ledger.retryFailed({ errorClasses: ["schema"] }), 1);
+    const byId = (await collect(ledger.items({ statuses: ["failed"] })))[0];
+    assert.ok(byId);
+    assert.equal(await ledger.retryFailed({ itemIds: [byId.itemId, "no such row"] }), 1);
+    assert.equal((await claimSome(ledger, 2)).length, 2);
+    assert.equal(await ledger.retryFailed({}), 1);
+    assert.equal((await claimOne(ledger)).item.attempts, 1);
+  });
+
+  contract("rows of a process that died come back and their attempts do not count", async (harness) => {
+    const dying = await started(harness, 3);
+    const [finished] = await claimSome(dying, 3);
+    assert.ok(finished);
+    await dying.complete(finished, { result: "{}", usage, stop: false });
+    await using ledger = await harness.afterDeath(dying);
+    assert.equal(await ledger.beginRun(), true);
+    const again = await claimSome(ledger, 2);
+    assert.equal(again.length, 2);
+    assert.ok(again.every(({ item }) => item.attempts === 1 && item.itemId !== finished.item.itemId));
+  });
+
+  contract("a job's status changes only from the states that were named", async (harness) => {
+    await using ledger = await started(harness, 1);
+    assert.equal(await ledger.setStatus("completed", ["pending"]), false);
+    assert.equal(await ledger.setStatus("paused", ["running"], "quota"), true);
+    const paused = await ledger.job();
+    assert.equal(paused.status, "paused");
+    assert.equal(paused.error, "quota");
+    assert.equal(paused.completedAtMs, null);
+    assert.ok(paused.startedAtMs !== null);
+    assert.equal(await ledger.setStatus("running", ["paused"]), true);
+    assert.equal((await ledger.job()).error, null);
+    assert.equal(await ledger.setStatus("cancelled", ["running"]), true);
+    assert.ok((await ledger.job()).completedAtMs !== null);
+  });
+
+  contract("a row limit hides the rows behind it from claims, counts and items", async (harness) => {
+    await using ledger = await started(harness, 5, {
+      settings: { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 },
+    });
+    assert.equal((await claimSome(ledger, 2)).length, 2);
+    assert.deepEqual(await ledger.claim(5), []);
+    assert.equal((await ledger.counts()).total, 2);
+    assert.equal((await collect(ledger.items())).length, 2);
+    const settings = { maxAttempts: 5, rowTimeoutMs: 9, rowLimit: null };
+    await ledger.setOptions({ settings, outputPath: "other.csv" });
+    assert.equal((await ledger.counts()).total, 5);
+    assert.equal((await claimSome(ledger, 3)).length, 3);
+    const job = await ledger.job();
+    assert.deepEqual(job.settings, settings);
+    assert.equal(job.outputPath, "other.csv");
+  });
+
+  contract("a row limit that comes later holds, and the rows come back when it goes", async (harness) => {
+    await using ledger = await started(harness, 5);
+    const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
+    await ledger.setOptions({ settings, outputPath: "out.csv" });
+    const first = await claimSome(ledger, 2);
+    assert.deepEqual(
+      first.map((claim) => claim.item.rowIndex),
+      [0, 1],
+    );
+    for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
+    await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
+    const rest = await claimSome(ledger, 3);
+    assert.deepEqual(
+      rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
+      [
+        [2, 1],
+        [3, 1],
+        [4, 1],
+      ],
+    );
+  });
+
+  contract("items come in the table's order whatever the order they were settled in", async (harness) => {
+    await using ledger = await started(harness, 1203);
+    const claims = await claimSome(ledger, 1203);
+    for (const claim of claims.toReversed()) {
+      if (claim.item.rowIndex % 2 === 0) {
+        await ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false });
+      }
+    }
+    const all = await collect(ledger.items());
+    assert.deepEqual(
+      all.map((item) => item.rowIndex),
+      Array.from({ length: 1203 }, (_, index) => index),
+    );
+    const completed = await collect(ledger.items({ statuses: ["completed"] }));
+    assert.equal(completed.length, 602);
+    assert.equal((await ledger.settledSince(0)).length, 602);
+    assert.deepEqual(await ledger.settledSince(Number.MAX_SAFE_INTEGER), []);
+  });
+}

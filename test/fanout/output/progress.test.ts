@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { StatusLine } from "../../../src/agent/status-line.ts";
+import { NO_USAGE } from "../../../src/agent/usage.ts";
+import { ManualClock } from "../../../src/async/clock.ts";
+import type { JobCounts } from "../../../src/fanout/job.ts";
+import { HumanJobOutput } from "../../../src/fanout/output/job-output.ts";
+import {
+  countText,
+  durationText,
+  type Progress,
+  progressLine,
+  RateMeter,
+} from "../../../src/fanout/output/progress.ts";
+
+const counts = (completed: number, total = 100, failed = 0): JobCounts => ({
+  total,
+  pending: total - completed - failed,
+  running: 0,
+  completed,
+  failed,
+  usage: { ...NO_USAGE, inputTokens: completed * 100, outputTokens: completed },
+});
+
+const progress = (completed: number, extra: Partial<Progress> = {}): Progress => ({
+  jobId: "1a2b3c4d-rest",
+  counts: counts(completed),
+  ratePerSecond: 12.34,
+  etaSeconds: 75,
+  width: 16,
+  maxWidth: 16,
+  heldMs: 0,
+  ...extra,
+});
+
+test("the line tells job, bar, counts, rate, estimate and tokens within its width", () => {
+  const line = progressLine(progress(50), 100);
+  assert.match(line, /^job 1a2b3c4d \[#+-+\] 50\/100 50% f0 r0 p50 12\.3\/s eta 1m15s 5050 tokens$/);
+  assert.ok(line.length <= 99);
+  assert.match(progressLine(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0\/0 100%/);
+});
+
+test("it tells when lanes are closed and when the API wants to be left alone", () => {
+  assert.match(progressLine(progress(1, { width: 4, heldMs: 2500 }), 80), /lanes 4\/16 held 3s$/);
+});
+
+test("the rate looks back half a minute and follows a change of pace", () => {
+  const meter = new RateMeter();
+  assert.deepEqual(meter.sample(counts(0), 0), { ratePerSecond: 0, etaSeconds: null });
+  assert.deepEqual(meter.sample(counts(20), 10_000), { ratePerSecond: 2, etaSeconds: 40 });
+  // It stands still for a minute: what was before is forgotten.
+  for (let second = 11; second <= 70; second++) meter.sample(counts(20), second * 1000);
+  assert.deepEqual(meter.sample(counts(20), 71_000), { ratePerSecond: 0, etaSeconds: null });
+});
+
+test("durations and counts are short", () => {
+  assert.deepEqual([0, 59, 60, 3599, 3600, 90_000].map(durationText), [
+    "0s",
+    "59s",
+    "1m00s",
+    "59m59s",
+    "1h00m",
+    "25h00m",
+  ]);
+  assert.deepEqual([9999, 12_345, 1_234_567].map(countText), ["9999", "12.3k", "1.2M"]);
+});
+
+class Screen extends PassThrough {
+  text = "";
+  isTTY = true;
+  columns = 60;
+  constructor() {
+    super();
+    this.setEncoding("utf8").on("data", (chunk: string) => {
+      this.text += chunk;
+    });
+  }
+}
+
+test("on a terminal the bar is drawn over and lines go above it", () => {
+  const screen = new Screen();
+  const status = new StatusLine(screen);
+  status.status("bar 1");
+  status.line("a line");
+  status.status("bar 2".padEnd(100, "-"));
+  status.clear();
+  status.clear();
+  assert.equal(
+    screen.text,
+    `\r\x1b[2Kbar 1\r\x1b[2Ka line\n\r\x1b[2Kbar 1\r\x1b[2K${"bar 2".padEnd(59, "-")}\r\x1b[2K`,
+  );
+});
+
+test("elsewhere there is one line every five seconds", async () => {
+  const screen = new Screen();
+  screen.isTTY = false;
+  const clock = new ManualClock();
+  const output = new HumanJobOutput(screen, { clock });
+  for (let tick = 0; tick < 44; tick++) {
+    output.progress(progress(tick));
+    await clock.advance(250);
+  }
+  const lines = screen.text.trimEnd().split("\n");
+  assert.equal(lines.length, 2);
+  assert.ok(lines.every((line) => line.startsWith("job 1a2b3c4d [")));
+});
+
+test("many failures are not told one by one", () => {
+  const screen = new Screen();
+  screen.isTTY = false;
+  const output = new HumanJobOutput(screen);
+  for (let row = 1; row <= 30; row++) {
+    output.row({
+      itemId: `row-${row}`,
+      rowIndex: row,
+      sourceId: null,
+      row: {},
+      status: "failed",
+      attempts: 3,
+      result: null,
+      errorClass: "timeout",
+      error: "too slow",
+      usage: NO_USAGE,
+      startedAtMs: 0,
+      reportedAtMs: null,
+      completedAtMs: 0,
+    });
+  }
+  const lines = screen.text.trimEnd().split("\n");
+  assert.equal(lines.length, 11);
+  assert.equal(lines[0], "row-1 failed (timeout): too slow");
+  assert.equal(lines[10], "more rows failed; errors.csv will have them all");
+});

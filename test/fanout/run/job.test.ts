@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
+import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { exitCodeOf } from "../../../src/fanout/run/coordinator.ts";
+import { CANCELLED_BY_USER } from "../../../src/fanout/run/scheduler.ts";
+import { type MockAnswer, report, says } from "../../support/mock-responses.ts";
+import { catTable, FanoutHarness } from "../fanout-harness.ts";
+
+test("the same call again asks nothing that is finished and says completed", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  const first = await harness.run();
+  const second = await harness.run();
+  assert.equal(second.summary.job.id, first.summary.job.id);
+  assert.equal(second.summary.job.status, "completed");
+  assert.equal(harness.mock.requests.length, 3);
+  assert.equal(exitCodeOf(second), 0);
+});
+
+test("a failed row is not asked again by the same call, only by a retry", async () => {
+  let willing = false;
+  await using harness = await FanoutHarness.open((request) =>
+    willing || request.item?.itemId !== "row-2" ? report(request) : says("no"),
+  );
+  const first = await harness.run({ settings: { maxAttempts: 1 } });
+  assert.equal(exitCodeOf(first), 1);
+  willing = true;
+  const second = await harness.run({ settings: { maxAttempts: 1 } });
+  assert.equal(second.summary.job.status, "completed_with_errors");
+  assert.equal(harness.mock.requests.length, 3);
+  await using ledger = await new SqliteStore(harness.jobsHome).open(first.summary.job.id);
+  assert.equal(await ledger?.retryFailed({}), 1);
+  const third = await harness.run();
+  assert.equal(third.summary.job.status, "completed");
+  assert.deepEqual(harness.asked.toSorted(), ["row-1", "row-2", "row-2", "row-3"]);
+});
+
+test("another instruction, model, schema or table is another job; fresh starts over", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  const ids = [
+    await harness.run(),
+    await harness.run({ task: { instruction: "Rather about {name}." } }),
+    await harness.run({ task: { model: "other" } }),
+    await harness.run({ task: { schema: { type: "object" } } }),
+    await harness.run({ table: catTable(2) }),
+    await harness.run({ fresh: true }),
+  ].map(({ summary }) => summary.job.id);
+  assert.equal(new Set(ids).size, 6);
+  assert.equal((await harness.run()).summary.job.id, ids[5]);
+  assert.equal(harness.mock.requests.length, 3 * 4 + 2 + 3);
+});
+
+test("an interrupt releases the rows under way, writes the table and can be gone on from", async () => {
+  const controller = new AbortController();
+  let patient = false;
+  await using harness = await FanoutHarness.open((request) => {
+    if (patient || ["row-1", "row-2"].includes(request.item?.itemId ?? "")) return report(request);
+    if (harness.told.length === 2) controller.abort(new Error("SIGINT"));
+    return { type: "hang" };
+  });
+  const first = await harness.run({ table: catTable(6), concurrency: 2, signal: controller.signal });
+  assert.equal(exitCodeOf(first), 130);
+  assert.equal(first.summary.job.status, "paused");
+  assert.equal(first.summary.job.error, "interrupted");
+  assert.deepEqual(
+    (await harness.output()).map((row) => `${row.status} ${row.attempt_count}`),
+    ["completed 1", "completed 1", "pending 0", "pending 0", "pending 0", "pending 0"],
+  );
+  const askedBefore = harness.mock.requests.length;
+  patient = true;
+  const second = await harness.run({ table: catTable(6), concurrency: 2 });
+  assert.equal(exitCodeOf(second), 0);
+  assert.deepEqual(harness.asked.slice(askedBefore).toSorted(), ["row-3", "row-4", "row-5", "row-6"]);
+});
+
+test("a used-up quota pauses the job at once, burns no row and says why", async () => {
+  let paid = false;
+  await using harness = await FanoutHarness.open((request) =>
+    paid || request.item?.itemId === "row-1"
+      ? report(request)
+      : { type: "status", status: 429, body: { error: { code: "insufficient_quota", message: "no money" } } },
+  );
+  const first = await harness.run({ table: catTable(5), concurrency: 1 });
+  assert.equal(first.summary.job.status, "paused");
+  assert.equal(first.summary.job.error, "the API answered 429: no money");
+  assert.equal(exitCodeOf(first), 1);
+  assert.equal(harness.mock.requests.length, 2);
+  assert.deepEqual(
+    (await harness.output()).map((row) => `${row.status} ${row.attempt_count}`),
+    ["completed 1", "pending 0", "pending 0", "pending 0", "pending 0"],
+  );
+  paid = true;
+  assert.equal((await harness.run({ table: catTable(5) })).summary.job.status, "completed");
+});
+
+test("a key that is refused pauses the job instead of failing every row", async () => {
+  await using harness = await FanoutHarness.open(() => ({ type: "status", status: 401, body: "bad key" }));
+  const { summary } = await harness.run({ table: catTable(50), concurrency: 2 });
+  assert.equal(summary.job.status, "paused");
+  assert.equal(summary.counts.pending, 50);
+  assert.ok(harness.mock.requests.length <= 2);
+});
+
+/** As the product retries, without its patience. */
+const impatient = {
+  transportRetries: 2,
+  rateLimitRetries: 2,
+  baseDelayMs: 1,
+  maxDelayMs: 2,
+  maxRetryAfterMs: 60_000,
+};
+
+test("an API that is gone pauses the job instead of failing its rows one by one", async () => {
+  let down = true;
+  await using harness = await FanoutHarness.open((request) => (down ? { type: "reset" } : report(request)));
+  const first = await harness.run({ table: catTable(20), concurrency: 2, retry: impatient });
+  assert.equal(first.summary.job.status, "paused");
+  assert.match(first.summary.job.error ?? "", /^the API cannot be used: the connection to the API failed: /);
+  assert.equal(first.summary.counts.pending, 20);
+  assert.equal(exitCodeOf(first), 1);
+  down = false;
+  assert.equal((await harness.run({ table: catTable(20) })).summary.job.status, "completed");
+});
+
+test("a row that alone cannot get through fails by its class while the others complete", async () => {
+  const stuck: [MockAnswer, string][] = [
+    [{ type: "status", status: 500, body: "oops" }, "transport"],
+    [{ type: "status", status: 429, headers: { "retry-after-ms": "1" }, body: "too big" }, "rate_limit"],
+  ];
+  for (const [refused, errorClass] of stuck) {
+    // The others are answered while it waits, so it is the row and not the API.
+    await using harness = await FanoutHarness.open(async (request) => {
+      if (request.item?.itemId !== "row-1") return report(request);
+      while (harness.told.length === 0) await setImmediate();
+      return refused;
+    });
+    const { summary } = await harness.run({ retry: impatient, settings: { maxAttempts: 1 } });
+    assert.deepEqual(summary.failuresByClass, [[errorClass, 1]]);
+    assert.equal(summary.counts.completed, 2);
+    assert.match(
+      (await harness.output())[0]?.last_error ?? "",
+      /^the API answered (500: oops|429: too big)$/,
+    );
+  }
+});
+
+test("a rate that is asked for is kept although there are lanes", async () => {
+  const at: number[] = [];
+  await using harness = await FanoutHarness.open((request) => {
+    at.push(performance.now());
+    return report(request);
+  });
+  await harness.run({ table: catTable(5), concurrency: 5, requestsPerMinute: 1200 });
+  // One every 50 ms: timers may come late, never early by more than their own rounding.
+  for (const [index, time] of at.entries()) {
+    if (index > 0) assert.ok(time - (at[0] ?? 0) >= index * 50 - 10, `request ${index} came early`);
+  }
+});
+
+test("fail-fast by count and by percent ends the job as failed with rows left", async () => {
+  for (const failFast of [
+    { type: "count", rows: 2 },
+    { type: "percent", percent: 20 },
+  ] as const) {
+    await using harness = await FanoutHarness.open(() => says("no"));
+    const end = await harness.run({
+      table: catTable(10),
+      concurrency: 1,
+      failFast,
+      settings: { maxAttempts: 1 },
+    });
+    assert.equal(end.summary.job.status, "failed");
+    assert.equal(end.summary.counts.failed, 2);
+    assert.equal(end.summary.counts.pending, 8);
+    assert.match(end.summary.job.error ?? "", /^2 rows failed \(--fail-fast (2|20%)\)$/);
+    assert.equal(exitCodeOf(end), 1);
+  }
+});
+
+test("a budget of tokens pauses the job before it is passed, and a larger one goes on", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  const first = await harness.run({ table: catTable(10), concurrency: 1, budgetTokens: 7 });
+  assert.equal(first.summary.job.status, "paused");
+  assert.match(first.summary.job.error ?? "", /^the budget of 7 tokens is used up \(6 used\)$/);
+  assert.equal(first.summary.counts.completed, 3);
+  const second = await harness.run({ table: catTable(10), concurrency: 1, budgetTokens: 100 });
+  assert.equal(second.summary.job.status, "completed");
+  assert.equal(harness.mock.requests.length, 10);
+});
+
+test("a sample does the first rows alone, and the whole goes on from there", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  const sample = await harness.run({ table: catTable(10), settings: { rowLimit: 3 } });
+  assert.equal(sample.summary.job.status, "paused");
+  assert.equal(sample.summary.job.error, "the sample is done; 7 rows are left");
+  assert.equal(exitCodeOf(sample), 0);
+  assert.equal((await harness.output()).length, 3);
+  const whole = await harness.run({ table: catTable(10) });
+  assert.equal(whole.summary.job.status, "completed");
+  assert.equal((await harness.output()).length, 10);
+  assert.equal(harness.mock.requests.length, 10);
+});
+
+test("a job that is cancelled from outside aborts its rows and stays cancelled", async () => {
+  await using harness = await FanoutHarness.open(async () => {
+    await using ledger = await new SqliteStore(harness.jobsHome).open(await onlyJob(harness));
+    await ledger?.setStatus("cancelled", ["running"], CANCELLED_BY_USER);
+    return { type: "hang" };
+  });
+  const end = await harness.run();
+  assert.equal(end.summary.job.status, "cancelled");
+  assert.equal(end.summary.counts.pending, 3);
+  assert.equal(exitCodeOf(end), 1);
+});
+
+async function onlyJob(harness: FanoutHarness): Promise<string> {
+  const [job] = await new SqliteStore(harness.jobsHome).list();
+  return job?.id ?? "";
+}
+
+test("a job that is already being run is not run twice", async () => {
+  await using harness = await FanoutHarness.open(async (request) => {
+    await assert.rejects(harness.run(), /is being run by another process; `procwire jobs watch [0-9a-f]{8}`/);
+    return report(request);
+  });
+  const { summary } = await harness.run({ concurrency: 1 });
+  assert.equal(summary.job.status, "completed");
+  assert.equal(harness.mock.requests.length, 3);
+});
+
+test("an empty table completes with a header alone", async () => {
+  await using harness = await FanoutHarness.open(() => assert.fail("asked"));
+  const end = await harness.run({ table: "name,age\n" });
+  assert.equal(end.summary.job.status, "completed");
+  assert.equal(exitCodeOf(end), 0);
+  assert.equal(
+    await readFile(harness.outputPath, "utf8"),
+    "name,age,job_id,item_id,row_index,source_id,status,attempt_count,last_error,result_json,reported_at,completed_at\n",
+  );
+});
+
+test("an input that is refused leaves no job and asks nothing", async () => {
+  await using harness = await FanoutHarness.open(() => assert.fail("asked"));
+  await assert.rejects(
+    harness.run({ task: { instruction: "for {nobody}" } }),
+    /unknown placeholder \{nobody\}/,
+  );
+  await assert.rejects(harness.run({ table: "name,b\n1\n" }), /csv row 2 has 1 fields but header has 2/);
+  await assert.rejects(harness.run({ task: { idColumn: "id" } }), /id_column id was not found/);
+  assert.deepEqual(await new SqliteStore(harness.jobsHome).list(), []);
+});
+
+test("results are in results.jsonl as they come, and the file is mended from the ledger", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request, { n: request.item?.itemId }));
+  const { summary } = await harness.run();
+  const file = path.join(harness.jobsHome, summary.job.id, "results.jsonl");
+  const lines = async () => (await readFile(file, "utf8")).split("\n").filter((line) => line !== "");
+  assert.deepEqual((await lines()).map((line) => JSON.parse(line).result.n).sort(), [
+    "row-1",
+    "row-2",
+    "row-3",
+  ]);
+  await writeFile(file, '{"item_id":"row-1","sta');
+  await harness.run();
+  assert.deepEqual(
+    (await lines()).map((line) => JSON.parse(line).item_id),
+    ["row-1", "row-2", "row-3"],
+  );
+});
+
+test("ten rows in a hundred refused with 429 lose nothing", async () => {
+  let asked = 0;
+  await using harness = await FanoutHarness.open((request) =>
+    asked++ % 10 === 3
+      ? { type: "status", status: 429, headers: { "retry-after-ms": "5" } }
+      : report(request),
+  );
+  const { summary } = await harness.run({ table: catTable(100), concurrency: 16 });
+  assert.equal(summary.job.status, "completed");
+  assert.equal(summary.counts.completed, 100);
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { setTimeout as wait } from "node:timers/promises";
+import { parse } from "csv-parse/sync";
+import { report, startMockResponses } from "../../support/mock-responses.ts";
+import { postgresMissing, startPostgres } from "../../support/postgres.ts";
+import { type CliRun, runCli, startCli } from "../../support/run-cli.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const ROWS = 60;
+const missing = await postgresMissing();
+
+export function killOneOfThreeWorkers(): void {
+  test("three workers share a job, one is killed with -9, and no row is lost or asked again after its report", {
+    skip: missing ?? false,
+  }, async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), "procwire-workers-"));
+    const postgres = await startPostgres();
+    const open = Promise.withResolvers<void>();
+    const mock = await startMockResponses(async (request) => {
+      await open.promise;
+      return report(request);
+    });
+    // The one that will die gets a model that never answers, so that it surely holds rows.
+    const tarPit = await startMockResponses(() => ({ type: "hang" }));
+    const url = await postgres.createDatabase();
+    const database = ["--database-url", url, "--heartbeat", "10"];
+    const worker = (base: string) =>
+      startCli(["fanout", "worker", ...database, "--concurrency", "4", "--exit-when-idle"], {
+        cwd: folder,
+        env: { OPENAI_BASE_URL: base },
+      });
+    const runs: CliRun[] = [];
+    try {
+      await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+      const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", ...database];
+      const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+      const first = startCli([...args, "--concurrency", "2", "--json"], options);
+      runs.push(first);
+      while (mock.requests.length < 2 && first.child.exitCode === null) await wait(20);
+      const doomed = worker(tarPit.url);
+      const others = [worker(mock.url), worker(mock.url)];
+      runs.push(doomed, ...others);
+      while (tarPit.requests.length < 4 || mock.requests.length < 10) {
+        assert.equal(doomed.child.exitCode, null, doomed.stderr);
+        assert.equal(first.child.exitCode, null, first.stderr);
+        await wait(20);
+      }
+      doomed.child.kill("SIGKILL");
+      await doomed.ended;
+      open.resolve();
+
+      const { code, stdout, stderr } = await first.ended;
+      assert.equal(code, 0, stderr);
+      for (const other of others) {
+        const end = await other.ended;
+        assert.equal(end.code, 0, end.stderr);
+        assert.match(end.stderr, /works on job [0-9a-f]{8}\n[\s\S]*rows of job [0-9a-f]{8} done here/);
+      }
+
+      const rows: Record<string, string>[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {
+        columns: true,
+      });
+      assert.deepEqual(
+        rows.map((row) => [row.item_id, row.status, row.attempt_count]),
+        Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
+      );
+      // Every row was answered once; those of the dead worker had been asked once in vain.
+      const answered = mock.requests.map((request) => request.item?.itemId);
+      assert.equal(answered.length, ROWS);
+      assert.equal(new Set(answered).size, ROWS);
+      assert.equal(tarPit.requests.length, 4);
+      const events = stdout
+        .trimEnd()
+        .split("\n")
+        .map((line) => JSON.parse(line));
+      assert.equal(events.filter((event) => event.type === "row.completed").length, ROWS);
+
+      const again = await runCli(args, options);
+      assert.equal(again.code, 0, again.stderr);
+      assert.equal(mock.requests.length, ROWS);
+      const list = await runCli(["jobs", "list", "--database-url", url], options);
+      assert.match(list.stdout, /completed {2}60 /);
+    } finally {
+      for (const run of runs) run.child.kill("SIGKILL");
+      await Promise.all(runs.map((run) => run.ended));
+      await Promise.all([mock.close(), tarPit.close()]);
+      await postgres.close();
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+}

@@ -1,0 +1,196 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { NO_USAGE } from "../../../src/agent/usage.ts";
+import { ManualClock } from "../../../src/async/clock.ts";
+import type { ItemRecord, JobRecord } from "../../../src/fanout/job.ts";
+import type { Claim, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
+import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-agent.ts";
+import { Limiter } from "../../../src/fanout/run/limiter.ts";
+import { type SchedulerOptions, scheduleRows } from "../../../src/fanout/run/scheduler.ts";
+
+const job: JobRecord = {
+  id: "j",
+  key: "k",
+  name: "n",
+  task: { instruction: "x", schema: null, model: "m", reasoningEffort: null, tools: "none", idColumn: null },
+  settings: { maxAttempts: 1, rowTimeoutMs: 1000, rowLimit: null },
+  inputPath: "",
+  outputPath: "",
+  headers: [],
+  totalRows: 0,
+  status: "running",
+  error: null,
+  createdAtMs: 0,
+  updatedAtMs: 0,
+  startedAtMs: 0,
+  completedAtMs: null,
+};
+
+const item = (rowIndex: number): ItemRecord => ({
+  itemId: `row-${rowIndex + 1}`,
+  rowIndex,
+  sourceId: null,
+  row: {},
+  status: "running",
+  attempts: 1,
+  result: null,
+  errorClass: null,
+  error: null,
+  usage: NO_USAGE,
+  startedAtMs: 0,
+  reportedAtMs: null,
+  completedAtMs: null,
+});
+
+/** A ledger whose every step the test sees, and whose commits it can hold up or break. */
+function fakeLedger(rows: number) {
+  const log: string[] = [];
+  let next = 0;
+  let open = rows;
+  const commit: { run: (what: string) => Promise<void> } = { run: async () => undefined };
+  const settle = async (what: string, claim: Claim, left: number) => {
+    log.push(`${what} ${claim.item.itemId}`);
+    await commit.run(`${what} ${claim.item.itemId}`);
+    open += left;
+    log.push(`committed ${claim.item.itemId}`);
+    return true;
+  };
+  const ledger: JobLedger = {
+    jobId: "j",
+    shared: false,
+    job: async () => job,
+    counts: async () => ({
+      total: rows,
+      pending: open,
+      running: 0,
+      completed: rows - open,
+      failed: 0,
+      usage: NO_USAGE,
+    }),
+    beginRun: async () => true,
+    endRun: async () => undefined,
+    isBeingRun: async () => true,
+    claim: async (limit) => {
+      const claims: Claim[] = [];
+      while (claims.length < limit && next < rows) {
+        const claim = { item: item(next), token: `t${next}` };
+        next++;
+        log.push(`claim ${claim.item.itemId}`);
+        claims.push(claim);
+      }
+      return claims;
+    },
+    nextDueAtMs: async () => null,
+    complete: async (claim) => settle("complete", claim, -1),
+    fail: async (claim) => settle("fail", claim, -1),
+    retry: async (claim) => settle("retry", claim, 0),
+    release: async (claim) => settle("release", claim, 0),
+    setStatus: async () => true,
+    setOptions: async () => undefined,
+    retryFailed: async () => 0,
+    items: async function* () {},
+    item: async () => null,
+    settledSince: async () => [],
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+  return { ledger, log, commit };
+}
+
+function run(ledger: JobLedger, rowAgent: RowAgent, extra: Partial<SchedulerOptions> = {}) {
+  const clock = new ManualClock();
+  const options: SchedulerOptions = {
+    job,
+    ledger,
+    rowAgent,
+    limiter: new Limiter({ width: 2, clock }),
+    concurrency: 2,
+    clock,
+    signal: new AbortController().signal,
+    ...extra,
+  };
+  return { clock, ended: scheduleRows(options) };
+}
+
+const refused: RowOutcome = {
+  type: "failed",
+  errorClass: "refused",
+  message: "no",
+  usage: NO_USAGE,
+  final: true,
+};
+
+test("a lane takes its next row only after its last one is committed", async () => {
+  const { ledger, log, commit } = fakeLedger(4);
+  const held = Promise.withResolvers<void>();
+  commit.run = (what) => (what === "fail row-1" ? held.promise : Promise.resolve());
+  const { clock, ended } = run(ledger, async () => refused);
+  await clock.advance(10);
+  // The other lane has gone through all the other rows; this one waits for its commit.
+  assert.deepEqual(
+    log.filter((line) => line.startsWith("claim")),
+    ["claim row-1", "claim row-2", "claim row-3", "claim row-4"],
+  );
+  assert.equal(log.filter((line) => line.startsWith("committed")).length, 3);
+  held.resolve();
+  assert.deepEqual(await ended, { type: "finished" });
+  assert.equal(log.at(-1), "committed row-1");
+});
+
+test("with one lane rows are strictly one after another", async () => {
+  const { ledger, log } = fakeLedger(3);
+  const { ended } = run(ledger, async () => refused, { concurrency: 1 });
+  await ended;
+  assert.deepEqual(
+    log,
+    [1, 2, 3].flatMap((row) => [`claim row-${row}`, `fail row-${row}`, `committed row-${row}`]),
+  );
+});
+
+test("a ledger that breaks stops the job, aborts the rows under way and is the error that is told", async () => {
+  const { ledger, commit } = fakeLedger(10);
+  commit.run = async (what) => {
+    if (what === "fail row-1") throw new Error("disk full");
+  };
+  let aborted = 0;
+  const { ended } = run(ledger, (claim, signal) => {
+    if (claim.item.rowIndex === 0) return Promise.resolve(refused);
+    return new Promise((resolve) =>
+      signal.addEventListener("abort", () => {
+        aborted++;
+        resolve({ type: "interrupted", usage: NO_USAGE });
+      }),
+    );
+  });
+  await assert.rejects(ended, /disk full/);
+  assert.equal(aborted, 1);
+});
+
+test("an interrupt gives rows back and claims no more", async () => {
+  const { ledger, log } = fakeLedger(10);
+  const controller = new AbortController();
+  const { clock, ended } = run(
+    ledger,
+    (_claim, signal) =>
+      new Promise((resolve) =>
+        signal.addEventListener("abort", () => resolve({ type: "interrupted", usage: NO_USAGE })),
+      ),
+    { signal: controller.signal },
+  );
+  await clock.advance(1);
+  controller.abort(new Error("SIGINT"));
+  assert.deepEqual(await ended, { type: "stopped", status: "paused", reason: "interrupted" });
+  assert.deepEqual(
+    log.filter((line) => line.startsWith("claim") || line.startsWith("release")),
+    ["claim row-1", "claim row-2", "release row-1", "release row-2"],
+  );
+});
+
+test("an order from outside is obeyed at the next look", async () => {
+  const { ledger } = fakeLedger(1);
+  const stopped: JobLedger = { ...ledger, job: async () => ({ ...job, status: "paused", error: "quota" }) };
+  const done = Promise.withResolvers<RowOutcome>();
+  const { clock, ended } = run(stopped, () => done.promise, { pollMs: 100 });
+  await clock.advance(150);
+  done.resolve(refused);
+  assert.deepEqual(await ended, { type: "stopped", status: "paused", reason: "quota" });
+});
