@@ -38,7 +38,7 @@ export class JsonlOutput implements RunOutput {
         this.warning(notification.message);
         return "running";
       case "tool/event":
-        this.#write(notification.event.json);
+        this.#lines.line(notification.event.json);
         return "running";
       case "thread/closed":
         return "shutdown";

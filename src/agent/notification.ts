@@ -50,8 +50,8 @@ export type Notification =
   | { method: "tool/event"; threadId: string; turnId: string; event: ToolEvent };
 
 export interface ToolEvent {
-  /** The event as programs read it; `type` names its kind. */
-  json: Readonly<Record<string, unknown>> & { readonly type: string };
+  /** The event as programs read it: one JSON object as text, whose `type` names its kind. */
+  json: string;
   /** A line for people, or a status that takes the place of the one before; neither: nothing is shown. */
   line?: string;
   status?: string;

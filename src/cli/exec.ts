@@ -127,7 +127,7 @@ async function spawnTool(
   api: ResponsesApi,
 ): Promise<Tool> {
   const [{ createRowCaller }, { createSpawnAgentsTool }, { SqliteStore }, { jobsHome }] = await Promise.all([
-    import("../fanout/run/coordinator.ts"),
+    import("../fanout/run/row-resources.ts"),
     import("../fanout/tool/spawn-tool.ts"),
     import("../fanout/ledger/sqlite/sqlite-store.ts"),
     import("../fanout/ledger/jobs-home.ts"),

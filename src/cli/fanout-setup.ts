@@ -1,13 +1,11 @@
 import { openResponsesApi } from "../agent/config.ts";
 import type { JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
-import { HumanJobOutput, JsonJobOutput } from "../fanout/output/job-output.ts";
-import {
-  type CoordinatorOptions,
-  createRowCaller,
-  type JobListener,
-  type RowResources,
-} from "../fanout/run/coordinator.ts";
+import { JsonJobOutput } from "../fanout/output/job-json-output.ts";
+import type { JobListener } from "../fanout/output/job-listener.ts";
+import { HumanJobOutput } from "../fanout/output/job-terminal-output.ts";
+import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
+import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
 import { openHostPool } from "./exec-hosts.ts";
 import type { RunOptions } from "./fanout-options.ts";
 
@@ -15,7 +13,7 @@ import type { RunOptions } from "./fanout-options.ts";
 export async function withRowResources<T>(
   options: RunOptions,
   signal: AbortSignal,
-  work: (running: RowResources) => Promise<T>,
+  work: (resources: RowResources) => Promise<T>,
 ): Promise<T> {
   const api = openResponsesApi(process.env);
   await using hosts = await openHostPool(options.hosts);
@@ -37,11 +35,11 @@ export async function withRowResources<T>(
 
 export function coordinatorOptions(
   options: RunOptions,
-  running: RowResources,
+  resources: RowResources,
   store: JobStore,
 ): CoordinatorOptions {
   return {
-    ...running,
+    ...resources,
     store,
     jobsHome: jobsHome(process.env, process.cwd()),
     export: options.export,

@@ -33,11 +33,11 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
   const options = parseRunOptions(values);
   if (options.databaseUrl === undefined) throw new UsageError("no --database-url given");
   return runToExit((signal) =>
-    withRowResources(options, signal, async (running) => {
+    withRowResources(options, signal, async (resources) => {
       await using store = await openJobStore(options);
       process.stderr.write("worker ready\n");
       await runWorker({
-        ...running,
+        ...resources,
         store,
         exitWhenIdle: values["exit-when-idle"] ?? false,
         listener: {

@@ -1,8 +1,8 @@
 import path from "node:path";
 import { prepareInput, type TableInput } from "../fanout/input/table-input.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
+import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { countText } from "../fanout/output/progress.ts";
-import { exitCodeOf } from "../fanout/run/coordinator.ts";
 import { dryRun } from "../fanout/run/dry-run.ts";
 import { startOrResumeJob } from "../fanout/run/start-job.ts";
 import type { Command } from "./command.ts";
@@ -44,10 +44,10 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     spoolFolder: jobsHome(process.env, cwd),
   });
   if (options.dryRun) return await showDryRun(options, input);
-  return await withRowResources(options, signal, async (running) => {
+  return await withRowResources(options, signal, async (resources) => {
     await using store = await openJobStore(options);
     const end = await startOrResumeJob({
-      ...coordinatorOptions(options, running, store),
+      ...coordinatorOptions(options, resources, store),
       input,
       task: options.task,
       settings: options.settings,

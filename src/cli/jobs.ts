@@ -1,14 +1,15 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
-import type { ErrorClass } from "../fanout/job.ts";
+import { CANCELLED_BY_USER, type ErrorClass } from "../fanout/job.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import { exportCsv, exportErrors } from "../fanout/output/export.ts";
+import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { itemReport, jobReport, jobTable } from "../fanout/output/job-report.ts";
 import { fullSummaryFields, summarize } from "../fanout/output/summary.ts";
 import { watchJob } from "../fanout/output/watch-job.ts";
-import { coordinateJob, exitCodeOf } from "../fanout/run/coordinator.ts";
-import { CANCELLED_BY_USER } from "../fanout/run/scheduler.ts";
+import { compileTask } from "../fanout/row/compiled-task.ts";
+import { coordinateJob } from "../fanout/run/coordinator.ts";
 import { type Command, UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
 import { coordinatorOptions, jobOutput, openJobStore, withRowResources } from "./fanout-setup.ts";
@@ -175,10 +176,12 @@ async function retry(ledger: JobLedger, request: Request, store: JobStore): Prom
 }
 
 async function resume(ledger: JobLedger, { run }: Request, store: JobStore): Promise<number> {
-  const { settings, outputPath } = await ledger.job();
+  const { task, settings, outputPath } = await ledger.job();
   return runToExit((signal) =>
-    withRowResources(run, signal, async (running) => {
-      const end = await coordinateJob(coordinatorOptions(run, running, store), ledger.jobId, {
+    withRowResources(run, signal, async (resources) => {
+      const end = await coordinateJob(coordinatorOptions(run, resources, store), {
+        jobId: ledger.jobId,
+        task: await compileTask(task),
         settings: {
           maxAttempts: run.maxAttempts ?? settings.maxAttempts,
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,

@@ -1,9 +1,11 @@
 /**
  * fanout/: many agents. A table in, one agent a row, a ledger that survives everything, a table out.
- * It is given its model and its tools; it starts no process and opens no connection to a server itself.
+ * It is given its model and its tools; it starts no process and opens no connection to a server itself. Its rooms are in
+ * the order a row passes them: input, ledger, run, row, output; tool offers the whole to a model.
  *
- * A *job* is one table with one instruction. An *item* is one row of it. An *attempt* is one agent's try at an item; the
- * token of an attempt is what makes its report count.
+ * A *job* is one table with one instruction. An *item* is one row of it. An *attempt* is one try at an item; the token of
+ * an attempt is what makes its report count. A *row agent* is the agent that makes an attempt; a *worker* is a process, on
+ * any machine, that runs row agents for jobs that another process, their *coordinator*, has started.
  */
 
 import type { JsonObject } from "../agent/response-events.ts";
@@ -22,6 +24,16 @@ export type JobStatus =
   | "cancelled"
   /** Stopped by an interrupt, a quota or a budget; the same command goes on with it. */
   | "paused";
+
+export const JOB_STATUSES: readonly JobStatus[] = [
+  "pending",
+  "running",
+  "completed",
+  "completed_with_errors",
+  "failed",
+  "cancelled",
+  "paused",
+];
 
 export type ItemStatus = "pending" | "running" | "completed" | "failed";
 
@@ -128,6 +140,24 @@ export const DEFAULT_MAX_ATTEMPTS = 3;
 export function jobName(id: string): string {
   return `agent-job-${id.slice(0, 8)}`;
 }
+
+/** Rows are neither worked on nor waiting for somebody to go on with them. */
+export function hasEnded(status: JobStatus): boolean {
+  return status !== "pending" && status !== "running" && status !== "paused";
+}
+
+/** Reasons for a stop that the code tells apart, as the ledger keeps them. */
+export const CANCELLED_BY_ROW_AGENT = "cancelled by worker request";
+export const CANCELLED_BY_USER = "cancelled by the user";
+export const INTERRUPTED = "interrupted";
+
+/** How the work on a job's rows came to an end. */
+export type ScheduleEnd =
+  /** Every row is finished. */
+  | { type: "finished" }
+  /** Nothing to do here now, although other processes still work on rows; only workers end so. */
+  | { type: "idle" }
+  | { type: "stopped"; status: "paused" | "failed" | "cancelled"; reason: string };
 
 /** The end of a job whose rows are all finished. */
 export function finalStatus(counts: JobCounts): "completed" | "completed_with_errors" {

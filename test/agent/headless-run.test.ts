@@ -225,7 +225,12 @@ test("events nobody reads are dropped, counted and told as a warning; the end st
       toolNamed("chatty", async () => {
         // All in one go, so that the reader has no chance to keep up.
         for (let n = 0; n < 50; n++) {
-          notify({ method: "tool/event", threadId, turnId, event: { json: { type: "job.progress", n } } });
+          notify({
+            method: "tool/event",
+            threadId,
+            turnId,
+            event: { json: JSON.stringify({ type: "job.progress", n }) },
+          });
         }
         return { text: "", ok: true };
       }),

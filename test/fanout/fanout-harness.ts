@@ -8,7 +8,8 @@ import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
 import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
 import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { createRowCaller, type JobEnd } from "../../src/fanout/run/coordinator.ts";
+import type { JobEnd } from "../../src/fanout/output/job-listener.ts";
+import { createRowCaller } from "../../src/fanout/run/row-resources.ts";
 import { type StartJobOptions, startOrResumeJob } from "../../src/fanout/run/start-job.ts";
 import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
 

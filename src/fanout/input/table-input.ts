@@ -1,3 +1,8 @@
+/**
+ * fanout/input/: from a file to rows: the table, its formats, the ids of its items, and the instruction's placeholders. It
+ * knows no job and no model.
+ */
+
 import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { mkdir, open, rm } from "node:fs/promises";

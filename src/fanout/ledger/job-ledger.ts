@@ -1,5 +1,5 @@
 /**
- * fanout/store/: where jobs are kept. The ledger is the truth about every row; files and screens only repeat it. Each state
+ * fanout/ledger/: where jobs are kept, in SQLite or in Postgres, behind the one contract of this file. The ledger is the truth about every row; files and screens only repeat it. Each state
  * change is one guarded statement, so that whoever comes second, for whatever reason, changes nothing.
  */
 
@@ -34,6 +34,14 @@ export interface Claim {
   token: string;
 }
 
+/** What an attempt reports: the result as JSON text, written once and never parsed again on its way. */
+export interface Report {
+  result: string;
+  usage: TokenUsage;
+  /** Cancels the job with the report. */
+  stop: boolean;
+}
+
 export interface AttemptFailure {
   errorClass: ErrorClass;
   message: string;
@@ -62,10 +70,10 @@ export interface JobLedger extends AsyncDisposable {
   /** When the next row falls due that waits for its back-off; null when none does. */
   nextDueAtMs(): Promise<number | null>;
 
-  /** The report: first one wins. False when the attempt no longer holds the row. `stop` cancels the job with it. */
-  complete(claim: Claim, report: { result: string; usage: TokenUsage; stop: boolean }): Promise<boolean>;
-  /** The row has failed for good. */
-  fail(claim: Claim, failure: AttemptFailure): Promise<boolean>;
+  /** The report: first one wins. The row as it stands now; null when the attempt no longer holds it. */
+  complete(claim: Claim, report: Report): Promise<ItemRecord | null>;
+  /** The row has failed for good. The row as it stands now; null when the attempt no longer holds it. */
+  fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null>;
   /** The attempt has failed; the row is tried again, not before `delayMs` from now. */
   retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean>;
   /** The attempt came to nothing through no fault of its own, and does not count. */

@@ -3,9 +3,10 @@ import {
   type ErrorClass,
   type ItemRecord,
   type ItemStatus,
+  JOB_STATUSES,
+  type JobCounts,
   type JobRecord,
   type JobSettings,
-  type JobStatus,
   type JobTask,
   jobName,
   type Row,
@@ -58,6 +59,25 @@ export function decodeItem(row: DatabaseRow): ItemRecord {
   };
 }
 
+/** From one row a status, each with its number of items and its sums of tokens. */
+export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
+  const of = (status: ItemStatus) => Number(rows.find((row) => row.status === status)?.n ?? 0);
+  const sum = (column: string) => rows.reduce((total, row) => total + Number(row[column] ?? 0), 0);
+  return {
+    total: sum("n"),
+    pending: of("pending"),
+    running: of("running"),
+    completed: of("completed"),
+    failed: of("failed"),
+    usage: {
+      inputTokens: sum("input"),
+      cachedInputTokens: sum("cached"),
+      outputTokens: sum("output"),
+      reasoningOutputTokens: sum("reasoning"),
+    },
+  };
+}
+
 export const ERROR_CLASSES: readonly ErrorClass[] = [
   "rate_limit",
   "timeout",
@@ -67,16 +87,6 @@ export const ERROR_CLASSES: readonly ErrorClass[] = [
   "tool",
   "spawn",
   "transport",
-];
-
-const JOB_STATUSES: readonly JobStatus[] = [
-  "pending",
-  "running",
-  "completed",
-  "completed_with_errors",
-  "failed",
-  "cancelled",
-  "paused",
 ];
 
 const ITEM_STATUSES: readonly ItemStatus[] = ["pending", "running", "completed", "failed"];

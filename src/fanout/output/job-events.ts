@@ -1,6 +1,5 @@
 import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
-import type { JobEnd } from "../run/coordinator.ts";
-import type { RowEvent } from "../run/scheduler.ts";
+import type { JobEnd, RowRetry } from "./job-listener.ts";
 import { type Progress, progressFields } from "./progress.ts";
 import { resultLine } from "./results-log.ts";
 import { fullSummaryFields } from "./summary.ts";
@@ -25,19 +24,21 @@ export function progressEvent(progress: Progress): JobEvent {
   return { type: "job.progress", ...progressFields(progress) };
 }
 
-export function rowEvent(jobId: string, item: ItemRecord): JobEvent {
+/** A finished row's event, as JSON text. */
+export function rowEventLine(jobId: string, item: ItemRecord): string {
   const type = item.status === "completed" ? "row.completed" : "row.failed";
-  return { type, job_id: jobId, ...resultLine(item) };
+  const before = JSON.stringify({ type, job_id: jobId });
+  return `${before.slice(0, -1)},${resultLine(item).slice(1)}`;
 }
 
-export function retryingEvent(jobId: string, event: Extract<RowEvent, { type: "retrying" }>): JobEvent {
+export function retryingEvent(jobId: string, retry: RowRetry): JobEvent {
   return {
     type: "row.retrying",
     job_id: jobId,
-    item_id: event.claim.item.itemId,
-    attempt_count: event.claim.item.attempts,
-    error_class: event.errorClass,
-    last_error: event.message,
+    item_id: retry.item.itemId,
+    attempt_count: retry.item.attempts,
+    error_class: retry.errorClass,
+    last_error: retry.message,
   };
 }
 

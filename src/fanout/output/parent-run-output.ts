@@ -2,8 +2,8 @@ import type { RunContext } from "../../agent/headless-run.ts";
 import { subtractUsage, type TokenUsage } from "../../agent/usage.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
-import type { JobEnd, JobListener } from "../run/coordinator.ts";
-import { endedEvent, type JobEvent, progressEvent, rowEvent, startedEvent } from "./job-events.ts";
+import { endedEvent, progressEvent, rowEventLine, startedEvent } from "./job-events.ts";
+import type { JobEnd, JobListener } from "./job-listener.ts";
 import { type Progress, progressLine } from "./progress.ts";
 
 /** More often nobody needs to know. */
@@ -29,14 +29,14 @@ export class ParentRunOutput implements JobListener {
     this.#usageBefore = counts.usage;
     const how = resumed ? `goes on with ${counts.pending} of` : "has";
     const line = `agent job ${job.id.slice(0, 8)} ${how} ${counts.total} rows`;
-    this.#tell(startedEvent(job, counts, resumed), { line, required: true });
+    this.#tell(JSON.stringify(startedEvent(job, counts, resumed)), { line, required: true });
   }
 
   progress(progress: Progress): void {
     const now = this.#clock.now();
     if (now - this.#toldAtMs < PROGRESS_EVERY_MS) return;
     this.#toldAtMs = now;
-    this.#tell(progressEvent(progress), { status: progressLine(progress, STATUS_COLUMNS) });
+    this.#tell(JSON.stringify(progressEvent(progress)), { status: progressLine(progress, STATUS_COLUMNS) });
   }
 
   /** Each agent's end is told on its own thread, like any agent's, and ends nothing but itself. */
@@ -44,7 +44,7 @@ export class ParentRunOutput implements JobListener {
     const threadId = `agent_job:${this.#jobId}:${item.itemId}`;
     const failed = item.status === "failed";
     const line = `${item.itemId} failed (${item.errorClass}): ${item.error}`;
-    this.#tell(rowEvent(this.#jobId, item), failed ? { line } : {});
+    this.#tell(rowEventLine(this.#jobId, item), failed ? { line } : {});
     this.#context.notify({
       method: "turn/completed",
       threadId,
@@ -62,10 +62,10 @@ export class ParentRunOutput implements JobListener {
     const { counts, job } = end.summary;
     if (this.#usageBefore) this.#context.addSubagentsUsage(subtractUsage(counts.usage, this.#usageBefore));
     const line = `agent job ${job.id.slice(0, 8)} ${job.status}: ${counts.completed} of ${counts.total} rows completed, ${counts.failed} failed; results: ${job.outputPath}`;
-    this.#tell(endedEvent(end), { line, required: true });
+    this.#tell(JSON.stringify(endedEvent(end)), { line, required: true });
   }
 
-  #tell(json: JobEvent, told: { line?: string; status?: string; required?: boolean }): void {
+  #tell(json: string, told: { line?: string; status?: string; required?: boolean }): void {
     const { threadId, turnId } = this.#context;
     const { required = false, ...shown } = told;
     this.#context.notify({ method: "tool/event", threadId, turnId, event: { json, ...shown } }, { required });

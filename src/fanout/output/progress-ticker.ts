@@ -1,12 +1,18 @@
 import { type Clock, sleep } from "../../async/clock.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import type { Limiter } from "../run/limiter.ts";
 import { type Progress, RateMeter } from "./progress.ts";
+
+/** How much of its width the limiter lets through now. */
+interface LimiterState {
+  readonly width: number;
+  readonly maxWidth: number;
+  readonly heldUntilMs: number;
+}
 
 export interface ProgressTickerOptions {
   ledger: JobLedger;
-  limiter: Limiter | null;
+  limiter: LimiterState | null;
   clock: Clock;
   onProgress(progress: Progress): void;
   /** Rows that others have settled. */

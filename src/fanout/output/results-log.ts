@@ -28,7 +28,7 @@ export class ResultsLog {
   append(item: ItemRecord): boolean {
     if (this.#written.has(item.itemId)) return false;
     this.#written.add(item.itemId);
-    writeSync(this.#fd, `${JSON.stringify(resultLine(item))}\n`);
+    writeSync(this.#fd, `${resultLine(item)}\n`);
     return true;
   }
 
@@ -37,17 +37,19 @@ export class ResultsLog {
   }
 }
 
-export function resultLine(item: ItemRecord): Record<string, unknown> {
-  const result: unknown = item.result === null ? null : JSON.parse(item.result);
-  return {
+/** A finished row as JSON text. The result goes in as the text that it is: it is not parsed to be written again. */
+export function resultLine(item: ItemRecord): string {
+  const before = JSON.stringify({
     item_id: item.itemId,
     row_index: item.rowIndex,
     source_id: item.sourceId,
     status: item.status,
     attempt_count: item.attempts,
-    result,
+  });
+  const after = JSON.stringify({
     error_class: item.errorClass,
     last_error: item.error,
     usage: usageFields(item.usage),
-  };
+  });
+  return `${before.slice(0, -1)},"result":${item.result ?? "null"},${after.slice(1)}`;
 }

@@ -1,7 +1,7 @@
 import { type Clock, sleep, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import type { JobListener } from "../run/coordinator.ts";
+import type { JobListener } from "./job-listener.ts";
 import { ProgressTicker } from "./progress-ticker.ts";
 
 export type WatchEnd =

@@ -1,3 +1,8 @@
+/**
+ * fanout/row/: one attempt at one row: its agent, its prompt, its report, its deadline and the machine its commands run on.
+ * It knows no other row.
+ */
+
 import type { RunTools } from "../../agent/headless-run.ts";
 import type { CallModel } from "../../agent/model-call.ts";
 import { ModelError } from "../../agent/model-error.ts";
@@ -5,11 +10,10 @@ import { runTurn, TooManyCallsError, type TurnOutcome } from "../../agent/turn.t
 import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
-import type { Template } from "../input/template.ts";
-import type { ErrorClass, JobRecord } from "../job.ts";
+import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import type { CompiledTask } from "./compiled-task.ts";
 import { createReportTool, type ReportTool } from "./report-tool.ts";
-import type { ResultCheck } from "./result-check.ts";
 import { RowDeadline } from "./row-deadline.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
 
@@ -17,8 +21,7 @@ import { rowInstructions, rowMessage } from "./row-prompt.ts";
 export interface RowAgentOptions {
   job: JobRecord;
   ledger: JobLedger;
-  template: Template;
-  check: ResultCheck;
+  task: CompiledTask;
   callModel: CallModel;
   /** Tools besides the report, opened for one row and closed after it; null: none. */
   openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
@@ -26,8 +29,8 @@ export interface RowAgentOptions {
 }
 
 export type RowOutcome =
-  /** The ledger has the result. */
-  | { type: "reported"; result: string; usage: TokenUsage; stop: boolean }
+  /** The ledger has the result; this is the row as it stands there. */
+  | { type: "reported"; item: ItemRecord; usage: TokenUsage; stop: boolean }
   /** `final`: another attempt would go the same way. */
   | { type: "failed"; errorClass: ErrorClass; message: string; usage: TokenUsage; final: boolean }
   /** The API took no request of this row, however often it was asked. */
@@ -62,7 +65,7 @@ class RowAttempt {
   #instructions: string;
   #outer: AbortSignal;
   #usage: TokenUsage = NO_USAGE;
-  #reported: { result: string; stop: boolean } | null = null;
+  #reported: { item: ItemRecord; stop: boolean } | null = null;
   #toolCrash: string | null = null;
   #controller = new AbortController();
   #deadline: RowDeadline;
@@ -107,15 +110,15 @@ class RowAttempt {
   }
 
   async #work(rowTools: RunTools | null): Promise<RowOutcome> {
-    const { job, template } = this.#options;
+    const { job, task } = this.#options;
     const { item } = this.#claim;
     const report = createReportTool({
       jobId: job.id,
       itemId: item.itemId,
-      check: this.#options.check,
+      check: task.check,
       commit: (result, stop) => this.#commit(JSON.stringify(result), stop),
     });
-    const text = rowMessage(job, item, template.render(item.row));
+    const text = rowMessage(job, item, task.template.render(item.row));
     const outcome = await runTurn({
       threadId: this.#claim.token,
       turnId: this.#claim.token,
@@ -149,9 +152,9 @@ class RowAttempt {
 
   async #commit(result: string, stop: boolean): Promise<boolean> {
     if (this.#deadline.expired) return false;
-    const committed = await this.#options.ledger.complete(this.#claim, { result, usage: this.#usage, stop });
-    if (committed) this.#reported = { result, stop };
-    return committed;
+    const item = await this.#options.ledger.complete(this.#claim, { result, usage: this.#usage, stop });
+    if (item) this.#reported = { item, stop };
+    return item !== null;
   }
 
   #judge(report: ReportTool, outcome: TurnOutcome): RowOutcome {

@@ -2,7 +2,7 @@ import type { JsonObject } from "../../agent/response-events.ts";
 import type { JobRecord, NewItem, Row } from "../job.ts";
 import { REPORT_TOOL_NAME } from "./report-tool.ts";
 
-/** The line by which a worker's prompt is known; servers that test this key on it. */
+/** The line by which the prompt of a row agent is recognised; test servers look for it. */
 const MARKER = "You are processing one item for a generic agent job.";
 
 /**

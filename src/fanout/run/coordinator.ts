@@ -1,50 +1,24 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
-import type { RunTools } from "../../agent/headless-run.ts";
-import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
-import type { ResponsesApi } from "../../agent/responses-api.ts";
-import { addUsage } from "../../agent/usage.ts";
-import { type Clock, systemClock } from "../../async/clock.ts";
-import { parseTemplate } from "../input/template.ts";
+import { systemClock } from "../../async/clock.ts";
 import {
   finalStatus,
   type ItemRecord,
-  type JobCounts,
+  JOB_STATUSES,
   type JobRecord,
   type JobSettings,
-  type JobStatus,
+  type ScheduleEnd,
 } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
-import { type ExportOptions, exportCsv, exportErrors } from "../output/export.ts";
-import type { Progress } from "../output/progress.ts";
+import type { ExportOptions } from "../output/export.ts";
+import { writeJobFiles } from "../output/job-files.ts";
+import type { JobEnd, JobListener } from "../output/job-listener.ts";
 import { ProgressTicker } from "../output/progress-ticker.ts";
 import { ResultsLog } from "../output/results-log.ts";
-import { type JobSummary, summarize } from "../output/summary.ts";
-import { compileResultCheck } from "../row/result-check.ts";
-import { createRowAgent, type RowAgent } from "../row/row-agent.ts";
-import { Limiter } from "./limiter.ts";
-import { type FailFast, INTERRUPTED, type RowEvent, type ScheduleEnd, scheduleRows } from "./scheduler.ts";
-
-/** Told what happens to a job. */
-export interface JobListener {
-  started?(job: JobRecord, counts: JobCounts, resumed: boolean): void;
-  progress?(progress: Progress): void;
-  /** A row has finished, here or on another machine; each is told once. */
-  row?(item: ItemRecord): void;
-  retrying?(event: Extract<RowEvent, { type: "retrying" }>): void;
-  ended?(end: JobEnd): void;
-}
-
-/** What any run of rows needs, whichever job they belong to. */
-export interface RowResources {
-  callModel: CallModel;
-  limiter: Limiter;
-  concurrency: number;
-  /** The tools an agent has besides the report; null: none. */
-  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
-  signal: AbortSignal;
-  clock?: Clock;
-}
+import { summarize } from "../output/summary.ts";
+import type { CompiledTask } from "../row/compiled-task.ts";
+import { type RowResources, rowAgentFor } from "./row-resources.ts";
+import { type FailFast, scheduleRows } from "./scheduler.ts";
 
 export interface CoordinatorOptions extends RowResources {
   store: JobStore;
@@ -56,69 +30,18 @@ export interface CoordinatorOptions extends RowResources {
   listener?: JobListener;
 }
 
-export interface JobEnd {
-  summary: JobSummary;
-  end: ScheduleEnd;
-  errorsPath: string | null;
-}
-
-/**
- * Patient, because a lost row costs more than a minute: about 13 s of transport trouble a call, and rate limits for as
- * long as anybody still gets answers.
- */
-const FANOUT_RETRY_POLICY: RetryPolicy = {
-  transportRetries: 6,
-  rateLimitRetries: 30,
-  baseDelayMs: 200,
-  maxDelayMs: 30_000,
-  maxRetryAfterMs: 15 * 60_000,
-};
-
-/** The one limiter of all rows, and the way through it to the model. */
-export function createRowCaller(
-  api: ResponsesApi,
-  limits: { width: number; requestsPerMinute?: number | undefined; tokensPerMinute?: number | undefined },
-  overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
-): { limiter: Limiter; callModel: CallModel } {
-  const limiter = new Limiter({ ...limits, ...(overrides.clock ? { clock: overrides.clock } : {}) });
-  const callModel = createModelCaller({ api, gate: limiter, retry: FANOUT_RETRY_POLICY, ...overrides });
-  return { limiter, callModel };
-}
-
-/** Every state can be gone on from, also the ones that are final: there may be rows that were asked for again. */
-const RESUMABLE: readonly JobStatus[] = [
-  "pending",
-  "running",
-  "completed",
-  "completed_with_errors",
-  "failed",
-  "cancelled",
-  "paused",
-];
-
-/** The agent for the rows of one job. */
-export async function rowAgentFor(
-  running: RowResources,
-  ledger: JobLedger,
-  job: JobRecord,
-): Promise<RowAgent> {
-  return createRowAgent({
-    job,
-    ledger,
-    template: parseTemplate(job.task.instruction),
-    check: await compileResultCheck(job.task.schema),
-    callModel: running.callModel,
-    openTools: running.openTools,
-    clock: running.clock ?? systemClock,
-  });
+/** A job that is in the store, and how it is to be run this time. */
+export interface CoordinatedJob {
+  jobId: string;
+  task: CompiledTask;
+  settings: JobSettings;
+  outputPath: string;
+  resumed: boolean;
 }
 
 /** Works on the rows of a job that is in the store, and writes its files, whatever the end is. */
-export async function coordinateJob(
-  options: CoordinatorOptions,
-  jobId: string,
-  changes: { settings: JobSettings; outputPath: string; resumed: boolean },
-): Promise<JobEnd> {
+export async function coordinateJob(options: CoordinatorOptions, known: CoordinatedJob): Promise<JobEnd> {
+  const { jobId, settings, outputPath } = known;
   const opened = await options.store.open(jobId);
   if (!opened) throw new Error(`there is no job ${jobId}`);
   await using ledger = opened;
@@ -126,9 +49,10 @@ export async function coordinateJob(
     const id = jobId.slice(0, 8);
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
-  await ledger.setOptions(changes);
-  await ledger.setStatus("running", RESUMABLE);
-  const end = await workOn(options, ledger, await ledger.job(), changes.resumed);
+  await ledger.setOptions({ settings, outputPath });
+  // Also from the states that are final: there may be rows that were asked for again.
+  await ledger.setStatus("running", JOB_STATUSES);
+  const end = await workOn(options, ledger, await ledger.job(), known);
   options.listener?.ended?.(end);
   return end;
 }
@@ -137,7 +61,7 @@ async function workOn(
   options: CoordinatorOptions,
   ledger: JobLedger,
   job: JobRecord,
-  resumed: boolean,
+  known: CoordinatedJob,
 ): Promise<JobEnd> {
   const { listener = {}, clock = systemClock } = options;
   const folder = path.join(options.jobsHome, job.id);
@@ -146,7 +70,7 @@ async function workOn(
   const tell = (item: ItemRecord) => {
     if (log.append(item)) listener.row?.(item);
   };
-  listener.started?.(job, await ledger.counts(), resumed);
+  listener.started?.(job, await ledger.counts(), known.resumed);
   const ticker = new ProgressTicker({
     ledger,
     limiter: options.limiter,
@@ -160,17 +84,15 @@ async function workOn(
     end = await scheduleRows({
       job,
       ledger,
-      rowAgent: await rowAgentFor(options, ledger, job),
+      rowAgent: rowAgentFor(options, ledger, job, known.task),
       limiter: options.limiter,
       concurrency: options.concurrency,
       budgetTokens: options.budgetTokens,
       failFast: options.failFast,
       clock,
       signal: options.signal,
-      onRow: (event) => {
-        if (event.type === "retrying") listener.retrying?.(event);
-        else tell(settledItem(event, clock.now()));
-      },
+      onSettled: tell,
+      onRetry: (retry) => listener.retrying?.(retry),
     });
   } catch (error) {
     // What went wrong may well be the ledger itself; then the first error is the one to tell.
@@ -202,53 +124,20 @@ export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: Sch
   }
 }
 
-/** Writes what is there, whatever the end was. The ledger keeps everything when the disk does not. */
 async function writeFiles(
   options: CoordinatorOptions,
   ledger: JobLedger,
   job: JobRecord,
   folder: string,
 ): Promise<string | null> {
-  const errorsPath = path.join(folder, "errors.csv");
   try {
-    await exportCsv(ledger, job, job.outputPath, options.export);
-    return (await exportErrors(ledger, job, errorsPath)) > 0 ? errorsPath : null;
+    return await writeJobFiles(ledger, job, folder, options.export);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    await ledger.setStatus("failed", RESUMABLE, `auto-export failed: ${message}`);
+    await ledger.setStatus("failed", JOB_STATUSES, `auto-export failed: ${message}`);
     throw new Error(
       `failed to export output csv ${job.id}: ${message}; nothing is lost: \`procwire jobs export ${job.id.slice(0, 8)}\` writes it again`,
       { cause: error },
     );
   }
-}
-
-function settledItem(event: Exclude<RowEvent, { type: "retrying" }>, nowMs: number): ItemRecord {
-  const { item } = event.claim;
-  return event.type === "failed"
-    ? {
-        ...item,
-        status: "failed",
-        errorClass: event.errorClass,
-        error: event.message,
-        usage: addUsage(item.usage, event.usage),
-        completedAtMs: nowMs,
-      }
-    : {
-        ...item,
-        status: "completed",
-        result: event.outcome.result,
-        errorClass: null,
-        error: null,
-        usage: addUsage(item.usage, event.outcome.usage),
-        reportedAtMs: nowMs,
-        completedAtMs: nowMs,
-      };
-}
-
-/** 0 only when every row that was asked for is completed; 130 when the user broke it off. */
-export function exitCodeOf({ summary, end }: JobEnd): number {
-  if (end.type === "stopped" && end.reason === INTERRUPTED) return 130;
-  if (end.type === "stopped") return 1;
-  return summary.counts.completed === summary.counts.total ? 0 : 1;
 }

@@ -1,10 +1,10 @@
 import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
 import { openTable } from "../input/table.ts";
 import type { TableInput } from "../input/table-input.ts";
-import { checkColumns, parseTemplate } from "../input/template.ts";
+import { checkColumns } from "../input/template.ts";
 import type { JobTask, NewItem } from "../job.ts";
+import { compileTask } from "../row/compiled-task.ts";
 import { createReportTool } from "../row/report-tool.ts";
-import { compileResultCheck } from "../row/result-check.ts";
 import { rowInstructions, rowMessage } from "../row/row-prompt.ts";
 
 export interface DryRun {
@@ -22,8 +22,7 @@ const CHARS_PER_TOKEN = 4;
 
 /** Everything a run would do with the table, without a job and without a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
-  const template = parseTemplate(task.instruction);
-  await compileResultCheck(task.schema);
+  const { template } = await compileTask(task);
   const table = openTable(input.path, input.format, input.name);
   const ids = new ItemIds(task.idColumn);
   const shown: NewItem[] = [];

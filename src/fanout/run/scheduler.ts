@@ -1,9 +1,25 @@
-import { NO_USAGE, type TokenUsage, totalTokens } from "../../agent/usage.ts";
+/**
+ * fanout/run/: the work on a job's rows. A coordinator or a worker schedules rows into lanes, and one limiter holds back
+ * all their calls to the model. It knows no command line and writes no file itself.
+ */
+
+import { totalTokens } from "../../agent/usage.ts";
 import type { Clock, Timer } from "../../async/clock.ts";
-import type { ErrorClass, JobCounts, JobRecord, JobStatus } from "../job.ts";
+import {
+  CANCELLED_BY_ROW_AGENT,
+  CANCELLED_BY_USER,
+  INTERRUPTED,
+  type ItemRecord,
+  type JobRecord,
+  type JobStatus,
+  type ScheduleEnd,
+} from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
-import type { RowAgent, RowOutcome } from "../row/row-agent.ts";
+import type { RowRetry } from "../output/job-listener.ts";
+import type { RowAgent } from "../row/row-agent.ts";
+import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
 import type { Limiter } from "./limiter.ts";
+import { TokenBudget } from "./token-budget.ts";
 
 export type FailFast = { type: "count"; rows: number } | { type: "percent"; percent: number };
 
@@ -19,35 +35,17 @@ export interface SchedulerOptions {
   random?: () => number;
   /** Aborted when the user wants out. */
   signal: AbortSignal;
-  onRow?: (event: RowEvent) => void;
+  /** A row has been completed, or has failed for good, here. */
+  onSettled?: (item: ItemRecord) => void;
+  onRetry?: (retry: RowRetry) => void;
   /** How often the ledger is asked for rows and orders that come from elsewhere. */
   pollMs?: number;
   /** Come back as soon as there is nothing to do here, although others still work on rows. */
   leaveWhenIdle?: boolean;
 }
 
-export type RowEvent =
-  | { type: "completed"; claim: Claim; outcome: Extract<RowOutcome, { type: "reported" }> }
-  | { type: "failed"; claim: Claim; errorClass: ErrorClass; message: string; usage: TokenUsage }
-  | { type: "retrying"; claim: Claim; errorClass: ErrorClass; message: string; delayMs: number };
-
-export type ScheduleEnd =
-  /** Every row is finished. */
-  | { type: "finished" }
-  /** Nothing to do here now; only with `leaveWhenIdle`. */
-  | { type: "idle" }
-  | { type: "stopped"; status: "paused" | "failed" | "cancelled"; reason: string };
-
-export const CANCELLED_BY_WORKER = "cancelled by worker request";
-export const CANCELLED_BY_USER = "cancelled by the user";
-export const INTERRUPTED = "interrupted";
-
 /** Soon enough for `jobs cancel` to feel immediate. */
 const DEFAULT_POLL_MS = 500;
-/** Before a row is tried again; doubles with each attempt. */
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 30_000;
-
 /** Keeps the lanes full until nothing is left or something says stop. Rows are claimed one by one as lanes fall free. */
 export async function scheduleRows(options: SchedulerOptions): Promise<ScheduleEnd> {
   return new Scheduler(options).run();
@@ -60,16 +58,25 @@ class Scheduler {
   #stop: Extract<ScheduleEnd, { type: "stopped" }> | null = null;
   #error: { cause: unknown } | null = null;
   #wake = Promise.withResolvers<void>();
+  #laneOptions: LaneOptions;
+  #budget: TokenBudget;
   #failedHere = 0;
-  #finishedHere = 0;
-  #tokens = 0;
-  #finishedTokens = 0;
   #total = 0;
   #failedBefore = 0;
   #idle = false;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
+    this.#budget = new TokenBudget(options.budgetTokens);
+    this.#laneOptions = {
+      ledger: options.ledger,
+      rowAgent: options.rowAgent,
+      limiter: options.limiter,
+      maxAttempts: options.job.settings.maxAttempts,
+      clock: options.clock,
+      random: options.random ?? Math.random,
+      pause: (reason) => this.#halt("paused", reason),
+    };
   }
 
   async run(): Promise<ScheduleEnd> {
@@ -82,7 +89,7 @@ class Scheduler {
       const counts = await ledger.counts();
       this.#total = counts.total;
       this.#failedBefore = counts.failed;
-      this.#tokens = totalTokens(counts.usage);
+      this.#budget.used = totalTokens(counts.usage);
       await this.#fillLanes();
       await Promise.all(this.#lanes);
     } finally {
@@ -97,8 +104,8 @@ class Scheduler {
     const { concurrency, ledger } = this.#options;
     while (!this.#stop && !this.#error) {
       this.#wake = Promise.withResolvers();
-      const free = Math.min(concurrency - this.#lanes.size, this.#affordableRows());
-      if (free <= 0 && this.#lanes.size === 0) this.#haltForBudget();
+      const free = Math.min(concurrency - this.#lanes.size, this.#budget.affordableRows(this.#lanes.size));
+      if (free <= 0 && this.#lanes.size === 0) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
       const claims = free > 0 ? await ledger.claim(free) : [];
       for (const claim of claims) this.#startLane(claim);
@@ -115,7 +122,8 @@ class Scheduler {
   }
 
   #startLane(claim: Claim): void {
-    const lane: Promise<void> = this.#work(claim)
+    const lane: Promise<void> = workRow(this.#laneOptions, claim, this.#rows.signal, this.#stop !== null)
+      .then((end) => this.#take(end))
       .catch((error: unknown) => {
         this.#error ??= { cause: error };
         this.#rows.abort(error);
@@ -127,86 +135,28 @@ class Scheduler {
     this.#lanes.add(lane);
   }
 
-  /** One row. It ends when the ledger has its outcome; only then is the lane free. */
-  async #work(claim: Claim): Promise<void> {
-    const { rowAgent, ledger, limiter, clock } = this.#options;
-    const beganAtMs = clock.now();
-    const outcome: RowOutcome = this.#stop
-      ? { type: "interrupted", usage: NO_USAGE }
-      : await rowAgent(claim, this.#rows.signal);
-    switch (outcome.type) {
-      case "reported":
-        this.#countFinished(totalTokens(outcome.usage));
-        this.#options.onRow?.({ type: "completed", claim, outcome });
-        if (outcome.stop) this.#halt("cancelled", CANCELLED_BY_WORKER);
+  /** Counts what has become of a row, and tells it. */
+  #take(end: LaneEnd): void {
+    const { onSettled, onRetry } = this.#options;
+    switch (end.type) {
+      case "completed":
+        this.#budget.finishRow(end.tokens);
+        onSettled?.(end.item);
+        if (end.stop) this.#halt("cancelled", CANCELLED_BY_ROW_AGENT);
         return;
       case "failed":
-        return this.#settleFailure(claim, outcome);
-      case "exhausted":
-        if (limiter.lastAnswerAtMs >= beganAtMs)
-          return this.#settleFailure(claim, { ...outcome, type: "failed", final: false });
-        // Nobody has had an answer since: it is the API, not the row.
-        this.#halt("paused", `the API cannot be used: ${outcome.message}`);
-        await ledger.release(claim, outcome.usage);
+        this.#budget.finishRow(end.tokens);
+        this.#failedHere++;
+        onSettled?.(end.item);
+        this.#checkFailFast();
         return;
-      case "wall":
-        this.#halt("paused", outcome.message);
-        await ledger.release(claim, outcome.usage);
+      case "retrying":
+        this.#budget.spend(end.tokens);
+        onRetry?.(end.retry);
         return;
-      case "interrupted":
-        await ledger.release(claim, outcome.usage);
-        return;
-      case "superseded":
+      case "let-go":
         return;
     }
-  }
-
-  async #settleFailure(claim: Claim, failure: Extract<RowOutcome, { type: "failed" }>): Promise<void> {
-    const { ledger, job, onRow } = this.#options;
-    const { errorClass, message } = failure;
-    const tokens = totalTokens(failure.usage);
-    if (!failure.final && claim.item.attempts < job.settings.maxAttempts) {
-      const delayMs = this.#retryDelay(claim.item.attempts, errorClass);
-      if (await ledger.retry(claim, failure, delayMs)) {
-        this.#tokens += tokens;
-        onRow?.({ type: "retrying", claim, errorClass, message, delayMs });
-      }
-      return;
-    }
-    if (!(await ledger.fail(claim, failure))) return;
-    this.#countFinished(tokens);
-    this.#failedHere++;
-    onRow?.({ type: "failed", claim, errorClass, message, usage: failure.usage });
-    this.#checkFailFast();
-  }
-
-  /** What the model said wrong it may say right at once; what broke needs a moment. */
-  #retryDelay(attempts: number, errorClass: ErrorClass): number {
-    if (errorClass === "no_report" || errorClass === "schema") return 0;
-    const random = this.#options.random ?? Math.random;
-    return Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** (attempts - 1)) * (0.9 + 0.2 * random());
-  }
-
-  #countFinished(tokens: number): void {
-    this.#tokens += tokens;
-    this.#finishedTokens += tokens;
-    this.#finishedHere++;
-  }
-
-  /** How many more rows the budget is good for, taking those under way at the price of the finished ones. */
-  #affordableRows(): number {
-    const { budgetTokens } = this.#options;
-    if (budgetTokens === undefined) return Number.POSITIVE_INFINITY;
-    if (this.#tokens >= budgetTokens) return 0;
-    // The first wave starts without a price; at worst it passes the budget by one row a lane.
-    if (this.#finishedHere === 0) return Number.POSITIVE_INFINITY;
-    const perRow = this.#finishedTokens / this.#finishedHere;
-    return Math.floor((budgetTokens - this.#tokens) / perRow) - this.#lanes.size;
-  }
-
-  #haltForBudget(): void {
-    const { budgetTokens } = this.#options;
-    this.#halt("paused", `the budget of ${budgetTokens} tokens is used up (${this.#tokens} used)`);
   }
 
   #checkFailFast(): void {
@@ -233,7 +183,7 @@ class Scheduler {
   }
 
   async #isFinished(): Promise<boolean> {
-    const counts: JobCounts = await this.#options.ledger.counts();
+    const counts = await this.#options.ledger.counts();
     return counts.pending === 0 && counts.running === 0;
   }
 
@@ -276,7 +226,7 @@ class Scheduler {
     if (!ledger.shared) return;
     // Others spend tokens and fail rows too.
     const counts = await ledger.counts();
-    this.#tokens = totalTokens(counts.usage);
+    this.#budget.used = totalTokens(counts.usage);
     this.#failedHere = counts.failed - this.#failedBefore;
     this.#checkFailFast();
   }

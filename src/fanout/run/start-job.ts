@@ -2,11 +2,12 @@ import { systemClock } from "../../async/clock.ts";
 import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
 import { openTable } from "../input/table.ts";
 import { jobKey, type TableInput } from "../input/table-input.ts";
-import { checkColumns, parseTemplate } from "../input/template.ts";
+import { checkColumns } from "../input/template.ts";
 import type { JobRecord, JobSettings, JobTask } from "../job.ts";
 import { checkOutput } from "../output/export.ts";
-import { compileResultCheck } from "../row/result-check.ts";
-import { type CoordinatorOptions, coordinateJob, type JobEnd } from "./coordinator.ts";
+import type { JobEnd } from "../output/job-listener.ts";
+import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
+import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
 
 export interface StartJobOptions extends CoordinatorOptions {
   input: TableInput;
@@ -21,17 +22,17 @@ export interface StartJobOptions extends CoordinatorOptions {
 
 /** Finds or makes the job, works on its rows, writes its files. The same call again goes on where this one ended. */
 export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
-  const { job, resumed, outputPath } = await findOrCreate(options);
-  return coordinateJob(options, job.id, { settings: options.settings, outputPath, resumed });
+  const { settings } = options;
+  const task = await compileTask(options.task);
+  const { job, resumed, outputPath } = await findOrCreate(options, task);
+  return coordinateJob(options, { jobId: job.id, task, settings, outputPath, resumed });
 }
 
 async function findOrCreate(
   options: StartJobOptions,
+  { template }: CompiledTask,
 ): Promise<{ job: JobRecord; resumed: boolean; outputPath: string }> {
   const { store, input, task, clock = systemClock, newId = () => crypto.randomUUID() } = options;
-  const template = parseTemplate(task.instruction);
-  // Compiled once more by the run; here it only has to fail early.
-  await compileResultCheck(task.schema);
   const key = jobKey(input, task);
   const known = options.fresh ? null : await store.find(key);
   const id = known?.id ?? newId();

@@ -1,9 +1,12 @@
 import { type Clock, sleep, systemClock } from "../../async/clock.ts";
-import type { JobRecord } from "../job.ts";
+import { INTERRUPTED, type JobRecord } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
+import type { JobListener } from "../output/job-listener.ts";
+import { compileTask } from "../row/compiled-task.ts";
 import type { RowAgent } from "../row/row-agent.ts";
-import { type JobListener, type RowResources, rowAgentFor, setFinalStatus } from "./coordinator.ts";
-import { INTERRUPTED, scheduleRows } from "./scheduler.ts";
+import { setFinalStatus } from "./coordinator.ts";
+import { type RowResources, rowAgentFor } from "./row-resources.ts";
+import { scheduleRows } from "./scheduler.ts";
 
 export interface WorkerOptions extends RowResources {
   store: JobStore;
@@ -67,7 +70,7 @@ async function join(options: WorkerOptions, job: JobRecord): Promise<Membership 
   const ledger = await options.store.open(job.id);
   if (!ledger) return null;
   await ledger.beginRun({ join: true });
-  return { job, ledger, rowAgent: await rowAgentFor(options, ledger, job) };
+  return { job, ledger, rowAgent: rowAgentFor(options, ledger, job, await compileTask(job.task)) };
 }
 
 /** Takes rows as long as there are any; tells of it only when there were some. */
@@ -92,10 +95,10 @@ async function work(
     clock,
     signal,
     leaveWhenIdle: true,
-    onRow: (event) => {
-      if (event.type === "retrying") listener.retrying?.(event);
-      else rows++;
+    onSettled: () => {
+      rows++;
     },
+    onRetry: (retry) => listener.retrying?.(retry),
   });
   if (told) listener.left?.(job, rows);
   // Somebody who goes home does not stop the others.

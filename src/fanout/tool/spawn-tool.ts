@@ -1,3 +1,5 @@
+/** fanout/tool/: `spawn_agents_on_csv`, the whole fan-out as one tool that a model can call. */
+
 import path from "node:path";
 import { Readable } from "node:stream";
 import type { RunContext } from "../../agent/headless-run.ts";
@@ -11,9 +13,10 @@ import {
   MAX_TOOL_CONCURRENCY,
 } from "../job.ts";
 import type { JobStore } from "../ledger/job-ledger.ts";
+import type { JobEnd } from "../output/job-listener.ts";
 import { ParentRunOutput } from "../output/parent-run-output.ts";
 import { summaryFields } from "../output/summary.ts";
-import type { JobEnd, RowResources } from "../run/coordinator.ts";
+import type { RowResources } from "../run/row-resources.ts";
 import { startOrResumeJob } from "../run/start-job.ts";
 import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
 

@@ -183,12 +183,13 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   contract("the first report wins and every later word of the attempt is refused", async (harness) => {
     await using ledger = await started(harness, 1);
     const claim = await claimOne(ledger);
-    assert.equal(await ledger.complete(claim, { result: '{"n":1}', usage, stop: false }), true);
-    assert.equal(await ledger.complete(claim, { result: '{"n":2}', usage, stop: true }), false);
-    assert.equal(await ledger.fail(claim, { errorClass: "timeout", message: "late", usage }), false);
+    const completed = await ledger.complete(claim, { result: '{"n":1}', usage, stop: false });
+    assert.equal(await ledger.complete(claim, { result: '{"n":2}', usage, stop: true }), null);
+    assert.equal(await ledger.fail(claim, { errorClass: "timeout", message: "late", usage }), null);
     assert.equal(await ledger.retry(claim, { errorClass: "timeout", message: "late", usage }, 0), false);
     assert.equal(await ledger.release(claim, usage), false);
     const item = await ledger.item("row-1");
+    assert.deepEqual(item, completed, "the report gives back the row as the ledger has it");
     assert.equal(item?.status, "completed");
     assert.equal(item?.result, '{"n":1}');
     assert.ok(item?.reportedAtMs !== null && item?.completedAtMs !== null);
@@ -226,8 +227,8 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       const second = await claimOne(ledger);
       assert.equal(second.item.attempts, 2);
       assert.notEqual(second.token, first.token);
-      assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), false);
-      assert.equal(await ledger.complete(second, { result: "{}", usage, stop: false }), true);
+      assert.equal(await ledger.complete(first, { result: "{}", usage, stop: false }), null);
+      assert.ok(await ledger.complete(second, { result: "{}", usage, stop: false }));
       const item = await ledger.item("row-1");
       assert.equal(item?.error, null);
       assert.equal(item?.usage.inputTokens, 20);
@@ -246,7 +247,11 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   contract("a row that failed for good is not claimed again until it is asked for", async (harness) => {
     await using ledger = await started(harness, 3);
     for (const errorClass of ["schema", "timeout", "refused"] as const) {
-      await ledger.fail(await claimOne(ledger), { errorClass, message: `for ${errorClass}`, usage });
+      const message = `for ${errorClass}`;
+      const failed = await ledger.fail(await claimOne(ledger), { errorClass, message, usage });
+      assert.ok(failed);
+      assert.deepEqual(await ledger.item(failed.itemId), failed);
+      assert.deepEqual([failed.errorClass, failed.error], [errorClass, message]);
     }
     assert.deepEqual(await ledger.claim(3), []);
     assert.equal((await ledger.counts()).failed, 3);

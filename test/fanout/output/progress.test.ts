@@ -5,7 +5,7 @@ import { StatusLine } from "../../../src/agent/status-line.ts";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { JobCounts } from "../../../src/fanout/job.ts";
-import { HumanJobOutput } from "../../../src/fanout/output/job-output.ts";
+import { HumanJobOutput } from "../../../src/fanout/output/job-terminal-output.ts";
 import {
   countText,
   durationText,

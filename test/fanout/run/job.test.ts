@@ -3,9 +3,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import { CANCELLED_BY_USER } from "../../../src/fanout/job.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { exitCodeOf } from "../../../src/fanout/run/coordinator.ts";
-import { CANCELLED_BY_USER } from "../../../src/fanout/run/scheduler.ts";
+import { exitCodeOf } from "../../../src/fanout/output/job-listener.ts";
 import { type MockAnswer, report, says } from "../../support/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 

@@ -1,20 +1,36 @@
-import type { Pool, PoolClient } from "pg";
+import type { PoolClient } from "pg";
 import type { TokenUsage } from "../../../agent/usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
-import type {
-  ErrorClass,
-  ItemRecord,
-  ItemStatus,
-  JobCounts,
-  JobRecord,
-  JobSettings,
-  JobStatus,
+import {
+  CANCELLED_BY_ROW_AGENT,
+  type ErrorClass,
+  hasEnded,
+  type ItemRecord,
+  type ItemStatus,
+  type JobCounts,
+  type JobRecord,
+  type JobSettings,
+  type JobStatus,
 } from "../../job.ts";
-import type { AttemptFailure, Claim, JobLedger } from "../job-ledger.ts";
+import type { AttemptFailure, Claim, JobLedger, Report } from "../job-ledger.ts";
 import { decodeItem } from "../record-codec.ts";
-import { ITEMS, JOBS, ROW_LIMIT } from "./postgres-migrations.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
+import {
+  CLAIM_ITEMS,
+  COMPLETE_ITEM,
+  FAIL_DEAD_ITEM,
+  FAIL_ITEM,
+  FILTER_OPEN_ITEMS,
+  READ_OPEN_ITEMS,
+  RELEASE_ITEM,
+  RETRY_FAILED_ITEMS,
+  RETRY_ITEM,
+  SET_OPTIONS,
+  SET_STATUS,
+} from "./postgres-statements.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
+import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
 /** Dead letters taken at a time. */
 const DEAD_LETTERS_BATCH = 100;
@@ -22,7 +38,7 @@ const DEAD_LETTERS_BATCH = 100;
 const DEAD_LETTERS_EVERY_MS = 5_000;
 
 export interface PostgresLedgerOptions {
-  pool: Pool;
+  database: PostgresDatabase;
   queue: RowQueue;
   jobId: string;
   clock: Clock;
@@ -42,20 +58,20 @@ export class PostgresLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = true;
   #options: PostgresLedgerOptions;
-  #pool: Pool;
+  #database: PostgresDatabase;
   #queue: RowQueue;
   #reads: PostgresReads;
   #clock: Clock;
-  #held = new Map<string, Delivery>();
+  #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
   #deadLettersAtMs = 0;
 
   constructor(options: PostgresLedgerOptions) {
     this.jobId = options.jobId;
     this.#options = options;
-    this.#pool = options.pool;
+    this.#database = options.database;
     this.#queue = options.queue;
-    this.#reads = new PostgresReads(options.pool, options.jobId);
+    this.#reads = new PostgresReads(options.database, options.jobId);
     this.#clock = options.clock;
   }
 
@@ -107,95 +123,79 @@ export class PostgresLedger implements JobLedger {
     const deliveries = await this.#take(limit);
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());
-    const rows = await this.#all(
-      `UPDATE ${ITEMS} AS item
-       SET status = 'running', attempt_token = given.token, started_at = $4,
-         -- A row that is still running was left behind by someone who died: that attempt does not count.
-         attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
-       FROM unnest($2::text[], $3::text[]) AS given (item_id, token)
-       WHERE item.job_id = $1 AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
-         AND item.row_index < ${ROW_LIMIT} AND (SELECT status FROM ${JOBS} WHERE id = $1) = 'running'
-       RETURNING item.*`,
-      [this.jobId, deliveries.map((one) => one.itemId), tokens, this.#clock.now()],
-    );
+    const rows = await this.#database.all(CLAIM_ITEMS, {
+      jobId: this.jobId,
+      itemIds: deliveries.map((one) => one.itemId),
+      tokens,
+      now: this.#clock.now(),
+    });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
     await this.#dropUnwanted(deliveries.filter((one) => !claimed.has(one.itemId)));
     return deliveries.flatMap((one, index) => {
       const row = claimed.get(one.itemId);
       const token = tokens[index];
       if (!row || token === undefined) return [];
-      this.#held.set(token, one);
+      this.#deliveries.set(token, one);
       return [{ item: decodeItem(row), token }];
     });
   }
 
-  async complete(
-    claim: Claim,
-    report: { result: string; usage: TokenUsage; stop: boolean },
-  ): Promise<boolean> {
-    const now = this.#clock.now();
-    const changed = await this.#transaction(async (client) => {
-      const settled = await this.#settle(
-        client,
-        claim,
-        `status = 'completed', result_json = $8, reported_at = $9, completed_at = $9, error_class = NULL, last_error = NULL`,
-        report.usage,
-        [report.result, now],
-      );
-      if (settled && report.stop) {
-        await this.#changeStatus(client, "cancelled", ["pending", "running"], "cancelled by worker request");
-      }
-      return settled;
+  async complete(claim: Claim, { result, usage, stop }: Report): Promise<ItemRecord | null> {
+    const values = { ...this.#held(claim), ...usage, result, now: this.#clock.now() };
+    const { rows } = stop
+      ? await this.#database.transaction(async (client) => {
+          const settled = await execute(client, COMPLETE_ITEM, values);
+          if (settled.rows.length > 0) {
+            await execute(
+              client,
+              SET_STATUS,
+              this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT),
+            );
+          }
+          return settled;
+        })
+      : await this.#database.run(COMPLETE_ITEM, values);
+    await this.#letGo(claim);
+    return recordOf(rows);
+  }
+
+  async fail(claim: Claim, { errorClass, message, usage }: AttemptFailure): Promise<ItemRecord | null> {
+    const { rows } = await this.#database.run(FAIL_ITEM, {
+      ...this.#held(claim),
+      ...usage,
+      errorClass,
+      message: storable(message),
+      now: this.#clock.now(),
     });
     await this.#letGo(claim);
-    return changed;
+    return recordOf(rows);
   }
 
-  async fail(claim: Claim, failure: AttemptFailure): Promise<boolean> {
-    const changed = await this.#settle(
-      this.#pool,
-      claim,
-      "status = 'failed', error_class = $8, last_error = $9, completed_at = $10",
-      failure.usage,
-      [failure.errorClass, storable(failure.message), this.#clock.now()],
-    );
-    await this.#letGo(claim);
-    return changed;
-  }
-
-  retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
-    const dueAtMs = Math.round(this.#clock.now() + delayMs);
-    return this.#putBack(
-      claim,
-      dueAtMs,
-      "status = 'pending', error_class = $8, last_error = $9, due_at = $10",
-      failure.usage,
-      [failure.errorClass, storable(failure.message), dueAtMs],
-    );
+  retry(claim: Claim, { errorClass, message, usage }: AttemptFailure, delayMs: number): Promise<boolean> {
+    const dueAt = Math.round(this.#clock.now() + delayMs);
+    const values = { ...this.#held(claim), ...usage, errorClass, message: storable(message), dueAt };
+    return this.#putBack(claim, dueAt, RETRY_ITEM, values);
   }
 
   release(claim: Claim, usage: TokenUsage): Promise<boolean> {
-    return this.#putBack(
-      claim,
-      0,
-      "status = 'pending', due_at = 0, attempt_count = attempt_count - 1",
-      usage,
-      [],
-    );
+    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim), ...usage });
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
-    const changed = await this.#changeStatus(this.#pool, to, from, error);
+    const { rowCount } = await this.#database.run(SET_STATUS, this.#statusChange(to, from, error));
+    const changed = rowCount === 1;
     // Nothing of a finished job is left to deliver; should rows be asked for again, its queue is made again.
     if (changed && (to === "completed" || to === "completed_with_errors")) await this.#queue.remove();
     return changed;
   }
 
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
-    await this.#pool.query(
-      `UPDATE ${JOBS} SET settings_json = $2, output_path = $3, updated_at = $4 WHERE id = $1`,
-      [this.jobId, JSON.stringify(options.settings), options.outputPath, this.#clock.now()],
-    );
+    await this.#database.run(SET_OPTIONS, {
+      jobId: this.jobId,
+      settings: JSON.stringify(options.settings),
+      outputPath: options.outputPath,
+      now: this.#clock.now(),
+    });
     if (this.#touching) await this.#enqueueMissing();
   }
 
@@ -203,12 +203,11 @@ export class PostgresLedger implements JobLedger {
     errorClasses?: readonly ErrorClass[];
     itemIds?: readonly string[];
   }): Promise<number> {
-    const { rowCount } = await this.#pool.query(
-      `UPDATE ${ITEMS} SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
-       WHERE job_id = $1 AND status = 'failed'
-         AND ($2::text[] IS NULL OR error_class = ANY ($2)) AND ($3::text[] IS NULL OR item_id = ANY ($3))`,
-      [this.jobId, filter.errorClasses ?? null, filter.itemIds ?? null],
-    );
+    const { rowCount } = await this.#database.run(RETRY_FAILED_ITEMS, {
+      jobId: this.jobId,
+      errorClasses: filter.errorClasses ?? null,
+      itemIds: filter.itemIds ?? null,
+    });
     if (this.#touching) await this.#enqueueMissing();
     return rowCount ?? 0;
   }
@@ -230,12 +229,11 @@ export class PostgresLedger implements JobLedger {
   /** Every row that is not finished has a delivery, or gets one. */
   async #enqueueMissing(): Promise<void> {
     for (let after = -1; ; ) {
-      const rows = await this.#all(
-        `SELECT item_id, row_index, due_at FROM ${ITEMS}
-         WHERE job_id = $1 AND row_index > $2 AND row_index < ${ROW_LIMIT} AND status IN ('pending', 'running')
-         ORDER BY row_index LIMIT ${ENQUEUE_ROWS}`,
-        [this.jobId, after],
-      );
+      const rows = await this.#database.all(READ_OPEN_ITEMS, {
+        jobId: this.jobId,
+        after,
+        pageRows: ENQUEUE_ROWS,
+      });
       const queued = rows.map((row) => ({
         itemId: String(row.item_id),
         rowIndex: Number(row.row_index),
@@ -254,15 +252,14 @@ export class PostgresLedger implements JobLedger {
    */
   async #dropUnwanted(deliveries: readonly Delivery[]): Promise<void> {
     if (deliveries.length === 0) return;
-    const rows = await this.#all(
-      `SELECT item_id FROM ${ITEMS} WHERE job_id = $1 AND item_id = ANY ($2) AND row_index < ${ROW_LIMIT}
-         AND status IN ('pending', 'running')`,
-      [this.jobId, deliveries.map((one) => one.itemId)],
-    );
+    const rows = await this.#database.all(FILTER_OPEN_ITEMS, {
+      jobId: this.jobId,
+      itemIds: deliveries.map((one) => one.itemId),
+    });
     const open = new Set(rows.map((row) => String(row.item_id)));
     await this.#queue.done(deliveries.filter((one) => !open.has(one.itemId)));
     for (const one of deliveries.filter((candidate) => open.has(candidate.itemId))) {
-      await this.#transaction(async (client) => {
+      await this.#database.transaction(async (client) => {
         await this.#queue.done([one], client);
         await this.#queue.put([{ itemId: one.itemId, rowIndex: one.rowIndex, dueAtMs: 0 }], client);
       });
@@ -275,11 +272,12 @@ export class PostgresLedger implements JobLedger {
     this.#deadLettersAtMs = now;
     const dead = await this.#queue.takeDead(DEAD_LETTERS_BATCH);
     for (const one of dead) {
-      await this.#pool.query(
-        `UPDATE ${ITEMS} SET status = 'failed', error_class = 'spawn', last_error = $3, completed_at = $4
-         WHERE job_id = $1 AND item_id = $2 AND status IN ('pending', 'running')`,
-        [one.jobId, one.itemId, `whoever worked on this row died ${MAX_DELIVERIES_LOST + 1} times`, now],
-      );
+      await this.#database.run(FAIL_DEAD_ITEM, {
+        jobId: one.jobId,
+        itemId: one.itemId,
+        message: `whoever worked on this row died ${MAX_DELIVERIES_LOST + 1} times`,
+        now,
+      });
     }
     await this.#queue.buried(dead);
   }
@@ -289,7 +287,7 @@ export class PostgresLedger implements JobLedger {
       this.#options.touchEveryMs,
       () => {
         this.#queue
-          .touch([...this.#held.values()])
+          .touch([...this.#deliveries.values()])
           .catch(this.#options.onError)
           .finally(() => {
             if (this.#touching) this.#touchLater();
@@ -301,8 +299,8 @@ export class PostgresLedger implements JobLedger {
 
   /** The ledger has the row's end: the engine may forget it. Should that fail, the row is delivered again and dropped. */
   async #letGo(claim: Claim): Promise<void> {
-    const delivery = this.#held.get(claim.token);
-    this.#held.delete(claim.token);
+    const delivery = this.#deliveries.get(claim.token);
+    this.#deliveries.delete(claim.token);
     if (delivery) await this.#queue.done([delivery]).catch(this.#options.onError);
   }
 
@@ -310,83 +308,43 @@ export class PostgresLedger implements JobLedger {
   async #putBack(
     claim: Claim,
     dueAtMs: number,
-    assignments: string,
-    usage: TokenUsage,
-    values: readonly unknown[],
+    statement: Statement,
+    values: Readonly<Record<string, unknown>>,
   ): Promise<boolean> {
-    const delivery = this.#held.get(claim.token);
-    const changed = await this.#transaction(async (client) => {
-      if (!(await this.#settle(client, claim, assignments, usage, values))) return false;
+    const delivery = this.#deliveries.get(claim.token);
+    const changed = await this.#database.transaction(async (client: PoolClient) => {
+      const { rowCount } = await execute(client, statement, values);
+      if (rowCount !== 1) return false;
       if (delivery) await this.#queue.done([delivery], client);
       const { itemId, rowIndex } = claim.item;
       await this.#queue.put([{ itemId, rowIndex, dueAtMs }], client);
       return true;
     });
-    this.#held.delete(claim.token);
+    this.#deliveries.delete(claim.token);
     return changed;
   }
 
-  async #settle(
-    client: Pool | PoolClient,
-    claim: Claim,
-    assignments: string,
-    usage: TokenUsage,
-    values: readonly unknown[],
-  ): Promise<boolean> {
-    const { rowCount } = await client.query(
-      `UPDATE ${ITEMS} SET ${assignments}, attempt_token = NULL, input_tokens = input_tokens + $4,
-         cached_input_tokens = cached_input_tokens + $5, output_tokens = output_tokens + $6,
-         reasoning_output_tokens = reasoning_output_tokens + $7
-       WHERE job_id = $1 AND row_index = $2 AND status = 'running' AND attempt_token = $3`,
-      [
-        this.jobId,
-        claim.item.rowIndex,
-        claim.token,
-        usage.inputTokens,
-        usage.cachedInputTokens,
-        usage.outputTokens,
-        usage.reasoningOutputTokens,
-        ...values,
-      ],
-    );
-    return rowCount === 1;
+  /** The values that say which attempt a statement is about. */
+  #held(claim: Claim): { jobId: string; rowIndex: number; token: string } {
+    return { jobId: this.jobId, rowIndex: claim.item.rowIndex, token: claim.token };
   }
 
-  async #changeStatus(
-    client: Pool | PoolClient,
-    to: JobStatus,
-    from: readonly JobStatus[],
-    error: string | null,
-  ): Promise<boolean> {
+  #statusChange(to: JobStatus, from: readonly JobStatus[], error: string | null): Record<string, unknown> {
     const now = this.#clock.now();
-    const ended = to !== "running" && to !== "pending" && to !== "paused";
-    const { rowCount } = await client.query(
-      `UPDATE ${JOBS} SET status = $2, last_error = $3, updated_at = $4, completed_at = $5,
-         started_at = COALESCE(started_at, $6) WHERE id = $1 AND status = ANY ($7)`,
-      [this.jobId, to, error, now, ended ? now : null, to === "running" ? now : null, from],
-    );
-    return rowCount === 1;
+    return {
+      jobId: this.jobId,
+      to,
+      from,
+      error,
+      now,
+      endedAt: hasEnded(to) ? now : null,
+      startedAt: to === "running" ? now : null,
+    };
   }
+}
 
-  async #all(sql: string, values: readonly unknown[]): Promise<Record<string, unknown>[]> {
-    const { rows } = await this.#pool.query<Record<string, unknown>>(sql, [...values]);
-    return rows;
-  }
-
-  async #transaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
-    const client = await this.#pool.connect();
-    try {
-      await client.query("BEGIN");
-      const value = await task(client);
-      await client.query("COMMIT");
-      return value;
-    } catch (error) {
-      await client.query("ROLLBACK").catch(() => undefined);
-      throw error;
-    } finally {
-      client.release();
-    }
-  }
+function recordOf([row]: readonly DatabaseRow[]): ItemRecord | null {
+  return row ? decodeItem(row) : null;
 }
 
 /** Postgres has no place for the character 0 in a text. */

@@ -1,19 +1,16 @@
 import type { Pool } from "pg";
+import { type Migration, missingMigrations } from "../migrations.ts";
 
 /** The ledger's own tables; the engine that delivers rows has another schema beside it. */
 const LEDGER_SCHEMA = "procwire";
 export const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
 export const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
 
-/**
- * Only rows before this one are worked on, as the job has it now: another machine may have changed it. For statements whose
- * first value is the job's id.
- */
-export const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = $1), 9007199254740991)`;
-
-/** Each step brings a database of the version before it to its own. Times are milliseconds since the epoch. */
-const MIGRATIONS: readonly string[] = [
-  `
+/** Times are milliseconds since the epoch. */
+const MIGRATIONS: readonly Migration[] = [
+  {
+    version: 1,
+    sql: `
   CREATE TABLE ${JOBS} (
     id text PRIMARY KEY,
     key text NOT NULL,
@@ -59,6 +56,7 @@ const MIGRATIONS: readonly string[] = [
   CREATE INDEX agent_job_items_by_status ON ${ITEMS} (job_id, status, row_index);
   CREATE INDEX agent_job_items_by_end ON ${ITEMS} (job_id, completed_at);
   `,
+  },
 ];
 
 /** Any number that nobody else in the database is likely to lock. */
@@ -75,15 +73,10 @@ export async function migrate(pool: Pool): Promise<void> {
     );
     const { rows } = await client.query<{ version: number }>(`SELECT version FROM ${LEDGER_SCHEMA}.version`);
     const version = rows[0]?.version ?? 0;
-    if (version > MIGRATIONS.length) {
-      throw new Error(
-        `the database was set up by a newer procwire (version ${version}); this one knows ${MIGRATIONS.length}`,
-      );
-    }
-    for (let next = version; next < MIGRATIONS.length; next++) {
+    for (const next of missingMigrations(MIGRATIONS, version, "database")) {
       await client.query(
-        `BEGIN; ${MIGRATIONS[next]}; DELETE FROM ${LEDGER_SCHEMA}.version;
-         INSERT INTO ${LEDGER_SCHEMA}.version VALUES (${next + 1}); COMMIT`,
+        `BEGIN; ${next.sql}; DELETE FROM ${LEDGER_SCHEMA}.version;
+         INSERT INTO ${LEDGER_SCHEMA}.version VALUES (${next.version}); COMMIT`,
       );
     }
   } finally {

@@ -1,12 +1,25 @@
-import type { Pool, PoolClient } from "pg";
+/** fanout/ledger/postgres/: jobs that several machines share: the ledger in Postgres, and pg-boss, which delivers rows. */
+
+import type { PoolClient } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { JobLedger, JobStore } from "../job-ledger.ts";
 import { decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
+import { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
-import { ITEMS, JOBS, migrate } from "./postgres-migrations.ts";
+import { migrate } from "./postgres-migrations.ts";
+import {
+  FIND_JOB,
+  FIND_JOB_IDS,
+  FINISH_JOB_INSERT,
+  INSERT_ITEMS,
+  INSERT_JOB,
+  LIST_JOBS,
+  RETIRE_KEY,
+} from "./postgres-statements.ts";
 import { RowQueue } from "./row-queue.ts";
+import { type DatabaseRow, execute } from "./statement.ts";
 
 export interface PostgresStoreOptions {
   databaseUrl: string;
@@ -35,15 +48,15 @@ const INSERT_ROWS = 1_000;
 
 /** Jobs that several machines share: the ledger in Postgres is the truth, pg-boss beside it delivers the rows. */
 export class PostgresStore implements JobStore {
-  #pool: Pool;
+  #database: PostgresDatabase;
   #engine: DeliveryEngine;
   #clock: Clock;
   #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
 
-  private constructor(pool: Pool, engine: DeliveryEngine, options: PostgresStoreOptions) {
-    this.#pool = pool;
+  private constructor(database: PostgresDatabase, engine: DeliveryEngine, options: PostgresStoreOptions) {
+    this.#database = database;
     this.#engine = engine;
     this.#clock = options.clock ?? systemClock;
     this.#newToken = options.newToken ?? (() => crypto.randomUUID());
@@ -63,7 +76,7 @@ export class PostgresStore implements JobStore {
       monitorIntervalSeconds: monitorSeconds,
       max: QUEUE_CONNECTIONS,
     });
-    const store = new PostgresStore(pool, engine, options);
+    const store = new PostgresStore(new PostgresDatabase(pool), engine, options);
     pool.on("error", store.#onError);
     engine.on("error", store.#onError);
     try {
@@ -80,70 +93,48 @@ export class PostgresStore implements JobStore {
   }
 
   async find(key: string): Promise<JobRecord | null> {
-    const { rows } = await this.#pool.query(`SELECT * FROM ${JOBS} WHERE key = $1 AND is_current`, [key]);
-    return rows[0] ? decodeJob(rows[0]) : null;
+    const [row] = await this.#database.all(FIND_JOB, { key });
+    return row ? decodeJob(row) : null;
   }
 
-  async create(
-    job: NewJob,
-    rows: AsyncIterable<NewItem>,
-    headers: () => readonly string[],
-  ): Promise<JobRecord> {
-    const client = await this.#pool.connect();
-    try {
-      await client.query("BEGIN");
-      await client.query(`UPDATE ${JOBS} SET is_current = false WHERE key = $1`, [job.key]);
-      await client.query(
-        `INSERT INTO ${JOBS} (id, key, is_current, status, task_json, settings_json, headers_json, total_rows, input_path,
-           output_path, created_at, updated_at)
-         VALUES ($1, $2, true, 'pending', $3, $4, '[]', 0, $5, $6, $7, $7)`,
-        [
-          job.id,
-          job.key,
-          JSON.stringify(job.task),
-          JSON.stringify(job.settings),
-          job.inputPath,
-          job.outputPath,
-          job.createdAtMs,
-        ],
-      );
+  create(job: NewJob, rows: AsyncIterable<NewItem>, headers: () => readonly string[]): Promise<JobRecord> {
+    return this.#database.transaction(async (client) => {
+      await execute(client, RETIRE_KEY, { key: job.key });
+      await execute(client, INSERT_JOB, {
+        id: job.id,
+        key: job.key,
+        task: JSON.stringify(job.task),
+        settings: JSON.stringify(job.settings),
+        inputPath: job.inputPath,
+        outputPath: job.outputPath,
+        createdAt: job.createdAtMs,
+      });
       const totalRows = await insertItems(client, job.id, rows);
-      const { rows: made } = await client.query(
-        `UPDATE ${JOBS} SET headers_json = $2, total_rows = $3 WHERE id = $1 RETURNING *`,
-        [job.id, JSON.stringify(headers()), totalRows],
-      );
-      await client.query("COMMIT");
-      return decodeJob(made[0]);
-    } catch (error) {
-      await client.query("ROLLBACK").catch(() => undefined);
-      throw error;
-    } finally {
-      client.release();
-    }
+      const made = await execute(client, FINISH_JOB_INSERT, {
+        jobId: job.id,
+        headers: JSON.stringify(headers()),
+        totalRows,
+      });
+      return decodeJob(oneRow(made.rows));
+    });
   }
 
   async list(): Promise<JobRecord[]> {
-    const { rows } = await this.#pool.query(`SELECT * FROM ${JOBS} ORDER BY created_at DESC, id`);
-    return rows.map(decodeJob);
+    return (await this.#database.all(LIST_JOBS)).map(decodeJob);
   }
 
   async open(idOrPrefix: string): Promise<JobLedger | null> {
     if (idOrPrefix === "") return null;
-    const { rows } = await this.#pool.query<{ id: string }>(
-      `SELECT id FROM ${JOBS} WHERE starts_with(id, $1) ORDER BY id LIMIT 3`,
-      [idOrPrefix],
-    );
-    const [first, another] = rows;
-    if (!first) return null;
-    if (another) {
-      throw new Error(
-        `job \`${idOrPrefix}\` is ambiguous; it could be ${rows.map((row) => row.id).join(" or ")}`,
-      );
+    const ids = (await this.#database.all(FIND_JOB_IDS, { prefix: idOrPrefix })).map((row) => String(row.id));
+    const [id, another] = ids;
+    if (id === undefined) return null;
+    if (another !== undefined) {
+      throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${ids.join(" or ")}`);
     }
     return new PostgresLedger({
-      pool: this.#pool,
-      queue: new RowQueue(this.#engine, first.id, this.#heartbeatSeconds),
-      jobId: first.id,
+      database: this.#database,
+      queue: new RowQueue(this.#engine, id, this.#heartbeatSeconds),
+      jobId: id,
       clock: this.#clock,
       newToken: this.#newToken,
       touchEveryMs: (this.#heartbeatSeconds * 1000) / BEATS_PER_HEARTBEAT,
@@ -153,7 +144,7 @@ export class PostgresStore implements JobStore {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#engine.stop({ graceful: false }).catch(this.#onError);
-    await this.#pool.end();
+    await this.#database.close();
   }
 }
 
@@ -180,17 +171,13 @@ async function insertItems(
   let total = 0;
   let batch: NewItem[] = [];
   const write = async () => {
-    await client.query(
-      `INSERT INTO ${ITEMS} (job_id, row_index, item_id, source_id, row_json)
-       SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[])`,
-      [
-        jobId,
-        batch.map((item) => item.rowIndex),
-        batch.map((item) => storable(item.itemId)),
-        batch.map((item) => (item.sourceId === null ? null : storable(item.sourceId))),
-        batch.map((item) => JSON.stringify(item.row)),
-      ],
-    );
+    await execute(client, INSERT_ITEMS, {
+      jobId,
+      rowIndexes: batch.map((item) => item.rowIndex),
+      itemIds: batch.map((item) => storable(item.itemId)),
+      sourceIds: batch.map((item) => (item.sourceId === null ? null : storable(item.sourceId))),
+      rows: batch.map((item) => JSON.stringify(item.row)),
+    });
     batch = [];
   };
   for await (const item of items) {
@@ -200,4 +187,9 @@ async function insertItems(
   }
   if (batch.length > 0) await write();
   return total;
+}
+
+function oneRow([row]: readonly DatabaseRow[]): DatabaseRow {
+  if (!row) throw new Error("the database gave no row back");
+  return row;
 }

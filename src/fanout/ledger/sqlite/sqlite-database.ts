@@ -2,6 +2,9 @@ import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSy
 import { isObject } from "../../../agent/response-events.ts";
 import { migrate } from "./sqlite-migrations.ts";
 
+/** A statement's values by their names. */
+type Values = Readonly<Record<string, SQLInputValue>>;
+
 /** How long a statement waits for another process's (a `jobs cancel`) before it gives up. */
 const BUSY_TIMEOUT_MS = 5_000;
 
@@ -20,16 +23,16 @@ export class SqliteDatabase {
   }
 
   /** Tells how many rows it changed. */
-  run(sql: string, ...values: SQLInputValue[]): number {
-    return Number(this.#statement(sql).run(...values).changes);
+  run(sql: string, values: Values = {}): number {
+    return Number(this.#statement(sql).run(values).changes);
   }
 
-  get(sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue> | undefined {
-    return this.#statement(sql).get(...values);
+  get(sql: string, values: Values = {}): Record<string, SQLOutputValue> | undefined {
+    return this.#statement(sql).get(values);
   }
 
-  all(sql: string, ...values: SQLInputValue[]): Record<string, SQLOutputValue>[] {
-    return this.#statement(sql).all(...values);
+  all(sql: string, values: Values = {}): Record<string, SQLOutputValue>[] {
+    return this.#statement(sql).all(values);
   }
 
   transaction<T>(task: () => T): T {

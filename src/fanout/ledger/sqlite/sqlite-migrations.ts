@@ -1,8 +1,11 @@
 import type { DatabaseSync } from "node:sqlite";
+import { type Migration, missingMigrations } from "../migrations.ts";
 
-/** Each step brings a ledger of the version before it to its own; a ledger is never changed by hand. */
-const MIGRATIONS: readonly string[] = [
-  `
+/** Times are milliseconds since the epoch. */
+const MIGRATIONS: readonly Migration[] = [
+  {
+    version: 1,
+    sql: `
   CREATE TABLE agent_jobs (
     id TEXT PRIMARY KEY,
     key TEXT NOT NULL,
@@ -42,18 +45,13 @@ const MIGRATIONS: readonly string[] = [
   ) STRICT;
   CREATE INDEX agent_job_items_by_status ON agent_job_items (status, row_index);
   `,
+  },
 ];
 
-/** Times are milliseconds since the epoch. */
+/** The version is kept in the file itself. */
 export function migrate(db: DatabaseSync): void {
-  const row = db.prepare("PRAGMA user_version").get();
-  const version = Number(row?.user_version ?? 0);
-  if (version > MIGRATIONS.length) {
-    throw new Error(
-      `the ledger was written by a newer procwire (version ${version}); this one knows ${MIGRATIONS.length}`,
-    );
-  }
-  for (let next = version; next < MIGRATIONS.length; next++) {
-    db.exec(`BEGIN IMMEDIATE; ${MIGRATIONS[next]}; PRAGMA user_version = ${next + 1}; COMMIT`);
+  const version = Number(db.prepare("PRAGMA user_version").get()?.user_version ?? 0);
+  for (const next of missingMigrations(MIGRATIONS, version, "ledger")) {
+    db.exec(`BEGIN IMMEDIATE; ${next.sql}; PRAGMA user_version = ${next.version}; COMMIT`);
   }
 }

@@ -1,3 +1,5 @@
+/** fanout/ledger/sqlite/: jobs of one machine, each in a SQLite file in a folder of its own. */
+
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";

@@ -1,18 +1,14 @@
-import { type LineSink, LineWriter } from "../../agent/line-writer.ts";
+import type { LineSink } from "../../agent/line-writer.ts";
 import { StatusLine } from "../../agent/status-line.ts";
 import { totalTokens } from "../../agent/usage.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
-import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
-import type { JobEnd, JobListener } from "../run/coordinator.ts";
-import { INTERRUPTED, type RowEvent } from "../run/scheduler.ts";
-import { endedEvent, progressEvent, retryingEvent, rowEvent, startedEvent } from "./job-events.ts";
+import { INTERRUPTED, type ItemRecord, type JobCounts, type JobRecord } from "../job.ts";
+import type { JobEnd, JobListener } from "./job-listener.ts";
 import { countText, durationText, type Progress, progressLine } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
 /** Elsewhere than on a terminal, progress is one line this often. */
 const LINE_EVERY_MS = 5_000;
-/** A program that reads the events has no use for more. */
-const JSON_EVERY_MS = 1_000;
 /** Failed rows shown as they happen; the rest is in errors.csv. */
 const SHOWN_FAILURES = 10;
 
@@ -95,53 +91,4 @@ function failureText(summary: JobSummary): string {
   if (summary.counts.failed === 0) return "";
   const classes = summary.failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}`).join(", ");
   return `, ${summary.counts.failed} failed (${classes})`;
-}
-
-/** For programs, on stdout: one JSON object a line. */
-export class JsonJobOutput implements JobListener {
-  #lines: LineWriter;
-  #clock: Clock;
-  #jobId = "";
-  #toldAtMs = Number.NEGATIVE_INFINITY;
-  #lastProgress: Progress | null = null;
-
-  constructor(stdout: LineSink, clock: Clock = systemClock) {
-    this.#lines = new LineWriter(stdout);
-    this.#clock = clock;
-  }
-
-  started(job: JobRecord, counts: JobCounts, resumed: boolean): void {
-    this.#jobId = job.id;
-    this.#write(startedEvent(job, counts, resumed));
-  }
-
-  progress(progress: Progress): void {
-    this.#lastProgress = progress;
-    if (this.#clock.now() - this.#toldAtMs < JSON_EVERY_MS) return;
-    this.#tellProgress();
-  }
-
-  row(item: ItemRecord): void {
-    this.#write(rowEvent(this.#jobId, item));
-  }
-
-  retrying(event: Extract<RowEvent, { type: "retrying" }>): void {
-    this.#write(retryingEvent(this.#jobId, event));
-  }
-
-  ended(end: JobEnd): void {
-    this.#tellProgress();
-    this.#write(endedEvent(end));
-  }
-
-  #tellProgress(): void {
-    if (!this.#lastProgress) return;
-    this.#toldAtMs = this.#clock.now();
-    this.#write(progressEvent(this.#lastProgress));
-    this.#lastProgress = null;
-  }
-
-  #write(event: object): void {
-    this.#lines.line(JSON.stringify(event));
-  }
 }

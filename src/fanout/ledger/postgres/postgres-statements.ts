@@ -1,0 +1,122 @@
+/** Every statement of the Postgres ledger, by name. */
+
+import { ITEMS, JOBS } from "./postgres-migrations.ts";
+import { statement } from "./statement.ts";
+
+/**
+ * Only rows before this one are worked on, as the job has it now: another machine may have changed it.
+ */
+const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
+
+export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
+
+export const FIND_JOB_IDS = statement(
+  `SELECT id FROM ${JOBS} WHERE starts_with(id, :prefix) ORDER BY id LIMIT 3`,
+);
+
+export const LIST_JOBS = statement(`SELECT * FROM ${JOBS} ORDER BY created_at DESC, id`);
+
+export const READ_JOB = statement(`SELECT * FROM ${JOBS} WHERE id = :jobId`);
+
+/** The key stands for the new job from now on. */
+export const RETIRE_KEY = statement(`UPDATE ${JOBS} SET is_current = false WHERE key = :key`);
+
+export const INSERT_JOB = statement(`
+  INSERT INTO ${JOBS} (id, key, is_current, status, task_json, settings_json, headers_json, total_rows, input_path,
+    output_path, created_at, updated_at)
+  VALUES (:id, :key, true, 'pending', :task, :settings, '[]', 0, :inputPath, :outputPath, :createdAt, :createdAt)`);
+
+export const INSERT_ITEMS = statement(`
+  INSERT INTO ${ITEMS} (job_id, row_index, item_id, source_id, row_json)
+  SELECT :jobId, * FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[])`);
+
+/** The columns and the number of rows are known only after the last row. */
+export const FINISH_JOB_INSERT = statement(`
+  UPDATE ${JOBS} SET headers_json = :headers, total_rows = :totalRows WHERE id = :jobId RETURNING *`);
+
+export const COUNT_ITEMS = statement(`
+  SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
+    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning
+  FROM ${ITEMS} WHERE job_id = :jobId AND row_index < ${ROW_LIMIT} GROUP BY status`);
+
+export const NEXT_DUE = statement(`
+  SELECT MIN(due_at) AS due FROM ${ITEMS}
+  WHERE job_id = :jobId AND status = 'pending' AND row_index < ${ROW_LIMIT}`);
+
+/** One page of rows, in the table's order. */
+export const READ_ITEMS = statement(`
+  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index > :after AND row_index < ${ROW_LIMIT}
+    AND (:statuses::text[] IS NULL OR status = ANY (:statuses))
+  ORDER BY row_index LIMIT :pageRows`);
+
+export const READ_ITEM = statement(`SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND item_id = :itemId`);
+
+export const READ_SETTLED = statement(`
+  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND completed_at >= :since AND row_index < ${ROW_LIMIT}
+  ORDER BY completed_at, row_index`);
+
+/** One page of rows that are not finished, for the queue. */
+export const READ_OPEN_ITEMS = statement(`
+  SELECT item_id, row_index, due_at FROM ${ITEMS}
+  WHERE job_id = :jobId AND row_index > :after AND row_index < ${ROW_LIMIT} AND status IN ('pending', 'running')
+  ORDER BY row_index LIMIT :pageRows`);
+
+/** Which of these rows are still to be worked on. */
+export const FILTER_OPEN_ITEMS = statement(`
+  SELECT item_id FROM ${ITEMS}
+  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND row_index < ${ROW_LIMIT} AND status IN ('pending', 'running')`);
+
+/** A row that is still running was left behind by a worker that died: that attempt does not count. */
+export const CLAIM_ITEMS = statement(`
+  UPDATE ${ITEMS} AS item
+  SET status = 'running', attempt_token = given.token, started_at = :now,
+    attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
+  FROM unnest(:itemIds::text[], :tokens::text[]) AS given (item_id, token)
+  WHERE item.job_id = :jobId AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
+    AND item.row_index < ${ROW_LIMIT} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
+  RETURNING item.*`);
+
+/** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
+const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
+    cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
+    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens`;
+
+/** The guard of every end of an attempt: only the newest attempt's token changes the row. */
+const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
+
+export const COMPLETE_ITEM = statement(`
+  UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
+    error_class = NULL, last_error = NULL, ${SPEND}
+  WHERE ${HELD} RETURNING *`);
+
+export const FAIL_ITEM = statement(`
+  UPDATE ${ITEMS} SET status = 'failed', error_class = :errorClass, last_error = :message, completed_at = :now,
+    ${SPEND}
+  WHERE ${HELD} RETURNING *`);
+
+export const RETRY_ITEM = statement(`
+  UPDATE ${ITEMS} SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt, ${SPEND}
+  WHERE ${HELD}`);
+
+export const RELEASE_ITEM = statement(`
+  UPDATE ${ITEMS} SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}
+  WHERE ${HELD}`);
+
+/** A row whose workers died too often. */
+export const FAIL_DEAD_ITEM = statement(`
+  UPDATE ${ITEMS} SET status = 'failed', error_class = 'spawn', last_error = :message, completed_at = :now
+  WHERE job_id = :jobId AND item_id = :itemId AND status IN ('pending', 'running')`);
+
+export const RETRY_FAILED_ITEMS = statement(`
+  UPDATE ${ITEMS} SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
+  WHERE job_id = :jobId AND status = 'failed'
+    AND (:errorClasses::text[] IS NULL OR error_class = ANY (:errorClasses))
+    AND (:itemIds::text[] IS NULL OR item_id = ANY (:itemIds))`);
+
+export const SET_STATUS = statement(`
+  UPDATE ${JOBS} SET status = :to, last_error = :error, updated_at = :now, completed_at = :endedAt,
+    started_at = COALESCE(started_at, :startedAt)
+  WHERE id = :jobId AND status = ANY (:from)`);
+
+export const SET_OPTIONS = statement(`
+  UPDATE ${JOBS} SET settings_json = :settings, output_path = :outputPath, updated_at = :now WHERE id = :jobId`);

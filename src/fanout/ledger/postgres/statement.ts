@@ -1,0 +1,38 @@
+import type { Pool, PoolClient, QueryResult } from "pg";
+
+/** One SQL statement. Its values have names (`:jobId`), so that no statement depends on the order of a list. */
+export interface Statement {
+  /** As Postgres wants it, with `$1` where the first name stands. */
+  readonly text: string;
+  readonly names: readonly string[];
+}
+
+/** A row as the database gives it; `record-codec.ts` makes a record of it. */
+export type DatabaseRow = Record<string, unknown>;
+
+/** A colon before a word is a value; two colons are a cast. */
+const NAME = /(?<!:):([a-z]\w*)/gi;
+
+export function statement(sql: string): Statement {
+  const names: string[] = [];
+  const text = sql.replace(NAME, (_, name: string) => {
+    if (!names.includes(name)) names.push(name);
+    return `$${names.indexOf(name) + 1}`;
+  });
+  return { text, names };
+}
+
+/** Runs a statement on a connection, or on any connection of a pool. */
+export function execute(
+  client: Pool | PoolClient,
+  { text, names }: Statement,
+  values: Readonly<Record<string, unknown>> = {},
+): Promise<QueryResult<DatabaseRow>> {
+  return client.query<DatabaseRow>(
+    text,
+    names.map((name) => {
+      if (!Object.hasOwn(values, name)) throw new Error(`the statement needs a value for :${name}`);
+      return values[name];
+    }),
+  );
+}

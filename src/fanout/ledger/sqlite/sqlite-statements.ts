@@ -1,0 +1,90 @@
+/** Every statement of the SQLite ledger, by name. Values are named too (`:token`), so their order does not matter. */
+
+export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
+
+export const READ_JOB = "SELECT * FROM agent_jobs";
+
+export const INSERT_JOB = `
+  INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, input_path, output_path,
+    created_at, updated_at)
+  VALUES (:id, :key, 'pending', :task, :settings, :headers, :totalRows, :inputPath, :outputPath, :createdAt, :createdAt)`;
+
+export const INSERT_ITEM = `
+  INSERT INTO agent_job_items (row_index, item_id, source_id, row_json)
+  VALUES (:rowIndex, :itemId, :sourceId, :row)`;
+
+export const COUNT_ITEMS = `
+  SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
+    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning
+  FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status`;
+
+/** Rows of a process that died; the attempt it was at does not count. */
+export const RECOVER_ITEMS = `
+  UPDATE agent_job_items SET status = 'pending', attempt_token = NULL, due_at = 0,
+    attempt_count = MAX(0, attempt_count - 1)
+  WHERE status = 'running'`;
+
+export const CLAIM_ITEM = `
+  UPDATE agent_job_items
+  SET status = 'running', attempt_count = attempt_count + 1, attempt_token = :token, started_at = :now
+  WHERE row_index = (
+    SELECT row_index FROM agent_job_items
+    WHERE status = 'pending' AND row_index < :rowLimit AND due_at <= :now
+      AND (SELECT status FROM agent_jobs) = 'running'
+    ORDER BY row_index LIMIT 1)
+  RETURNING *`;
+
+export const NEXT_DUE = `
+  SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND row_index < :rowLimit`;
+
+/** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
+const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
+    cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
+    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens`;
+
+/** The guard of every end of an attempt: only the newest attempt's token changes the row. */
+const HELD = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
+
+export const COMPLETE_ITEM = `
+  UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
+    error_class = NULL, last_error = NULL, ${SPEND}
+  WHERE ${HELD} RETURNING *`;
+
+export const FAIL_ITEM = `
+  UPDATE agent_job_items SET status = 'failed', error_class = :errorClass, last_error = :message,
+    completed_at = :now, ${SPEND}
+  WHERE ${HELD} RETURNING *`;
+
+export const RETRY_ITEM = `
+  UPDATE agent_job_items SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt,
+    ${SPEND}
+  WHERE ${HELD}`;
+
+export const RELEASE_ITEM = `
+  UPDATE agent_job_items SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}
+  WHERE ${HELD}`;
+
+export const SET_STATUS = `
+  UPDATE agent_jobs SET status = :to, last_error = :error, updated_at = :now, completed_at = :endedAt,
+    started_at = COALESCE(started_at, :startedAt)
+  WHERE status IN (SELECT value FROM json_each(:from))`;
+
+export const SET_OPTIONS = `
+  UPDATE agent_jobs SET settings_json = :settings, output_path = :outputPath, updated_at = :now`;
+
+export const RETRY_FAILED_ITEMS = `
+  UPDATE agent_job_items SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
+  WHERE status = 'failed'
+    AND (:errorClasses IS NULL OR error_class IN (SELECT value FROM json_each(:errorClasses)))
+    AND (:itemIds IS NULL OR item_id IN (SELECT value FROM json_each(:itemIds)))`;
+
+/** One page of rows, in the table's order. */
+export const READ_ITEMS = `
+  SELECT * FROM agent_job_items WHERE row_index > :after AND row_index < :rowLimit
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+  ORDER BY row_index LIMIT :pageRows`;
+
+export const READ_ITEM = "SELECT * FROM agent_job_items WHERE item_id = :itemId";
+
+export const READ_SETTLED = `
+  SELECT * FROM agent_job_items WHERE completed_at >= :since AND row_index < :rowLimit ORDER BY completed_at`;

@@ -1,0 +1,19 @@
+import path from "node:path";
+import type { JobRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import { type ExportOptions, exportCsv, exportErrors } from "./export.ts";
+
+/**
+ * Writes the results, and the failures when there are any; tells where the failures are. The ledger keeps everything when
+ * the disk does not.
+ */
+export async function writeJobFiles(
+  ledger: JobLedger,
+  job: JobRecord,
+  folder: string,
+  options: ExportOptions | undefined,
+): Promise<string | null> {
+  const errorsPath = path.join(folder, "errors.csv");
+  await exportCsv(ledger, job, job.outputPath, options);
+  return (await exportErrors(ledger, job, errorsPath)) > 0 ? errorsPath : null;
+}

@@ -1,0 +1,47 @@
+/**
+ * fanout/output/: what people and programs get to see of a job: events, progress, result files, the summary. It reads the
+ * ledger and changes nothing in it.
+ */
+
+import {
+  type ErrorClass,
+  INTERRUPTED,
+  type ItemRecord,
+  type JobCounts,
+  type JobRecord,
+  type ScheduleEnd,
+} from "../job.ts";
+import type { Progress } from "./progress.ts";
+import type { JobSummary } from "./summary.ts";
+
+/** Told what happens to a job. */
+export interface JobListener {
+  started?(job: JobRecord, counts: JobCounts, resumed: boolean): void;
+  progress?(progress: Progress): void;
+  /** A row has finished, here or on another machine; each is told once. */
+  row?(item: ItemRecord): void;
+  retrying?(retry: RowRetry): void;
+  ended?(end: JobEnd): void;
+}
+
+/** An attempt at a row has failed, and another one follows. */
+export interface RowRetry {
+  /** The row as the failed attempt had it. */
+  item: ItemRecord;
+  errorClass: ErrorClass;
+  message: string;
+  delayMs: number;
+}
+
+export interface JobEnd {
+  summary: JobSummary;
+  end: ScheduleEnd;
+  errorsPath: string | null;
+}
+
+/** 0 only when every row that was asked for is completed; 130 when the user broke it off. */
+export function exitCodeOf({ summary, end }: JobEnd): number {
+  if (end.type === "stopped" && end.reason === INTERRUPTED) return 130;
+  if (end.type === "stopped") return 1;
+  return summary.counts.completed === summary.counts.total ? 0 : 1;
+}

@@ -1,0 +1,14 @@
+import { parseTemplate, type Template } from "../input/template.ts";
+import type { JobTask } from "../job.ts";
+import { compileResultCheck, type ResultCheck } from "./result-check.ts";
+
+/** A job's task made ready for its rows: the instruction is read and the schema compiled once, however many rows follow. */
+export interface CompiledTask {
+  readonly template: Template;
+  readonly check: ResultCheck;
+}
+
+/** Rejects with an InputError when the instruction or the schema cannot be used. */
+export async function compileTask(task: JobTask): Promise<CompiledTask> {
+  return { template: parseTemplate(task.instruction), check: await compileResultCheck(task.schema) };
+}

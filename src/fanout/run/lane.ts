@@ -1,0 +1,95 @@
+import { NO_USAGE, totalTokens } from "../../agent/usage.ts";
+import type { Clock } from "../../async/clock.ts";
+import type { ErrorClass, ItemRecord } from "../job.ts";
+import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import type { RowRetry } from "../output/job-listener.ts";
+import type { RowAgent, RowOutcome } from "../row/row-agent.ts";
+import type { Limiter } from "./limiter.ts";
+
+export interface LaneOptions {
+  ledger: JobLedger;
+  rowAgent: RowAgent;
+  limiter: Pick<Limiter, "lastAnswerAtMs">;
+  maxAttempts: number;
+  clock: Clock;
+  random: () => number;
+  /** Says that no row can be worked on for now; called before the row is given back, so that nobody takes it again. */
+  pause(reason: string): void;
+}
+
+/** What has become of a claimed row, once the ledger has it. */
+export type LaneEnd =
+  | { type: "completed"; item: ItemRecord; tokens: number; stop: boolean }
+  | { type: "failed"; item: ItemRecord; tokens: number }
+  | { type: "retrying"; retry: RowRetry; tokens: number }
+  /** The row was given back, or somebody else has it. */
+  | { type: "let-go" };
+
+/** Before a row is tried again; doubles with each attempt. */
+const RETRY_BASE_MS = 500;
+const RETRY_MAX_MS = 30_000;
+
+/** Works on one row. It ends when the ledger has the row's outcome; only then is the lane free. */
+export async function workRow(
+  options: LaneOptions,
+  claim: Claim,
+  signal: AbortSignal,
+  isStopped: boolean,
+): Promise<LaneEnd> {
+  const { rowAgent, ledger, limiter, clock } = options;
+  const beganAtMs = clock.now();
+  const outcome: RowOutcome = isStopped
+    ? { type: "interrupted", usage: NO_USAGE }
+    : await rowAgent(claim, signal);
+  switch (outcome.type) {
+    case "reported":
+      return {
+        type: "completed",
+        item: outcome.item,
+        tokens: totalTokens(outcome.usage),
+        stop: outcome.stop,
+      };
+    case "failed":
+      return settleFailure(options, claim, outcome);
+    case "exhausted":
+      if (limiter.lastAnswerAtMs >= beganAtMs) {
+        return settleFailure(options, claim, { ...outcome, type: "failed", final: false });
+      }
+      // No row has had an answer since: the fault is the API's, not the row's.
+      options.pause(`the API cannot be used: ${outcome.message}`);
+      break;
+    case "wall":
+      options.pause(outcome.message);
+      break;
+    case "interrupted":
+      break;
+    case "superseded":
+      return { type: "let-go" };
+  }
+  await ledger.release(claim, outcome.usage);
+  return { type: "let-go" };
+}
+
+async function settleFailure(
+  options: LaneOptions,
+  claim: Claim,
+  failure: Extract<RowOutcome, { type: "failed" }>,
+): Promise<LaneEnd> {
+  const { ledger, maxAttempts } = options;
+  const { errorClass, message } = failure;
+  const tokens = totalTokens(failure.usage);
+  if (!failure.final && claim.item.attempts < maxAttempts) {
+    const delayMs = retryDelay(options, claim.item.attempts, errorClass);
+    const isHeld = await ledger.retry(claim, failure, delayMs);
+    const retry = { item: claim.item, errorClass, message, delayMs };
+    return isHeld ? { type: "retrying", retry, tokens } : { type: "let-go" };
+  }
+  const item = await ledger.fail(claim, failure);
+  return item ? { type: "failed", item, tokens } : { type: "let-go" };
+}
+
+/** What the model said wrong it may say right at once; what broke needs a moment. */
+function retryDelay({ random }: LaneOptions, attempts: number, errorClass: ErrorClass): number {
+  if (errorClass === "no_report" || errorClass === "schema") return 0;
+  return Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** (attempts - 1)) * (0.9 + 0.2 * random());
+}

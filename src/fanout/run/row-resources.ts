@@ -1,0 +1,60 @@
+import type { RunTools } from "../../agent/headless-run.ts";
+import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
+import type { ResponsesApi } from "../../agent/responses-api.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import type { JobRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import type { CompiledTask } from "../row/compiled-task.ts";
+import { createRowAgent, type RowAgent } from "../row/row-agent.ts";
+import { Limiter } from "./limiter.ts";
+
+/** What any process needs that works on rows, whichever job they belong to. */
+export interface RowResources {
+  callModel: CallModel;
+  limiter: Limiter;
+  concurrency: number;
+  /** The tools a row agent has besides the report; null: none. */
+  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
+  signal: AbortSignal;
+  clock?: Clock;
+}
+
+/**
+ * Patient, because a lost row costs more than a minute: about 13 s of transport trouble a call, and rate limits for as
+ * long as anybody still gets answers.
+ */
+const FANOUT_RETRY_POLICY: RetryPolicy = {
+  transportRetries: 6,
+  rateLimitRetries: 30,
+  baseDelayMs: 200,
+  maxDelayMs: 30_000,
+  maxRetryAfterMs: 15 * 60_000,
+};
+
+/** The one limiter of all rows, and the way through it to the model. */
+export function createRowCaller(
+  api: ResponsesApi,
+  limits: { width: number; requestsPerMinute?: number | undefined; tokensPerMinute?: number | undefined },
+  overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
+): { limiter: Limiter; callModel: CallModel } {
+  const limiter = new Limiter({ ...limits, clock: overrides.clock ?? systemClock });
+  const callModel = createModelCaller({ api, gate: limiter, retry: FANOUT_RETRY_POLICY, ...overrides });
+  return { limiter, callModel };
+}
+
+/** The row agent for all rows of one job. */
+export function rowAgentFor(
+  resources: RowResources,
+  ledger: JobLedger,
+  job: JobRecord,
+  task: CompiledTask,
+): RowAgent {
+  return createRowAgent({
+    job,
+    ledger,
+    task,
+    callModel: resources.callModel,
+    openTools: resources.openTools,
+    clock: resources.clock ?? systemClock,
+  });
+}
