@@ -1,7 +1,4 @@
 /**
- * agent/: one agent. The Responses API's stream, retries, the turn loop, the typed end of a turn, and what a run prints.
- * It is given its tools and a place to send what happens; it starts no process, knows no table and no job.
- *
  * The Responses API over HTTP. One request is one POST whose answer is a stream of events; history travels whole each time
  * (`store: false`). Retries are not made here: `callModel` is the one place that asks again.
  *
@@ -11,10 +8,10 @@
 
 import http from "node:http";
 import https from "node:https";
+import { createParser } from "eventsource-parser";
 import type { ToolDefinition } from "../tools/tool.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
 import { decodeResponseEvent, type JsonObject, type ResponseEvent } from "./response-events.ts";
-import { SseParser } from "./sse.ts";
 
 export interface ResponsesRequest {
   model: string;
@@ -150,6 +147,9 @@ function requestBody(request: ResponsesRequest): JsonObject {
   };
 }
 
+/** Far above any real event; a stream without line ends must not grow for ever. */
+const MAX_EVENT_CHARS = 64 * 1024 * 1024;
+
 /** How long a finished answer may take to end, so that its connection can be used again. */
 const DRAIN_MS = 100;
 
@@ -160,22 +160,28 @@ const DRAIN_MS = 100;
  */
 function readEvents(incoming: http.IncomingMessage, listener: ResponseListener): Promise<void> {
   return new Promise((resolve, reject) => {
-    const parser = new SseParser();
     let finished = false;
     let drain: NodeJS.Timeout | undefined;
+    const parser = createParser({
+      maxBufferSize: MAX_EVENT_CHARS,
+      onEvent: ({ data }) => {
+        if (finished) return;
+        const event = decodeResponseEvent(data);
+        if (!event) return;
+        listener.onEvent(event);
+        finished = event.type === "completed" || event.type === "failed" || event.type === "incomplete";
+        if (finished) drain = setTimeout(() => incoming.destroy(), DRAIN_MS);
+      },
+      onError: (error) => {
+        // Fields that nobody knows are no reason to give up an answer.
+        if (error.type === "max-buffer-size-exceeded") throw error;
+      },
+    });
     incoming.setEncoding("utf8");
     incoming.on("data", (chunk: string) => {
       if (finished) return;
       try {
-        for (const data of parser.push(chunk)) {
-          const event = decodeResponseEvent(data);
-          if (!event) continue;
-          listener.onEvent(event);
-          finished = event.type === "completed" || event.type === "failed" || event.type === "incomplete";
-          if (!finished) continue;
-          drain = setTimeout(() => incoming.destroy(), DRAIN_MS);
-          return;
-        }
+        parser.feed(chunk);
       } catch (error) {
         incoming.destroy(error instanceof Error ? error : new Error(String(error)));
       }

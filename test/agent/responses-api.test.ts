@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import http from "node:http";
 import { after, test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { ModelError } from "../../src/agent/model-error.ts";
 import type { ResponseEvent } from "../../src/agent/response-events.ts";
 import { createHttpResponsesApi, type ResponsesRequest } from "../../src/agent/responses-api.ts";
@@ -98,6 +101,42 @@ test("items, text and usage are decoded; unknown events and text that is not JSO
     },
   ]);
 });
+
+for (const [name, lineEnd] of [
+  ["LF", "\n"],
+  ["CR LF", "\r\n"],
+  ["CR", "\r"],
+] as const) {
+  test(`a stream with ${name} line ends is understood wherever it is cut into pieces`, async () => {
+    const events = [created(), message("é and 😀"), completed()];
+    const lines = [": keep-alive", ...events.flatMap((event) => [`data: ${JSON.stringify(event)}`, ""]), ":"];
+    const bytes = Buffer.from(lines.map((line) => `${line}${lineEnd}`).join(""));
+    // One byte a chunk cuts everywhere at once: in a line end, in a character, in a field's name.
+    const server = http.createServer(async (incoming, outgoing) => {
+      incoming.resume();
+      outgoing.writeHead(200, { "content-type": "text/event-stream" });
+      outgoing.socket?.setNoDelay(true);
+      for (const byte of bytes) {
+        outgoing.write(Buffer.of(byte));
+        await setImmediate();
+      }
+      outgoing.end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const address = server.address();
+    const port = typeof address === "object" ? address?.port : 0;
+    const own = createHttpResponsesApi({ baseUrl: `http://127.0.0.1:${port}`, apiKey: undefined });
+    try {
+      const [item, end] = await ask(undefined, own);
+      assert.equal(item?.type === "itemDone" && item.item.type === "message" && item.item.text, "é and 😀");
+      assert.equal(end?.type, "completed");
+    } finally {
+      own.close();
+      server.close();
+    }
+  });
+}
 
 test("a connection is used again for the next request", async () => {
   answer = { type: "sse", events: [created(), completed()] };
