@@ -26,9 +26,31 @@ const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
   to: { path: "^src/", pathNot: [`^src/(${[folder, ...allowed].join("|")})/`, "^src/version\\.ts$"] },
 }));
 
+// The rooms of the fan-out, in the order a row passes them; each may also import job.ts, their common words.
+const FANOUT_ROOMS = {
+  input: [],
+  ledger: [],
+  row: ["input", "ledger"],
+  output: ["ledger"],
+  run: ["input", "ledger", "row", "output"],
+  tool: ["input", "ledger", "row", "output", "run"],
+};
+
+const fanoutRules = Object.entries(FANOUT_ROOMS).map(([room, allowed]) => ({
+  name: `fanout-${room}-imports`,
+  severity: "error",
+  comment: `src/fanout/${room} may import ${allowed.join(", ") || "no other room"} of the fan-out`,
+  from: { path: `^src/fanout/${room}/` },
+  to: {
+    path: "^src/fanout/",
+    pathNot: [`^src/fanout/(${[room, ...allowed].join("|")})/`, "^src/fanout/job\\.ts$"],
+  },
+}));
+
 export default {
   forbidden: [
     ...rules,
+    ...fanoutRules,
     {
       name: "server-knows-files-by-interface",
       severity: "error",
