@@ -73,6 +73,8 @@ interface ExecConfig {
   api: { baseUrl: string | undefined; idleTimeoutMs: number | undefined };
   /** Where tables are: on this machine, also when commands run elsewhere. */
   tablesCwd: string;
+  sandbox: ExecOptions["sandbox"];
+  runsElsewhere: boolean;
   fanout: {
     maxThreads: number;
     maxDepth: number;
@@ -101,6 +103,8 @@ async function readConfig(options: ExecOptions): Promise<ExecConfig> {
       idleTimeoutMs: overrides.count("stream_idle_timeout_ms"),
     },
     tablesCwd: options.connect.length === 0 ? (options.cwd ?? process.cwd()) : process.cwd(),
+    sandbox: options.sandbox,
+    runsElsewhere: options.connect.length > 0,
     fanout: overrides.boolean("features.enable_fanout") ? fanout : null,
     unknownKeys: overrides.unknownKeys(),
   };
@@ -126,18 +130,21 @@ async function spawnTool(
   hosts: HostPool,
   api: ResponsesApi,
 ): Promise<Tool> {
-  const [{ createRowCaller }, { createSpawnAgentsTool }, { SqliteStore }, { jobsHome }] = await Promise.all([
-    import("../fanout/run/row-resources.ts"),
-    import("../fanout/tool/spawn-tool.ts"),
-    import("../fanout/ledger/sqlite/sqlite-store.ts"),
-    import("../fanout/ledger/jobs-home.ts"),
-  ]);
+  const [{ createRowCaller }, { createSpawnAgentsTool }, { tableAccess }, { SqliteStore }, { jobsHome }] =
+    await Promise.all([
+      import("../fanout/run/row-resources.ts"),
+      import("../fanout/tool/spawn-tool.ts"),
+      import("../fanout/tool/table-access.ts"),
+      import("../fanout/ledger/sqlite/sqlite-store.ts"),
+      import("../fanout/ledger/jobs-home.ts"),
+    ]);
   const home = jobsHome(process.env, process.cwd());
   const caller = createRowCaller(api, { width: fanout.maxThreads });
   const atDepth = (depth: number): Tool =>
     createSpawnAgentsTool({
       context,
       cwd: config.tablesCwd,
+      access: tableAccess(config.sandbox, config.tablesCwd, config.runsElsewhere),
       store: new SqliteStore(home),
       jobsHome: home,
       model: config.model,

@@ -1,17 +1,18 @@
-import { once } from "node:events";
-import { constants, createWriteStream, type WriteStream } from "node:fs";
-import { access, mkdir, rename, rm, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { access, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { isObject } from "../../agent/response-events.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { csvLine } from "./csv-line.ts";
+import { type FolderJudge, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
   /** Also give each field of the results a column of its own. */
   explode?: boolean;
   /** Put a `'` before cells that a spreadsheet would run as a formula. It changes data, so it is asked for. */
   escapeFormulas?: boolean;
+  /** Judges the folder that the results are about to be written in; without it any will do. */
+  judgeFolder?: FolderJudge | undefined;
 }
 
 /** Written beside the input's own columns, in this order. */
@@ -151,57 +152,4 @@ function cellText(value: unknown): string {
 
 function timeText(ms: number | null): string {
   return ms === null ? "" : new Date(ms).toISOString().replace("Z", "+00:00");
-}
-
-/** Text is handed to the disk in pieces of about this size. */
-const WRITE_CHARS = 64 * 1024;
-
-async function writeTable(
-  file: string,
-  columns: readonly string[],
-  options: ExportOptions,
-  rows: AsyncIterable<string[]>,
-): Promise<number> {
-  const target = path.resolve(file);
-  await mkdir(path.dirname(target), { recursive: true });
-  const existing = await stat(target).catch(() => null);
-  // A pipe or a device cannot be replaced, only written to.
-  const inPlace = existing !== null && !existing.isFile();
-  const temporary = inPlace
-    ? target
-    : path.join(path.dirname(target), `.${path.basename(target)}.${process.pid}.tmp`);
-  const out = createWriteStream(temporary, inPlace ? {} : { flush: true });
-  let count = 0;
-  try {
-    await once(out, "open");
-    let text = csvLine(columns, options);
-    for await (const row of rows) {
-      count++;
-      text += csvLine(row, options);
-      if (text.length < WRITE_CHARS) continue;
-      await write(out, text);
-      text = "";
-    }
-    await write(out, text);
-    await close(out);
-    if (!inPlace) await rename(temporary, target);
-    return count;
-  } catch (error) {
-    out.destroy();
-    if (!inPlace) await rm(temporary, { force: true });
-    throw error;
-  }
-}
-
-function write(out: WriteStream, text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    out.write(text, (error) => (error ? reject(error) : resolve()));
-  });
-}
-
-function close(out: WriteStream): Promise<void> {
-  return new Promise((resolve, reject) => {
-    out.once("error", reject);
-    out.end(() => resolve());
-  });
 }

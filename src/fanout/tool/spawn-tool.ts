@@ -3,6 +3,7 @@
 import path from "node:path";
 import { Readable } from "node:stream";
 import type { RunContext } from "../../agent/headless-run.ts";
+import type { ApprovalPolicy } from "../../tools/approval.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { prepareInput } from "../input/table-input.ts";
 import {
@@ -16,13 +17,19 @@ import type { JobStore } from "../ledger/job-ledger.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { ParentRunOutput } from "../output/parent-run-output.ts";
 import { summaryFields } from "../output/summary.ts";
+import type { FolderJudge } from "../output/write-table.ts";
 import type { RowResources } from "../run/row-resources.ts";
 import { startOrResumeJob } from "../run/start-job.ts";
 import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
+import { type TableAccess, TablePaths } from "./table-access.ts";
 
 export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurrency"> {
   context: RunContext;
   cwd: string;
+  /** Which tables the model may name. */
+  access: TableAccess;
+  /** Decides about tables outside of that; without it none is used. */
+  approval?: ApprovalPolicy;
   store: JobStore;
   jobsHome: string;
   model: string;
@@ -38,6 +45,7 @@ export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurr
 
 /** One blocking call: a table in, one agent a row, a summary back. */
 export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
+  const paths = new TablePaths(options.access, options.cwd, options.approval);
   return {
     definition: {
       name: "spawn_agents_on_csv",
@@ -48,7 +56,10 @@ export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
       const parsed = parseSpawnArguments(args);
       if (typeof parsed === "string") return { text: parsed, ok: false };
       try {
-        const end = await run(options, parsed, call?.signal ?? new AbortController().signal);
+        const signal = call?.signal ?? new AbortController().signal;
+        const files = await judgeFiles(options, paths, parsed, signal);
+        if (files.type === "refused") return { text: files.reason, ok: false };
+        const end = await run(options, parsed, files, signal);
         const fields = summaryFields(end.summary);
         return { text: JSON.stringify(fields), ok: true, structured: fields };
       } catch (error) {
@@ -58,12 +69,56 @@ export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
   };
 }
 
-async function run(options: SpawnToolOptions, args: SpawnArguments, signal: AbortSignal): Promise<JobEnd> {
+interface GrantedFiles {
+  type: "granted";
+  input: string;
+  output: (jobId: string) => string;
+  judgeFolder: FolderJudge | undefined;
+}
+
+/** Where the table is read and where the results go, as far as the run's walls grant it. */
+async function judgeFiles(
+  options: SpawnToolOptions,
+  paths: TablePaths,
+  args: SpawnArguments,
+  signal: AbortSignal,
+): Promise<GrantedFiles | { type: "refused"; reason: string }> {
+  const besideInput = (jobId: string) => {
+    const { dir, name } = path.parse(path.resolve(options.cwd, args.csvPath));
+    return path.join(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
+  };
+  if (paths.isOpen) {
+    const named = args.outputCsvPath === null ? null : path.resolve(options.cwd, args.outputCsvPath);
+    const output = (jobId: string) => named ?? besideInput(jobId);
+    return { type: "granted", input: args.csvPath, output, judgeFolder: undefined };
+  }
+  const input = await paths.judgeInput(args.csvPath, signal);
+  if (input.type === "refused") return input;
+  const judgeFolder: FolderJudge = (folder) => paths.refusalOf(folder);
+  if (args.outputCsvPath !== null) {
+    const output = await paths.judgeOutput(args.outputCsvPath, signal);
+    if (output.type === "refused") return output;
+    return { type: "granted", input: input.path, output: () => output.path, judgeFolder };
+  }
+  if ((await paths.refusalOf(path.dirname(input.path))) === null) {
+    return { type: "granted", input: input.path, output: besideInput, judgeFolder };
+  }
+  // The job's own folder is ours, not the model's: there the results can always go.
+  const output = (jobId: string) => path.join(options.jobsHome, jobId, "results.csv");
+  return { type: "granted", input: input.path, output, judgeFolder: undefined };
+}
+
+async function run(
+  options: SpawnToolOptions,
+  args: SpawnArguments,
+  files: GrantedFiles,
+  signal: AbortSignal,
+): Promise<JobEnd> {
   const concurrency = effectiveConcurrency(options, args.maxConcurrency);
   const runtimeSeconds =
     args.maxRuntimeSeconds ?? options.defaultRuntimeSeconds ?? DEFAULT_ROW_TIMEOUT_SECONDS;
   await using input = await prepareInput({
-    input: args.csvPath,
+    input: files.input,
     cwd: options.cwd,
     stdin: Readable.from([]),
     spoolFolder: options.jobsHome,
@@ -85,7 +140,8 @@ async function run(options: SpawnToolOptions, args: SpawnArguments, signal: Abor
       rowTimeoutMs: runtimeSeconds * 1000,
       rowLimit: null,
     },
-    outputPath: (jobId) => outputPath(options.cwd, args, jobId),
+    outputPath: files.output,
+    export: { judgeFolder: files.judgeFolder },
     fresh: options.fresh ?? false,
     callModel: options.callModel,
     limiter: options.limiter,
@@ -107,13 +163,6 @@ function effectiveConcurrency(options: SpawnToolOptions, requested: number | nul
     context.notify({ method: "warning", threadId: context.threadId, message }, { required: true });
   }
   return effective;
-}
-
-function outputPath(cwd: string, args: SpawnArguments, jobId: string): string {
-  if (args.outputCsvPath !== null) return path.resolve(cwd, args.outputCsvPath);
-  const input = path.resolve(cwd, args.csvPath);
-  const { dir, name } = path.parse(input);
-  return path.join(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
 }
 
 function description(rowTools: JobTask["tools"]): string {

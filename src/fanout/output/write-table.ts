@@ -1,0 +1,114 @@
+import { once } from "node:events";
+import { constants, createWriteStream, type WriteStream } from "node:fs";
+import { lstat, mkdir, open, readlink, rename, rm, stat } from "node:fs/promises";
+import path from "node:path";
+import { csvLine } from "./csv-line.ts";
+
+/** Says why nothing may be written in a folder, given by its real path; null when something may. */
+export type FolderJudge = (realFolder: string) => Promise<string | null>;
+
+export interface WriteTableOptions {
+  escapeFormulas?: boolean;
+  judgeFolder?: FolderJudge | undefined;
+}
+
+/** Text is handed to the disk in pieces of about this size. */
+const WRITE_CHARS = 64 * 1024;
+
+/** Writes a CSV file that appears whole or not at all; tells how many rows it has. */
+export async function writeTable(
+  file: string,
+  columns: readonly string[],
+  options: WriteTableOptions,
+  rows: AsyncIterable<string[]>,
+): Promise<number> {
+  await using place = options.judgeFolder
+    ? await judgedPlace(path.resolve(file), options.judgeFolder)
+    : await anyPlace(path.resolve(file));
+  const out = createWriteStream(place.temporary, place.inPlace ? {} : { flush: true });
+  let count = 0;
+  try {
+    await once(out, "open");
+    let text = csvLine(columns, options);
+    for await (const row of rows) {
+      count++;
+      text += csvLine(row, options);
+      if (text.length < WRITE_CHARS) continue;
+      await write(out, text);
+      text = "";
+    }
+    await write(out, text);
+    await close(out);
+    if (!place.inPlace) await rename(place.temporary, place.target);
+    return count;
+  } catch (error) {
+    out.destroy();
+    if (!place.inPlace) await rm(place.temporary, { force: true });
+    throw error;
+  }
+}
+
+interface Place extends AsyncDisposable {
+  target: string;
+  /** Written first, and then put in the target's place. */
+  temporary: string;
+  /** A pipe or a device cannot be replaced, only written to. */
+  inPlace: boolean;
+}
+
+async function anyPlace(target: string): Promise<Place> {
+  const folder = path.dirname(target);
+  await mkdir(folder, { recursive: true });
+  const existing = await stat(target).catch(() => null);
+  const inPlace = existing !== null && !existing.isFile();
+  return {
+    target,
+    temporary: inPlace ? target : path.join(folder, temporaryName(target)),
+    inPlace,
+    [Symbol.asyncDispose]: async () => undefined,
+  };
+}
+
+/**
+ * The folder is opened, judged by where it really is, and then used through its descriptor: whoever swaps it for a link
+ * meanwhile changes nothing. A link in the target's own place is replaced, never followed.
+ */
+async function judgedPlace(target: string, judge: FolderJudge): Promise<Place> {
+  const handle = await open(path.dirname(target), constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    const folder = `/proc/self/fd/${handle.fd}`;
+    const refusal = await judge(await readlink(folder));
+    if (refusal !== null) throw new Error(`${target} may not be written: ${refusal}`);
+    const name = path.basename(target);
+    const existing = await lstat(path.join(folder, name)).catch(() => null);
+    if (existing !== null && !existing.isFile() && !existing.isSymbolicLink()) {
+      throw new Error(`${target} may not be written: it is no regular file`);
+    }
+    return {
+      target: path.join(folder, name),
+      temporary: path.join(folder, temporaryName(target)),
+      inPlace: false,
+      [Symbol.asyncDispose]: () => handle.close(),
+    };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+}
+
+function temporaryName(target: string): string {
+  return `.${path.basename(target)}.${process.pid}.tmp`;
+}
+
+function write(out: WriteStream, text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    out.write(text, (error) => (error ? reject(error) : resolve()));
+  });
+}
+
+function close(out: WriteStream): Promise<void> {
+  return new Promise((resolve, reject) => {
+    out.once("error", reject);
+    out.end(() => resolve());
+  });
+}

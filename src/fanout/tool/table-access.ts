@@ -1,0 +1,127 @@
+import { lstat, readlink, realpath } from "node:fs/promises";
+import path from "node:path";
+import { neverAsk } from "../../tools/approval/never-ask.ts";
+import { ApprovalGate, type ApprovalPolicy } from "../../tools/approval.ts";
+import type { SandboxMode } from "../row/host-pool.ts";
+
+/** Which files of this machine a model may name, because the walls around its commands grant them too. */
+export type TableAccess =
+  | { type: "everything" }
+  | { type: "roots"; readable: readonly string[]; writable: readonly string[] };
+
+/**
+ * What a run's sandbox grants of this machine. Commands that run on a server say nothing about the files here: then it is
+ * the working directory, whatever walls the server has.
+ */
+export function tableAccess(sandbox: SandboxMode, cwd: string, runsElsewhere: boolean): TableAccess {
+  if (sandbox === "none" && !runsElsewhere) return { type: "everything" };
+  return { type: "roots", readable: [cwd], writable: sandbox === "read-only" ? [] : [cwd] };
+}
+
+/** What runs, or is believed, outside of the walls later: hooks, settings, the ledger itself. */
+const PROTECTED_NAMES: ReadonlySet<string> = new Set([".git", ".codex", ".agents", ".procwire"]);
+
+/** A path that was judged: where it really is, or why it may not be used. */
+export type JudgedPath = { type: "granted"; path: string } | { type: "refused"; reason: string };
+
+/** Judges the paths that a model names. The tool reads and writes outside of the walls, so it must ask here first. */
+export class TablePaths {
+  #access: TableAccess;
+  #cwd: string;
+  #gate: ApprovalGate;
+  /** Folders outside of the roots whose use was approved. */
+  #approvedFolders = new Set<string>();
+
+  constructor(access: TableAccess, cwd: string, approval: ApprovalPolicy = neverAsk()) {
+    this.#access = access;
+    this.#cwd = cwd;
+    this.#gate = new ApprovalGate(approval);
+  }
+
+  /** Whether every path is granted, so that none has to be judged. */
+  get isOpen(): boolean {
+    return this.#access.type === "everything";
+  }
+
+  async judgeInput(file: string, signal: AbortSignal): Promise<JudgedPath> {
+    const named = path.resolve(this.#cwd, file);
+    if (this.#access.type === "everything") return { type: "granted", path: named };
+    const real = await followLinks(named);
+    for (const root of this.#access.readable) {
+      if (isInside(await followLinks(root), real)) return { type: "granted", path: real };
+    }
+    const reason = `it lies outside of the workspace ${this.#access.readable.join(", ")}`;
+    const refusal = await this.#ask(`read ${real}`, signal);
+    if (refusal === null) return { type: "granted", path: real };
+    return { type: "refused", reason: `csv_path ${file} may not be read: ${reason}; ${refusal}` };
+  }
+
+  async judgeOutput(file: string, signal: AbortSignal): Promise<JudgedPath> {
+    const named = path.resolve(this.#cwd, file);
+    if (this.#access.type === "everything") return { type: "granted", path: named };
+    const real = await followLinks(named);
+    const reason = (await this.refusalOf(path.dirname(real))) ?? (await this.refusalOf(real));
+    if (reason === null) return { type: "granted", path: real };
+    const refusal = await this.#ask(`write ${real}`, signal);
+    if (refusal !== null) {
+      return { type: "refused", reason: `output_csv_path ${file} may not be written: ${reason}; ${refusal}` };
+    }
+    this.#approvedFolders.add(path.dirname(real));
+    return { type: "granted", path: real };
+  }
+
+  /** Why nothing may be written in a folder, given by its real path; null when something may. */
+  async refusalOf(folder: string): Promise<string | null> {
+    if (this.#access.type === "everything" || this.#approvedFolders.has(folder)) return null;
+    const { writable } = this.#access;
+    if (writable.length === 0) return "this run may only read";
+    for (const root of writable) {
+      const realRoot = await followLinks(root);
+      if (!isInside(realRoot, folder)) continue;
+      const name = path
+        .relative(realRoot, folder)
+        .split(path.sep)
+        .find((part) => PROTECTED_NAMES.has(part));
+      return name === undefined ? null : `${name} is protected`;
+    }
+    return `it lies outside of what this run may write, which is ${writable.join(", ")}`;
+  }
+
+  /** Null when somebody who may decide it has allowed it. */
+  async #ask(deed: string, signal: AbortSignal): Promise<string | null> {
+    const permission = await this.#gate.permit(
+      {
+        kind: "unsandboxed",
+        cmd: `spawn_agents_on_csv: ${deed}`,
+        commands: null,
+        workdir: this.#cwd,
+        sandbox: "none",
+      },
+      signal,
+    );
+    return permission.type === "allowed" ? null : permission.reason;
+  }
+}
+
+function isInside(root: string, file: string): boolean {
+  const relative = path.relative(root, file);
+  return relative === "" || (relative !== ".." && !relative.startsWith(`..${path.sep}`));
+}
+
+/** The same number as in the kernel. */
+const MAX_LINKS = 40;
+
+/** A path without links in it, also where its end is still to be made. */
+async function followLinks(file: string, links = 0): Promise<string> {
+  try {
+    return await realpath(file);
+  } catch (error) {
+    if (links >= MAX_LINKS) throw error;
+    const found = await lstat(file).catch(() => null);
+    if (found?.isSymbolicLink()) {
+      return followLinks(path.resolve(path.dirname(file), await readlink(file)), links + 1);
+    }
+    const folder = path.dirname(file);
+    return folder === file ? file : path.join(await followLinks(folder, links), path.basename(file));
+  }
+}
