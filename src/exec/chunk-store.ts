@@ -16,6 +16,7 @@ export class ChunkStore {
   #evictedThroughSeq = 0;
   #evictedBytes = 0;
   #totalBytes = 0;
+  #retainedBytes = 0;
   /** Places of evicted chunks: their seq, and the offset where they ended. */
   #evictedSeqs: number[] = [];
   #evictedEnds: number[] = [];
@@ -25,16 +26,15 @@ export class ChunkStore {
   #holes = new Map<OutputChunk, Gap>();
 
   push(chunk: OutputChunk): void {
-    this.#totalBytes += chunk.chunk.length;
-    this.#chunks.push(chunk);
-    this.#ends.push(this.#totalBytes);
+    this.#place(chunk, chunk.chunk.length);
   }
 
   /** Numbers whose output never came here; they stand in the queue like a chunk without bytes. */
   pushHole(gap: Gap): void {
     const entry: OutputChunk = { seq: gap.toSeq, stream: "stdout", chunk: NOTHING };
     this.#holes.set(entry, gap);
-    this.push(entry);
+    // Its bytes have their place in the stream, so that they are still counted once the hole itself is evicted.
+    this.#place(entry, gap.bytes);
   }
 
   get hasHoles(): boolean {
@@ -50,12 +50,13 @@ export class ChunkStore {
     return this.#chunks.length - this.#first;
   }
 
+  /** Bytes of output so far, also of what never came here. */
   get totalBytes(): number {
     return this.#totalBytes;
   }
 
   get retainedBytes(): number {
-    return this.#totalBytes - this.#evictedBytes;
+    return this.#retainedBytes;
   }
 
   /** Every chunk up to this seq is gone; 0 when none is. */
@@ -95,6 +96,7 @@ export class ChunkStore {
     this.#holes.delete(chunk);
     this.#evictedThroughSeq = chunk.seq;
     this.#evictedBytes = end;
+    this.#retainedBytes -= chunk.chunk.length;
     this.#evictedSeqs.push(chunk.seq);
     this.#evictedEnds.push(end);
     if (this.#evictedSeqs.length > 2 * REMEMBERED_EVICTIONS) {
@@ -113,7 +115,8 @@ export class ChunkStore {
 
   /** Drops everything without remembering it; returns the bytes given back. */
   clear(): number {
-    const bytes = this.retainedBytes;
+    const bytes = this.#retainedBytes;
+    this.#retainedBytes = 0;
     this.#chunks = [];
     this.#ends = [];
     this.#first = 0;
@@ -136,6 +139,13 @@ export class ChunkStore {
     if (seq <= 0) return this.#evictedBytes;
     const index = upperBound(this.#evictedSeqs, seq);
     return this.#evictedBytes - (index === 0 ? this.#rememberedFrom : (this.#evictedEnds[index - 1] ?? 0));
+  }
+
+  #place(entry: OutputChunk, streamBytes: number): void {
+    this.#totalBytes += streamBytes;
+    this.#retainedBytes += entry.chunk.length;
+    this.#chunks.push(entry);
+    this.#ends.push(this.#totalBytes);
   }
 
   #indexAfter(seq: number): number {

@@ -136,7 +136,8 @@ export class EventLog {
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;
-    this.#budget?.shrink(this.#chunks.clear());
+    const freedBytes = this.#chunks.clear();
+    this.#budget?.shrink(freedBytes);
     this.#budget?.leave(this);
     for (const cursor of this.#cursors) cursor.close();
     this.#streams.clear();

@@ -44,6 +44,18 @@ describe("a log with holes", () => {
     assert.deepEqual(await all(logWithHole(), 3), ["gap 4-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
+  it("still counts the bytes of a hole that was evicted since", async () => {
+    const log = new EventLog({ limits: { retainedBytes: 4 }, isFollower: true });
+    log.append("stdout", bytes("ab"));
+    log.skip(4, 30);
+    for (const text of ["cd", "ef", "gh"]) log.append("stdout", bytes(text));
+    log.exited(exit);
+    log.closed();
+    assert.deepEqual(await all(log), ["gap 1-5 34", "6 ef", "7 gh", "8 exited", "9 closed"]);
+    assert.deepEqual(log.read({ afterSeq: 1 }).gap, { fromSeq: 2, toSeq: 5, bytes: 32 });
+    assert.equal(log.retainedBytes, 4);
+  });
+
   it("stops a read before a hole and gives the hole as the next read's gap", () => {
     const log = logWithHole();
     const first = log.read();
