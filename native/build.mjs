@@ -16,6 +16,8 @@ const here = dirname(fileURLToPath(import.meta.url));
 const asan = process.argv.includes("--asan");
 const outDir = join(here, "build", ...(asan ? ["asan"] : []));
 const prebuilt = join(here, "prebuilds", `${process.platform}-${process.arch}`, "spawner.node");
+/** The folders the addon is made of, besides this one. */
+const ROOMS = ["core", "process", "wire"];
 const cxx = process.env.CXX ?? "c++";
 const cc = process.env.CC ?? "cc";
 
@@ -35,7 +37,7 @@ if (process.platform !== "linux") {
 }
 
 function build() {
-  const sources = readdirSync(here).filter((name) => name.endsWith(".cc"));
+  const sources = sourceFiles().filter((name) => name.endsWith(".cc"));
   const includeDir = createRequire(import.meta.url)("node-api-headers").include_dir;
   const stamp = stampOf(includeDir);
   const stampFile = join(outDir, "stamp");
@@ -53,13 +55,14 @@ function build() {
     // A worker's end unloads its addons; the spawner's thread goes on.
     "-Wl,-z,nodelete",
     ...["-DNAPI_VERSION=8", `-I${includeDir}`, "-pthread"],
+    ...ROOMS.map((room) => `-I${join(here, room)}`),
     ...(asan ? ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address"] : ["-s"]),
     ...sources.map((name) => join(here, name)),
   ];
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
   compile(cxx, spawner, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
   for (const name of programs)
-    compile(cc, join(outDir, name), [...common, "-s", join(here, `${name}.c`)], [["-static"], []]);
+    compile(cc, join(outDir, name), [...common, "-s", join(here, "programs", `${name}.c`)], [["-static"], []]);
   writeFileSync(stampFile, stamp);
   console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);
 }
@@ -83,13 +86,18 @@ function compile(compiler, output, flags, variants) {
   }
 }
 
+/** Everything a build depends on, as paths from here. */
+function sourceFiles() {
+  return ["", ...ROOMS, "programs"]
+    .flatMap((folder) => readdirSync(join(here, folder)).map((name) => join(folder, name)))
+    .filter((name) => /\.(cc|c|h|mjs)$/.test(name))
+    .sort();
+}
+
 /** Changes when a source, this script, a compiler or the platform does. */
 function stampOf(includeDir) {
   const hash = createHash("sha256");
-  for (const name of readdirSync(here)
-    .filter((name) => /\.(cc|c|h|mjs)$/.test(name))
-    .sort())
-    hash.update(name).update(readFileSync(join(here, name)));
+  for (const name of sourceFiles()) hash.update(name).update(readFileSync(join(here, name)));
   hash.update(
     [cxx, cc, includeDir.split("/").at(-1), process.platform, process.arch, String(asan)].join("\n"),
   );

@@ -74,7 +74,7 @@ describe("building the native part", {
     assert.equal(calls(), 3);
     assert.equal(build(place, env), "");
     assert.equal(calls(), 3);
-    writeFileSync(join(place, "native", "bytes.cc"), "\n", { flag: "a" });
+    writeFileSync(join(place, "native", "wire", "bytes.cc"), "\n", { flag: "a" });
     assert.match(build(place, env), /built/);
     assert.equal(calls(), 6);
     rmSync(join(place, "native", "build", "watchdog"));
