@@ -1,5 +1,5 @@
-// Builds what is native here: the addon, the watchdog and the launcher's `newest`. Needs a C++ compiler and nothing else: no node-gyp, no
-// python, no make, no download. Run by `npm install`; does nothing when the result is already there and current.
+// Builds what is native here: the addon and the watchdog. Needs a C++ compiler and nothing else: no node-gyp, no python, no
+// make, no download. Run by `npm install`; does nothing when the result is already there and current.
 //
 //   node native/build.mjs            build if needed; without a compiler say so and succeed
 //   node native/build.mjs --asan     build the addon with AddressSanitizer into build/asan/, for the test that uses it
@@ -42,7 +42,7 @@ function build() {
   const stamp = stampOf(includeDir);
   const stampFile = join(outDir, "stamp");
   const spawner = join(outDir, "spawner.node");
-  const programs = ["watchdog", "newest"];
+  const programs = ["watchdog"];
   const outputs = [spawner, ...programs.map((name) => join(outDir, name))];
   if (outputs.every(existsSync) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
 

@@ -3,7 +3,6 @@ import { spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { findNativeFile } from "../../src/local/native.ts";
 import { scratchDirectory } from "../support/serve.ts";
 
 const root = join(import.meta.dirname, "..", "..");
@@ -45,14 +44,6 @@ class Package implements Disposable {
     rmSync(join(this.path, path), { recursive: true });
   }
 
-  /** With the program that looks for newer sources, which a machine without a compiler lacks. */
-  withNewest(): this {
-    const newest = findNativeFile("newest");
-    assert.ok(newest);
-    cpSync(newest, join(this.path, "native/build/newest"));
-    return this;
-  }
-
   run(
     options: { launcher?: string; cwd?: string; path?: string } = {},
     ...args: string[]
@@ -71,27 +62,22 @@ class Package implements Disposable {
 }
 
 describe("the launcher", () => {
-  const ways: [string, (place: Package) => Package][] = [["find", (place) => place]];
-  if (findNativeFile("newest")) ways.push(["the native program", (place) => place.withNewest()]);
+  test("runs the bundle until a source, or a folder of sources, is newer", () => {
+    for (const changed of ["src/cli/deep/er/part.ts", "src/cli/deep", "src"]) {
+      using place = new Package();
+      assert.equal(place.run().said, "bundle procwire");
+      place.touch(changed, LATER);
+      assert.equal(place.run().said, "sources procwire", changed);
+    }
+  });
 
-  for (const [way, prepare] of ways) {
-    test(`runs the bundle until a source, or a folder of sources, is newer: told by ${way}`, () => {
-      for (const changed of ["src/cli/deep/er/part.ts", "src/cli/deep", "src"]) {
-        using place = prepare(new Package());
-        assert.equal(place.run().said, "bundle procwire");
-        place.touch(changed, LATER);
-        assert.equal(place.run().said, "sources procwire", changed);
-      }
-    });
-
-    test(`runs the sources where the bundle or its stamp is missing: told by ${way}`, () => {
-      for (const missing of ["dist/bin/procwire.cjs", "dist/stamp"]) {
-        using place = prepare(new Package());
-        place.remove(missing);
-        assert.equal(place.run().said, "sources procwire", missing);
-      }
-    });
-  }
+  test("runs the sources where the bundle or its stamp is missing", () => {
+    for (const missing of ["dist/bin/procwire.cjs", "dist/stamp"]) {
+      using place = new Package();
+      place.remove(missing);
+      assert.equal(place.run().said, "sources procwire", missing);
+    }
+  });
 
   test("runs the bundle of an installed package, which has no sources and no stamp to compare", () => {
     using place = new Package();

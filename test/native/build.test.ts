@@ -57,7 +57,7 @@ describe("building the native part", {
     const place = copy("prebuilt");
     const prebuilds = join(place, "native", "prebuilds", `${process.platform}-${process.arch}`);
     mkdirSync(prebuilds, { recursive: true });
-    for (const name of ["spawner.node", "watchdog", "newest"]) writeFileSync(join(prebuilds, name), "");
+    for (const name of ["spawner.node", "watchdog"]) writeFileSync(join(prebuilds, name), "");
     assert.match(build(place, { CXX: "no-such-compiler" }), /using the prebuilt spawner/);
   });
 
@@ -70,15 +70,15 @@ describe("building the native part", {
     writeFileSync(compiler, script, { mode: 0o755 });
     const calls = () => (existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0);
     const env = { CXX: compiler, CC: compiler };
-    assert.equal(build(place, env), "procwire: built build/spawner.node, build/watchdog, build/newest\n");
-    assert.equal(calls(), 3);
+    assert.equal(build(place, env), "procwire: built build/spawner.node, build/watchdog\n");
+    assert.equal(calls(), 2);
     assert.equal(build(place, env), "");
-    assert.equal(calls(), 3);
+    assert.equal(calls(), 2);
     writeFileSync(join(place, "native", "wire", "bytes.cc"), "\n", { flag: "a" });
     assert.match(build(place, env), /built/);
-    assert.equal(calls(), 6);
+    assert.equal(calls(), 4);
     rmSync(join(place, "native", "build", "watchdog"));
     assert.match(build(place, env), /built/);
-    assert.equal(calls(), 9);
+    assert.equal(calls(), 6);
   });
 });
