@@ -10,15 +10,15 @@
 #include <string_view>
 #include <vector>
 
-#include "bytes.h"
-#include "child.h"
-#include "listener.h"
-#include "loop.h"
-#include "process-tree.h"
-#include "socket.h"
-#include "spawn.h"
-#include "wait-thread.h"
-#include "write-request.h"
+#include "wire/bytes.h"
+#include "process/child.h"
+#include "wire/listener.h"
+#include "core/loop.h"
+#include "process/process-tree.h"
+#include "wire/socket.h"
+#include "process/spawn.h"
+#include "process/wait-thread.h"
+#include "wire/write-request.h"
 
 namespace procwire {
 namespace {

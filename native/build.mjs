@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 const here = dirname(fileURLToPath(import.meta.url));
 const asan = process.argv.includes("--asan");
 const outDir = join(here, "build", ...(asan ? ["asan"] : []));
-const prebuilt = join(here, "prebuilds", `${process.platform}-${process.arch}`, "spawner.node");
+const prebuilt = join(here, "prebuilds", `${process.platform}-${process.arch}`, "procwire.node");
 /** The folders the addon is made of, besides this one. */
 const ROOMS = ["core", "process", "wire"];
 const cxx = process.env.CXX ?? "c++";
@@ -23,15 +23,15 @@ const cc = process.env.CC ?? "cc";
 
 if (process.platform !== "linux") {
   warn(
-    `the native spawner is for Linux; on ${process.platform} pipes work through Node and terminals do not`,
+    `the native addon is for Linux; on ${process.platform} pipes work through Node and terminals do not`,
   );
 } else if (!asan && existsSync(prebuilt)) {
-  console.log(`procwire: using the prebuilt spawner for ${process.platform}-${process.arch}`);
+  console.log(`procwire: using the prebuilt addon for ${process.platform}-${process.arch}`);
 } else {
   try {
     build();
   } catch (error) {
-    warn(`the native spawner could not be built: ${error instanceof Error ? error.message : error}`);
+    warn(`the native addon could not be built: ${error instanceof Error ? error.message : error}`);
     if (asan) process.exitCode = 1;
   }
 }
@@ -41,9 +41,9 @@ function build() {
   const includeDir = createRequire(import.meta.url)("node-api-headers").include_dir;
   const stamp = stampOf(includeDir);
   const stampFile = join(outDir, "stamp");
-  const spawner = join(outDir, "spawner.node");
+  const addonFile = join(outDir, "procwire.node");
   const programs = ["watchdog"];
-  const outputs = [spawner, ...programs.map((name) => join(outDir, name))];
+  const outputs = [addonFile, ...programs.map((name) => join(outDir, name))];
   if (outputs.every(existsSync) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
 
   mkdirSync(outDir, { recursive: true });
@@ -52,15 +52,14 @@ function build() {
   const common = ["-Wall", "-Wextra", ...(asan ? ["-O1", "-Werror"] : ["-O2"])];
   const addon = [
     ...["-std=c++17", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti"],
-    // A worker's end unloads its addons; the spawner's thread goes on.
+    // A worker's end unloads its addons; the threads that start programs go on.
     "-Wl,-z,nodelete",
-    ...["-DNAPI_VERSION=8", `-I${includeDir}`, "-pthread"],
-    ...ROOMS.map((room) => `-I${join(here, room)}`),
+    ...["-DNAPI_VERSION=8", `-I${includeDir}`, `-I${here}`, "-pthread"],
     ...(asan ? ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address"] : ["-s"]),
     ...sources.map((name) => join(here, name)),
   ];
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
-  compile(cxx, spawner, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
+  compile(cxx, addonFile, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
   for (const name of programs)
     compile(cc, join(outDir, name), [...common, "-s", join(here, "programs", `${name}.c`)], [["-static"], []]);
   writeFileSync(stampFile, stamp);

@@ -1,5 +1,5 @@
 // Up to 1 MiB of a pipe lies in the kernel, so that a fast writer is stopped less often; but kernel memory is not free.
-#include "fd.h"
+#include "core/fd.h"
 
 #include <fcntl.h>
 

@@ -1,6 +1,6 @@
 // One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our own,
 // and only that one hangs in libuv: a child then needs no libuv handle with a life of its own.
-#include "loop.h"
+#include "core/loop.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,10 +12,10 @@
 
 #include <algorithm>
 
-#include "child.h"
-#include "clock.h"
-#include "listener.h"
-#include "socket.h"
+#include "process/child.h"
+#include "core/clock.h"
+#include "wire/listener.h"
+#include "wire/socket.h"
 
 namespace procwire {
 namespace {

@@ -10,9 +10,9 @@
 #include <unordered_set>
 #include <vector>
 
-#include "frame-queue.h"
-#include "spawn.h"
-#include "uv-lite.h"
+#include "wire/frame-queue.h"
+#include "process/spawn.h"
+#include "core/uv-lite.h"
 
 namespace procwire {
 

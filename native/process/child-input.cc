@@ -6,11 +6,11 @@
 
 #include <algorithm>
 
-#include "bytes.h"
-#include "child.h"
-#include "clock.h"
-#include "fd.h"
-#include "write-request.h"
+#include "wire/bytes.h"
+#include "process/child.h"
+#include "core/clock.h"
+#include "core/fd.h"
+#include "wire/write-request.h"
 
 namespace procwire {
 namespace {

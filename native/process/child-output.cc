@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "child.h"
-#include "clock.h"
-#include "fd.h"
+#include "process/child.h"
+#include "core/clock.h"
+#include "core/fd.h"
 
 namespace procwire {
 namespace {

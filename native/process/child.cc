@@ -1,6 +1,6 @@
 // A started program, from its start to its end, and the one order in which that is told: first all that the leader had
 // written, then `exit`, then what others still write, then `close`.
-#include "child.h"
+#include "process/child.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 #include <algorithm>
 
-#include "fd.h"
+#include "core/fd.h"
 
 namespace procwire {
 namespace {

@@ -9,14 +9,14 @@
 #include <deque>
 #include <string>
 
-#include "loop.h"
-#include "write-ids.h"
+#include "core/loop.h"
+#include "process/write-ids.h"
 
 namespace procwire {
 
 struct WriteRequest;
 
-// The first argument of a child's event callback. `native-child.ts` has the same list.
+// The first argument of a child's event callback. `src/local/native.ts` has the same list.
 enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
 
 // A terminal gives at most 4 KiB per read; this much is put together into one chunk.

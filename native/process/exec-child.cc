@@ -1,6 +1,6 @@
 // Between vfork and exec. The memory here is the parent's, whose other threads go on: so no allocation, no lock, no
 // library call that could take one. Only plain system calls, and one place to write a failure to.
-#include "exec-child.h"
+#include "process/exec-child.h"
 
 #include <errno.h>
 #include <fcntl.h>

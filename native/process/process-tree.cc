@@ -1,5 +1,5 @@
 // What /proc says of processes. Nothing here waits, and nothing is remembered between two calls.
-#include "process-tree.h"
+#include "process/process-tree.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 // Starting a program. The child borrows the parent's memory until it execs (vfork), so it costs the same whatever the
-// size of the server, and it tells a failure by writing into the request itself. One permanent thread does this for
+// size of the server, and it tells a failure by writing into the request itself. A few permanent threads do this for
 // the whole program: the kernel ties the parent-death signal to the thread that forked, and the event loop never waits.
-#include "spawn.h"
+#include "process/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,11 +22,11 @@
 #include <algorithm>
 #include <atomic>
 
-#include "exec-child.h"
-#include "fd.h"
-#include "process-tree.h"
-#include "uv-lite.h"
-#include "wait-thread.h"
+#include "process/exec-child.h"
+#include "core/fd.h"
+#include "process/process-tree.h"
+#include "core/uv-lite.h"
+#include "process/wait-thread.h"
 
 #ifndef CLONE_PIDFD
 #define CLONE_PIDFD 0x00001000

@@ -1,6 +1,6 @@
 // Looks after children nobody else can wait for: those without a pidfd, and those whose event loop is gone. It asks
 // the kernel for each of them by number, so it can never take a child that belongs to somebody else.
-#include "wait-thread.h"
+#include "process/wait-thread.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +17,7 @@
 #include <deque>
 #include <vector>
 
-#include "spawn.h"
+#include "process/spawn.h"
 
 namespace procwire {
 namespace {

@@ -1,6 +1,6 @@
 // Byte work that a server does for every chunk. Each function has a plain form that is always right, and on x86-64 one
 // with 32-byte registers that does the bulk when the machine has them and leaves the rest to the plain form.
-#include "bytes.h"
+#include "wire/bytes.h"
 
 #include <string.h>
 

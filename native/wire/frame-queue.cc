@@ -1,4 +1,4 @@
-#include "frame-queue.h"
+#include "wire/frame-queue.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "listener.h"
+#include "wire/listener.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "fd.h"
-#include "socket.h"
+#include "core/fd.h"
+#include "wire/socket.h"
 
 namespace procwire {
 namespace {

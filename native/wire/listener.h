@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "loop.h"
+#include "core/loop.h"
 
 namespace procwire {
 

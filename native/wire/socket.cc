@@ -1,4 +1,4 @@
-#include "socket.h"
+#include "wire/socket.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 
 #include <algorithm>
 
-#include "bytes.h"
-#include "child.h"
-#include "fd.h"
-#include "write-request.h"
+#include "wire/bytes.h"
+#include "process/child.h"
+#include "core/fd.h"
+#include "wire/write-request.h"
 
 namespace procwire {
 namespace {

@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "frame-queue.h"
-#include "loop.h"
+#include "wire/frame-queue.h"
+#include "core/loop.h"
 
 namespace procwire {
 

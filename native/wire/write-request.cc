@@ -1,11 +1,11 @@
-#include "write-request.h"
+#include "wire/write-request.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <string>
 
-#include "bytes.h"
+#include "wire/bytes.h"
 
 namespace procwire {
 namespace {

@@ -147,7 +147,7 @@ export function findNativeFile(name: string): string | null {
 }
 
 function load(): LoadedNative {
-  const path = process.env.PROCWIRE_NATIVE_SPAWNER ?? findNativeFile("spawner.node");
+  const path = process.env.PROCWIRE_NATIVE_SPAWNER ?? findNativeFile("procwire.node");
   if (path === null)
     return { type: "missing", why: "it was not built; run `npm rebuild` where there is a C++ compiler" };
   try {

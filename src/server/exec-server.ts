@@ -18,7 +18,7 @@ import { SessionRegistry } from "./session-registry.ts";
  * An exec-server: sessions and their processes, whatever the connections come in by.
  *
  * @example
- * const server = new ExecServer(localHostServices());
+ * const server = new ExecServer(createLocalHost());
  * server.accept(connection);           // any Connection
  * await server.close();                // ends every process
  */

@@ -48,17 +48,17 @@ describe("building the native part", {
   it("succeeds with a loud warning where there is no compiler", () => {
     const place = copy("no-compiler");
     const text = build(place, { CXX: "no-such-compiler", CC: "no-such-compiler" });
-    assert.match(text, /WARNING: the native spawner could not be built: no compiler `no-such-compiler`/);
+    assert.match(text, /WARNING: the native addon could not be built: no compiler `no-such-compiler`/);
     assert.match(text, /terminals are refused/);
-    assert.ok(!existsSync(join(place, "native", "build", "spawner.node")));
+    assert.ok(!existsSync(join(place, "native", "build", "procwire.node")));
   });
 
   it("uses a prebuild that is there", () => {
     const place = copy("prebuilt");
     const prebuilds = join(place, "native", "prebuilds", `${process.platform}-${process.arch}`);
     mkdirSync(prebuilds, { recursive: true });
-    for (const name of ["spawner.node", "watchdog"]) writeFileSync(join(prebuilds, name), "");
-    assert.match(build(place, { CXX: "no-such-compiler" }), /using the prebuilt spawner/);
+    for (const name of ["procwire.node", "watchdog"]) writeFileSync(join(prebuilds, name), "");
+    assert.match(build(place, { CXX: "no-such-compiler" }), /using the prebuilt addon/);
   });
 
   it("builds each thing once, and again only when a source has changed", () => {
@@ -70,7 +70,7 @@ describe("building the native part", {
     writeFileSync(compiler, script, { mode: 0o755 });
     const calls = () => (existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0);
     const env = { CXX: compiler, CC: compiler };
-    assert.equal(build(place, env), "procwire: built build/spawner.node, build/watchdog\n");
+    assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog\n");
     assert.equal(calls(), 2);
     assert.equal(build(place, env), "");
     assert.equal(calls(), 2);

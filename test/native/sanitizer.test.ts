@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..", "..");
-const addon = join(root, "native", "build", "asan", "spawner.node");
+const addon = join(root, "native", "build", "asan", "procwire.node");
 
 function sanitizerLibrary(): string | null {
   try {
