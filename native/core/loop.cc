@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -13,7 +12,6 @@
 #include <algorithm>
 
 #include "process/child.h"
-#include "core/clock.h"
 #include "wire/listener.h"
 #include "wire/socket.h"
 
@@ -24,13 +22,6 @@ namespace {
 constexpr int kEventsPerRound = 64;
 // How long a stream of small chunks is left alone between two reads.
 constexpr uint64_t kCoalesceMs = 1;
-// How long the answer to a write is held back for output that is expected to follow, so that both leave together. Like the
-// next line of a dialogue it is awaited awake, because to be woken takes longer than most of them; but whoever else wants
-// this processor has it.
-constexpr int64_t kAwaitOutputNs = 100 * 1000;
-// How soon after a reply the next line of a dialogue comes, and how long one may keep the rest of the loop waiting.
-constexpr int64_t kNextLineNs = 100 * 1000;
-constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
 
@@ -196,31 +187,28 @@ void Loop::flushLater(Socket* socket) {
 
 void Loop::onReady() {
   Round round(inRound_);
-  const int64_t entered = nowNs();
-  // A dialogue goes on here for a while, without libuv's part of the loop between its lines.
-  if (entered - repliedNs_ < kNextLineNs) dialogue_ = true;
+  dialogue_.enter(nowNs());
   int count = takeReady();
   while (count > 0) {
     const bool replied = awaitExpected();
     flushSockets();
     bury();
-    if (!replied || closing_) return;
-    repliedNs_ = nowNs();
-    if (!dialogue_ || repliedNs_ - entered > kMostDialogueNs) return;
+    if (!replied || closing_ || !dialogue_.replied(nowNs())) return;
     count = takeNextLine();
   }
 }
 
 // What libuv has to tell comes first.
 int Loop::takeNextLine() {
-  do {
-    if (const int count = takeReady()) return count;
+  int count = 0;
+  const bool found = lookUntil(dialogue_.nextLineUntilNs(), [&] {
+    count = takeReady();
+    if (count > 0) return true;
     struct pollfd libuv = {libuvFd_, POLLIN, 0};
-    if (poll(&libuv, 1, 0) != 0) return 0;
-    sched_yield();
-  } while (nowNs() - repliedNs_ < kNextLineNs);
-  dialogue_ = false;
-  return 0;
+    return poll(&libuv, 1, 0) != 0;
+  });
+  if (!found) dialogue_.over();
+  return count;
 }
 
 // How many events there were.
@@ -240,9 +228,8 @@ int Loop::takeReady() {
 bool Loop::awaitExpected() {
   Child* const child = expected_;
   if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return false;
-  const int64_t until = nowNs() + kAwaitOutputNs;
   // Whatever comes ends it: on a busy loop others do not wait for this one.
-  while (takeReady() == 0 && nowNs() < until) sched_yield();
+  lookUntil(nowNs() + kAwaitOutputNs, [this] { return takeReady() > 0; });
   return child->wasAwaited();
 }
 

@@ -10,6 +10,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "core/awake.h"
 #include "wire/frame-queue.h"
 #include "process/spawn.h"
 #include "core/uv-lite.h"
@@ -122,8 +123,7 @@ class Loop {
   std::unordered_set<Listener*> listeners_;
   std::vector<Listener*> deadListeners_;
   Child* expected_ = nullptr;
-  int64_t repliedNs_ = 0;  // when a child's answer to input was last sent
-  bool dialogue_ = false;  // the next input usually follows at once
+  Dialogue dialogue_;
   std::vector<Watch*> delayed_;
   std::vector<Child*> settling_;
   std::vector<Child*> dead_;

@@ -45,8 +45,7 @@ size_t Child::write(const char* bytes, size_t length) {
   int fd = stdinFd();
   if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return queuedBytes_;
   forgetBurst();
-  lastInputNs_ = nowNs();
-  answered_ = false;
+  habit_.hadInput(nowNs());
   if (terminal_) lineOpen_ = bytes[length - 1] != '\n' && bytes[length - 1] != '\r';
   size_t taken = 0;
   if (queue_.empty()) {

@@ -1,6 +1,5 @@
 // What a started program writes: read as it comes, in pieces worth a callback, and not at all while paused.
 #include <errno.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -24,21 +23,15 @@ constexpr int kBurstChunks = 8;
 constexpr size_t kCoalesceBelowBytes = 16 * 1024;
 constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
-// How long a terminal in flood is given to bring its next 4 KiB.
-constexpr int64_t kTerminalNextNs = 60 * 1000;
-// Output this soon after input is taken for its answer.
-constexpr int64_t kAnswersWithinNs = 150 * 1000;
 
 // A read that finds nothing waits all the same, for the kernel's worker that brings the next bytes, and to be woken by it
 // takes longer than to look again. So look first, and in a flood for a moment.
 bool terminalHasMore(int fd, size_t alreadyRead) {
   const int64_t until = alreadyRead < kCoalesceBelowTerminalBytes ? 0 : nowNs() + kTerminalNextNs;
-  for (;;) {
+  return lookUntil(until, [fd] {
     int available = 0;
-    if (ioctl(fd, FIONREAD, &available) == 0 && available > 0) return true;
-    if (nowNs() >= until) return false;
-    sched_yield();
-  }
+    return ioctl(fd, FIONREAD, &available) == 0 && available > 0;
+  });
 }
 
 }  // namespace
@@ -78,8 +71,7 @@ void Child::chunkDone(OutStream& stream, size_t length, size_t asked) {
   int64_t now = nowNs();
   stream.quickChunks = now - stream.lastChunkNs < kBurstGapNs ? stream.quickChunks + 1 : 0;
   stream.lastChunkNs = now;
-  if (!answered_ && now - lastInputNs_ < kAnswersWithinNs) answersAtOnce_ = true;
-  answered_ = true;
+  habit_.hadOutput(now);
   size_t below = stream.terminal ? kCoalesceBelowTerminalBytes
                  : stream.grown  ? kCoalesceBelowGrownBytes
                                  : kCoalesceBelowBytes;

@@ -22,9 +22,6 @@ enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kCl
 // A terminal gives at most 4 KiB per read; this much is put together into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
 
-// A child that has let its answer be waited for in vain this often in a row is no longer waited for.
-constexpr int kMissedAnswers = 3;
-
 // One stream the child writes to and we read from.
 struct OutStream {
   Watch watch;
@@ -72,13 +69,9 @@ class Child final : public Watched {
   // Takes a write that came by a socket, when it can be accepted at once; false leaves it to JavaScript.
   bool writeThrough(const WriteRequest& request);
   // Whether it usually has output soon after input, so that the two are worth sending together.
-  bool answersAtOnce() const { return loop_ && answersAtOnce_; }
-  // Output was waited for since the last input: see whether there was any.
-  bool wasAwaited() {
-    missedAnswers_ = answered_ ? 0 : missedAnswers_ + 1;
-    if (missedAnswers_ >= kMissedAnswers) answersAtOnce_ = false;
-    return answered_;
-  }
+  bool answersAtOnce() const { return loop_ && habit_.answersAtOnce(); }
+  // Output was waited for since the last input: true when there was any.
+  bool wasAwaited() { return habit_.wasAwaited(); }
 
  private:
   OutStream* outStreamOf(Watch& watch);
@@ -122,10 +115,7 @@ class Child final : public Watched {
   bool wantsDrain_ = false;
   bool refusesInput_ = false;
   WriteIds writeIds_;
-  int64_t lastInputNs_ = 0;
-  bool answered_ = false;  // there was output since the last input
-  bool answersAtOnce_ = true;
-  int missedAnswers_ = 0;
+  AnswerHabit habit_;
 };
 
 }  // namespace procwire
