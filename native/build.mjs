@@ -22,9 +22,7 @@ const cxx = process.env.CXX ?? "c++";
 const cc = process.env.CC ?? "cc";
 
 if (process.platform !== "linux") {
-  warn(
-    `the native addon is for Linux; on ${process.platform} pipes work through Node and terminals do not`,
-  );
+  warn(`the native addon is for Linux; on ${process.platform} pipes work through Node and terminals do not`);
 } else if (!asan && existsSync(prebuilt)) {
   console.log(`procwire: using the prebuilt addon for ${process.platform}-${process.arch}`);
 } else {
@@ -61,7 +59,12 @@ function build() {
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
   compile(cxx, addonFile, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
   for (const name of programs)
-    compile(cc, join(outDir, name), [...common, "-s", join(here, "programs", `${name}.c`)], [["-static"], []]);
+    compile(
+      cc,
+      join(outDir, name),
+      [...common, "-s", join(here, "programs", `${name}.c`)],
+      [["-static"], []],
+    );
   writeFileSync(stampFile, stamp);
   console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);
 }

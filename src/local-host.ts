@@ -3,14 +3,14 @@
  * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
-import { nativeListener } from "./connection/native-socket.ts";
 import { TurnFlusher } from "./connection/turn-flusher.ts";
 import type { WireTuning } from "./connection/wire-tuning.ts";
 import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { createLocalBackend } from "./local/local-backend.ts";
-import { loadNative } from "./local/native.ts";
-import { requireNodeThreads } from "./local/node-threads.ts";
+import { loadNative } from "./native/addon.ts";
+import { requireNodeThreads } from "./native/node-threads.ts";
+import { nativeListener } from "./native/wire.ts";
 import type {
   HostServices,
   HttpRequests,

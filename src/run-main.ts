@@ -1,6 +1,6 @@
-import { exitNow } from "./local/exit-now.ts";
-import { makeNodeThreads } from "./local/node-threads.ts";
 import { createLocalHost, nativeTuning } from "./local-host.ts";
+import { exitNow } from "./native/exit-now.ts";
+import { makeNodeThreads } from "./native/node-threads.ts";
 import type { WebSocketAuth } from "./server/auth.ts";
 import { ExecServer } from "./server/exec-server.ts";
 import type { LogLevel } from "./server/host-services.ts";

@@ -26,7 +26,7 @@ export async function connectTo(
 ): Promise<ExecServerClient> {
   const [{ ExecServerClient: Client }, { loadNative }] = await Promise.all([
     import("../client/node/exec-server-client.ts"),
-    import("../local/native.ts"),
+    import("../native/addon.ts"),
   ]);
   const authToken = readToken(values["token-file"]);
   const native = loadNative();

@@ -1,4 +1,4 @@
-import { exitNow } from "../local/exit-now.ts";
+import { exitNow } from "../native/exit-now.ts";
 
 /** What is still open after the end may hold the program no longer than this. */
 const EXIT_GRACE_MS = 2_000;

@@ -1,4 +1,4 @@
-import { exitNow } from "../local/exit-now.ts";
+import { exitNow } from "../native/exit-now.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { leave } from "./leave.ts";
 

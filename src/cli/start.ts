@@ -1,6 +1,6 @@
-import { exitNow } from "../local/exit-now.ts";
-import { makeNodeThreads } from "../local/node-threads.ts";
 import { createLocalHost, nativeTuning } from "../local-host.ts";
+import { exitNow } from "../native/exit-now.ts";
+import { makeNodeThreads } from "../native/node-threads.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";

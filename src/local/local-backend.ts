@@ -21,14 +21,14 @@ import type {
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
+import { loadNative } from "../native/addon.ts";
+import { nativeSpawn } from "../native/process.ts";
+import { nativeProcessTable } from "../native/process-table.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ChildSpec, SpawnChild } from "./child.ts";
 import { childEnvironment } from "./environment.ts";
 import { spawnFallbackChild } from "./fallback-child.ts";
 import { LocalProcess } from "./local-process.ts";
-import { loadNative } from "./native.ts";
-import { nativeSpawn } from "./native-child.ts";
-import { nativeProcessTable } from "./native-process-table.ts";
 import type { Orphan } from "./orphans.ts";
 import { OrphanKeeper } from "./orphans.ts";
 import { procFsTable } from "./process-table.ts";

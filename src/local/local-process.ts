@@ -22,9 +22,9 @@ import type {
 } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import { waitOn } from "../exec/wait-condition.ts";
+import { requireNodeThreads } from "../native/node-threads.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
-import { requireNodeThreads } from "./node-threads.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
 

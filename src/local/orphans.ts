@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 import type { Clock, Timer } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
-import type { NativeSpawner } from "./native.ts";
+import type { NativeSpawner } from "../native/addon.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
 /** Between two looks for dead orphans while there may be any. */

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { base64Length, plainByteCodec } from "../../src/connection/byte-codec.ts";
 import { messageEvent, writeEvent } from "../../src/connection/connection.ts";
-import { loadNative } from "../../src/local/native.ts";
+import { loadNative } from "../../src/native/addon.ts";
 import { routeMessage } from "../../src/server/routing.ts";
 
 const native = loadNative();

@@ -1,5 +1,5 @@
 import { createLocalBackend } from "../../src/local/local-backend.ts";
-import { loadNative } from "../../src/local/native.ts";
+import { loadNative } from "../../src/native/addon.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 
 const native = loadNative();

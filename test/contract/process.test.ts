@@ -1,4 +1,4 @@
-import { loadNative } from "../../src/local/native.ts";
+import { loadNative } from "../../src/native/addon.ts";
 import { inProcess, local, stdio, unixSocket, webSocket } from "./backends.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 import { processContract } from "./process-contract.ts";

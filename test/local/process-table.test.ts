@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { nativeProcessTable } from "../../src/local/native-process-table.ts";
 import type { ProcessTable } from "../../src/local/process-table.ts";
 import { isAlive, procFsTable } from "../../src/local/process-table.ts";
+import { nativeProcessTable } from "../../src/native/process-table.ts";
 import { addon, endSession, NO_ADDON, startChild, TERMINAL } from "../native/started.ts";
 
 const tables: [name: string, table: () => ProcessTable, skip: string | false][] = [

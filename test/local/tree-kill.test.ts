@@ -7,8 +7,8 @@ import { after, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { systemClock } from "../../src/async/clock.ts";
 import { createLocalBackend } from "../../src/local/local-backend.ts";
-import { nativeProcessTable } from "../../src/local/native-process-table.ts";
 import { TreeKiller } from "../../src/local/tree-kill.ts";
+import { nativeProcessTable } from "../../src/native/process-table.ts";
 import {
   addon,
   endSession,

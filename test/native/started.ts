@@ -1,9 +1,9 @@
 import { existsSync, readdirSync } from "node:fs";
 import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
-import type { NativeSpawner } from "../../src/local/native.ts";
-import { loadNative } from "../../src/local/native.ts";
-import { nativeSpawn } from "../../src/local/native-child.ts";
-import { nativeProcessTable } from "../../src/local/native-process-table.ts";
+import type { NativeSpawner } from "../../src/native/addon.ts";
+import { loadNative } from "../../src/native/addon.ts";
+import { nativeSpawn } from "../../src/native/process.ts";
+import { nativeProcessTable } from "../../src/native/process-table.ts";
 
 /** Told by tests of the addon where there is none: every such test then skips, loudly. */
 export const NO_ADDON: string | false = (() => {

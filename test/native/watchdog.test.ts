@@ -5,7 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { findNativeFile } from "../../src/local/native.ts";
+import { findNativeFile } from "../../src/native/addon.ts";
 import { addon, eventually, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const watchdog = findNativeFile("watchdog");

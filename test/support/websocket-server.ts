@@ -5,9 +5,9 @@ import { acceptKey } from "../../src/connection/accept-key.ts";
 import type { ListenAt, Listener } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { FrameSocket } from "../../src/connection/frame-socket.ts";
-import { nativeListener } from "../../src/connection/native-socket.ts";
 import { nodeListener } from "../../src/connection/node-listener.ts";
-import { loadNative } from "../../src/local/native.ts";
+import { loadNative } from "../../src/native/addon.ts";
+import { nativeListener } from "../../src/native/wire.ts";
 import { parseHead } from "../../src/server/http-head.ts";
 
 export type SocketKind = "native" | "node";

@@ -1,5 +1,5 @@
-import type { NativeEntries, NativeSpawner } from "./native.ts";
-import type { ProcessEntry, ProcessTable } from "./process-table.ts";
+import type { ProcessEntry, ProcessTable } from "../local/process-table.ts";
+import type { NativeEntries, NativeSpawner } from "./addon.ts";
 
 const NUMBERS_PER_ENTRY = 6;
 

@@ -1,7 +1,7 @@
 import { getSystemErrorMessage, getSystemErrorName } from "node:util";
-import type { AcceptedSocket, AcceptedSocketEvents, ListenAt } from "./accepted-socket.ts";
-import { LISTEN_BACKLOG } from "./accepted-socket.ts";
-import type { FrameSocket, FrameSocketEvents, InputRoutes } from "./frame-socket.ts";
+import type { AcceptedSocket, AcceptedSocketEvents, ListenAt } from "../connection/accepted-socket.ts";
+import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
+import type { FrameSocket, FrameSocketEvents, InputRoutes } from "../connection/frame-socket.ts";
 
 /** A socket as the addon knows it. Nothing can be done with it but to hand it back. */
 type SocketHandle = object;

@@ -1,4 +1,4 @@
-import { loadNative } from "./native.ts";
+import { loadNative } from "./addon.ts";
 
 /**
  * Ends this program with this code, whatever its threads do. Node's own exit waits for every thread that is in the middle

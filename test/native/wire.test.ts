@@ -6,11 +6,11 @@ import fc from "fast-check";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
-import { nativeListener } from "../../src/connection/native-socket.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
-import { loadNative, type NativeSpawner } from "../../src/local/native.ts";
-import { nativeSpawn } from "../../src/local/native-child.ts";
+import { loadNative, type NativeSpawner } from "../../src/native/addon.ts";
+import { nativeSpawn } from "../../src/native/process.ts";
+import { nativeListener } from "../../src/native/wire.ts";
 
 /** A server's connection in the addon's hands, over real TCP, and a client that speaks frames by hand. */
 

@@ -1,9 +1,9 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEnds, ChildEvents, SpawnChild } from "./child.ts";
-import { NO_ENDS } from "./child.ts";
-import type { NativeChild, NativeSpawner } from "./native.ts";
-import { NativeEvent } from "./native.ts";
-import { spawnErrorFromErrno } from "./spawn-error.ts";
+import type { Child, ChildEnds, ChildEvents, SpawnChild } from "../local/child.ts";
+import { NO_ENDS } from "../local/child.ts";
+import { spawnErrorFromErrno } from "../local/spawn-error.ts";
+import type { NativeChild, NativeSpawner } from "./addon.ts";
+import { NativeEvent } from "./addon.ts";
 
 /** Starts programs through the native spawner. */
 export function nativeSpawn(native: NativeSpawner): SpawnChild {

@@ -53,7 +53,7 @@ export interface NativeSpawner {
   setSubreaper(on: boolean): number;
   reap(pid: number): boolean;
 
-  /** `src/connection/native-socket.ts` is their only caller and says what they do. */
+  /** `src/native/wire.ts` is their only caller and says what they do. */
   listenAt(
     host: string,
     port: number,

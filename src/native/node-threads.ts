@@ -1,6 +1,6 @@
 import { stat } from "node:fs";
 import { internalError } from "../protocol/errors.ts";
-import { loadNative } from "./native.ts";
+import { loadNative } from "./addon.ts";
 
 /** libuv's own numbers: how many threads it makes, and the most it would. */
 const DEFAULT_THREADS = 4;
