@@ -93,11 +93,15 @@ export class TablePaths {
       {
         kind: "unsandboxed",
         cmd: `spawn_agents_on_csv: ${deed}`,
+        // No shell runs it: no rule about commands can speak of it.
+        argv: ["spawn_agents_on_csv", deed],
+        shell: "other",
+        tty: false,
         commands: null,
         workdir: this.#cwd,
         sandbox: "none",
       },
-      signal,
+      { signal },
     );
     return permission.type === "allowed" ? null : permission.reason;
   }
