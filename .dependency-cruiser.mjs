@@ -4,7 +4,7 @@ const MAY_IMPORT = {
   protocol: ["async"],
   exec: ["async", "protocol"],
   connection: ["async", "protocol"],
-  local: ["async", "exec", "native", "protocol"],
+  local: ["async", "exec", "protocol"],
   native: ["async", "connection", "exec", "local", "protocol"],
   files: ["async", "protocol"],
   http: ["async", "protocol"],
@@ -57,6 +57,13 @@ export default {
       severity: "error",
       from: { path: "^src/server/" },
       to: { path: "^src/files/", pathNot: "^src/files/file-system\\.ts$" },
+    },
+    {
+      name: "native-decides-nothing",
+      severity: "error",
+      comment: "it is composed by the command line and by what stands directly in src",
+      from: { path: "^src/[^/]+/", pathNot: "^src/(native|cli)/" },
+      to: { path: "^src/native/" },
     },
     {
       name: "universal-folders-use-no-node-builtin",

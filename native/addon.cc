@@ -13,13 +13,6 @@
 namespace procwire {
 namespace {
 
-// (): looks once at what is ready now, without waiting for the event loop's next round
-napi_value pump(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  if (Loop* loop = call.loop()) loop->pump();
-  return nullptr;
-}
-
 // (): keeps freed memory of large chunks instead of giving it back and faulting it in again. Changes the whole program.
 napi_value keepFreedMemory(napi_env, napi_callback_info) {
 #ifdef __GLIBC__
@@ -59,7 +52,6 @@ napi_value initialize(napi_env env, napi_value exports) {
   Bindings bindings;
   bindProcesses(env, bindings);
   bindWire(env, bindings);
-  bindings.push_back(binding("pump", pump));
   bindings.push_back(binding("keepFreedMemory", keepFreedMemory));
   bindings.push_back(binding("canMakeThreads", tryThreads));
   bindings.push_back(binding("exitNow", exitNow));

@@ -26,8 +26,6 @@ export { lines } from "./exec/lines.ts";
 export type { RunOptions, RunResult } from "./exec/run.ts";
 export { run } from "./exec/run.ts";
 export { waitFor } from "./exec/wait-for.ts";
-// ---- this machine, and a server of one's own
-export { createLocalBackend } from "./local/local-backend.ts";
 export { Environment } from "./local-environment.ts";
 export { createLocalHost } from "./local-host.ts";
 // ---- the client, and what it hands out
@@ -43,6 +41,8 @@ export type { ServerConfig } from "./server/limits.ts";
 export type { ListenOptions } from "./server/listen.ts";
 export { listen } from "./server/listen.ts";
 export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
+// ---- this machine, and a server of one's own
+export { createLocalBackend } from "./this-machine.ts";
 export { askOnTerminal } from "./tools/approval/ask-on-terminal.ts";
 export { neverAsk } from "./tools/approval/never-ask.ts";
 export { loadRulesFile } from "./tools/approval/rules-file.ts";

@@ -6,9 +6,9 @@ import {
   type EnvironmentTarget,
   type LocalEnvironmentParts,
 } from "./client/node/environment.ts";
-import { createLocalBackend } from "./local/local-backend.ts";
 import { createLocalHost } from "./local-host.ts";
 import { ExecServer } from "./server/exec-server.ts";
+import { createLocalBackend } from "./this-machine.ts";
 
 export type Environment = AnyEnvironment;
 

@@ -3,14 +3,9 @@
  * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
-import { TurnFlusher } from "./connection/turn-flusher.ts";
-import type { WireTuning } from "./connection/wire-tuning.ts";
 import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
-import { createLocalBackend } from "./local/local-backend.ts";
-import { loadNative } from "./native/addon.ts";
 import { requireNodeThreads } from "./native/node-threads.ts";
-import { nativeListener } from "./native/wire.ts";
 import type {
   HostServices,
   HttpRequests,
@@ -19,6 +14,8 @@ import type {
   WalledFileServers,
 } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
+import { createLocalBackend } from "./this-machine.ts";
+import { keepFreedMemory, thisWire } from "./this-wire.ts";
 import { VERSION } from "./version.ts";
 
 export interface LocalHostOptions {
@@ -26,6 +23,8 @@ export interface LocalHostOptions {
   config?: Partial<ServerConfig>;
   /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
   subreaper?: boolean;
+  /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
+  keepFreedMemory?: boolean;
 }
 
 export function createLocalHost(options: LocalHostOptions = {}): HostServices {
@@ -39,11 +38,13 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
       const { resolveSandbox } = await import("./sandbox/resolve-sandbox.ts");
       return resolveSandbox(intent, params);
     },
-    ...(retainedBytes !== undefined && { eventLogLimits: { retainedBytes } }),
+    eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
   });
+  if (options.keepFreedMemory) keepFreedMemory();
   let walled: WalledFileServers | null = null;
   return {
     backend,
+    wire: thisWire(),
     files: async () => {
       requireNodeThreads();
       return (await import("./files/local-file-system.ts")).localFileSystem;
@@ -63,22 +64,6 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
       sandboxes: async () => (await import("./sandbox/available.ts")).availableSandboxes(),
     }),
     log,
-  };
-}
-
-/**
- * For a server program: the native loops for bytes, sockets that the addon reads and writes, and for stdio one last look
- * at the processes before a turn's messages leave.
- */
-export function nativeTuning(): WireTuning {
-  const native = loadNative();
-  if (native.type === "missing") return {};
-  const { spawner } = native;
-  spawner.keepFreedMemory();
-  return {
-    codec: spawner,
-    flusher: new TurnFlusher(() => spawner.pump()),
-    listenAt: nativeListener(spawner),
   };
 }
 

@@ -1,4 +1,4 @@
-import { createLocalHost, nativeTuning } from "./local-host.ts";
+import { createLocalHost } from "./local-host.ts";
 import { exitNow } from "./native/exit-now.ts";
 import { makeNodeThreads } from "./native/node-threads.ts";
 import type { WebSocketAuth } from "./server/auth.ts";
@@ -38,11 +38,11 @@ export async function runMainWithTransport(
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
   const { config = {}, auth } = options;
-  const server = new ExecServer(createLocalHost({ log, config, subreaper: true }), config);
+  const host = createLocalHost({ log, config, subreaper: true, keepFreedMemory: true });
+  const server = new ExecServer(host, config);
   setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
-    ...(auth && { auth }),
-    tuning: nativeTuning(),
+    auth,
     exit: exitNow,
     onListening: (url) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.

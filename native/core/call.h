@@ -37,6 +37,11 @@ struct Call {
     return value;
   }
 
+  bool isText(size_t at) const {
+    napi_valuetype type;
+    return at < count && napi_typeof(env, argv[at], &type) == napi_ok && type == napi_string;
+  }
+
   std::string text(size_t at) const {
     size_t length = 0;
     if (napi_get_value_string_utf8(env, argv[at], nullptr, 0, &length) != napi_ok) return {};

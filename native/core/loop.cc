@@ -33,12 +33,6 @@ bool libuvIsAsExpected() {
   return is(kUvAsync, "async") && is(kUvPoll, "poll") && is(kUvPrepare, "prepare") && is(kUvTimer, "timer");
 }
 
-struct Round {
-  bool& flag;
-  explicit Round(bool& flag) : flag(flag) { flag = true; }
-  ~Round() { flag = false; }
-};
-
 void* newHandle(int type) { return calloc(1, uv_handle_size(type)); }
 
 }  // namespace
@@ -80,7 +74,6 @@ bool Loop::open(struct uv_loop_s* loop) {
   uv_prepare_start(prepare_, [](void* handle) {
     Loop* self = static_cast<Loop*>(uv_handle_get_data(handle));
     if (self->unflushed_.empty()) return;
-    Round round(self->inRound_);
     self->flushSockets();
     self->bury();
   });
@@ -186,7 +179,6 @@ void Loop::flushLater(Socket* socket) {
 }
 
 void Loop::onReady() {
-  Round round(inRound_);
   dialogue_.enter(nowNs());
   int count = takeReady();
   while (count > 0) {
@@ -244,7 +236,6 @@ void Loop::flushSockets() {
 }
 
 void Loop::onTimer() {
-  Round round(inRound_);
   timerRunning_ = false;
   std::vector<Watch*> due;
   due.swap(delayed_);
@@ -258,7 +249,6 @@ void Loop::onTimer() {
 }
 
 void Loop::onMail() {
-  Round round(inRound_);
   std::deque<std::unique_ptr<SpawnRequest>> finished;
   {
     std::lock_guard<std::mutex> lock(mailbox_->mutex);
@@ -324,8 +314,11 @@ void Loop::call(napi_value function, size_t argc, napi_value* argv) {
     napi_fatal_exception(env_, error);
 }
 
-char* Loop::scratch() {
-  if (!scratch_) scratch_.reset(new char[kReadBytes]);
+char* Loop::scratch(size_t bytes) {
+  if (scratchBytes_ < bytes) {
+    scratchBytes_ = std::max(bytes, kReadBytes);
+    scratch_.reset(new char[scratchBytes_]);
+  }
   return scratch_.get();
 }
 

@@ -22,6 +22,9 @@ class Listener;
 class Socket;
 struct Watch;
 
+// How much is read from one stream at once.
+constexpr size_t kReadBytes = 256 * 1024;
+
 // Whose descriptor it is.
 class Watched {
  public:
@@ -31,6 +34,12 @@ class Watched {
 
  protected:
   ~Watched() = default;
+};
+
+// What a child's input keeps to, whichever way it comes; `src/native/addon.ts` sets it when it loads the addon.
+struct InputLimits {
+  size_t queuedBytes = 0;
+  size_t rememberedWriteIds = 0;
 };
 
 // One watched descriptor. `fd` is -1 once it is closed, so an event that was already on its way is recognised as stale.
@@ -68,14 +77,12 @@ class Loop {
   // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
   void call(napi_value function, size_t argc, napi_value* argv);
 
-  // Takes what is ready now. Does nothing within a callback of this loop, which is about to do so itself.
-  void pump() {
-    if (!closing_ && !inRound_ && !children_.empty()) onReady();
-  }
-
   napi_env env() const { return env_; }
+  const InputLimits& inputLimits() const { return inputLimits_; }
+  void setInputLimits(const InputLimits& limits) { inputLimits_ = limits; }
   // Memory for what is looked at once, for children and for sockets: a socket's bytes may be written to a child.
-  char* scratch();
+  // At least this much of the former, until the next that asks.
+  char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }
 
@@ -112,7 +119,6 @@ class Loop {
   int openHandles_ = 0;
   bool timerRunning_ = false;
   bool closing_ = false;
-  bool inRound_ = false;  // JavaScript may be called by us just now
   size_t pendingSpawns_ = 0;
   napi_async_cleanup_hook_handle hook_ = nullptr;
   std::shared_ptr<Mailbox> mailbox_;
@@ -127,13 +133,12 @@ class Loop {
   std::vector<Watch*> delayed_;
   std::vector<Child*> settling_;
   std::vector<Child*> dead_;
+  InputLimits inputLimits_;
   std::unique_ptr<char[]> scratch_;
+  size_t scratchBytes_ = 0;
   std::unique_ptr<char[]> received_;
   BlockPool blocks_;
 };
-
-// How much is read from one stream at once.
-constexpr size_t kReadBytes = 256 * 1024;
 
 }  // namespace procwire
 

@@ -30,12 +30,15 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// (child, bytes, writeId or undefined)
 napi_value write(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const Call::Bytes bytes = call.bytes(1);
   Child* child = call.object<Child>();
-  return call.answer(child ? static_cast<double>(child->write(reinterpret_cast<const char*>(bytes.data), bytes.length))
-                           : 0.0);
+  if (!child) return nullptr;
+  const Call::Bytes bytes = call.bytes(1);
+  if (call.isText(2)) child->writeIds().add(call.text(2));
+  child->write(reinterpret_cast<const char*>(bytes.data), bytes.length);
+  return nullptr;
 }
 
 napi_value queuedInput(napi_env env, napi_callback_info info) {
@@ -80,10 +83,10 @@ napi_value knowsWrite(napi_env env, napi_callback_info info) {
   return call.answer(child && child->writeIds().has(call.text(1)));
 }
 
-// (child, writeId)
-napi_value rememberWrite(napi_env env, napi_callback_info info) {
+// (most bytes queued for a child, how many of its write ids are remembered)
+napi_value setInputLimits(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  if (Child* child = call.object<Child>()) child->writeIds().add(call.text(1));
+  call.loop()->setInputLimits({static_cast<size_t>(call.number(0)), static_cast<size_t>(call.number(1))});
   return nullptr;
 }
 
@@ -156,8 +159,9 @@ napi_value reap(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
-void bindProcesses(napi_env, Bindings& bindings) {
+void bindProcesses(napi_env env, Bindings& bindings) {
   bindings.insert(bindings.end(), {
+                                     binding("childEvents", names(env, kEventNames)),
                                      binding("spawn", spawn),
                                      binding("write", write),
                                      binding("queuedInput", queuedInput),
@@ -170,7 +174,7 @@ void bindProcesses(napi_env, Bindings& bindings) {
                                      binding("signalGroup", signalGroup),
                                      binding("refuseInput", ask<Child, &Child::refuseInput>),
                                      binding("knowsWrite", knowsWrite),
-                                     binding("rememberWrite", rememberWrite),
+                                     binding("setInputLimits", setInputLimits),
                                      binding("entry", entry),
                                      binding("childPids", children),
                                      binding("orphanPids", orphans),

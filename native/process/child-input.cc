@@ -17,16 +17,14 @@ namespace {
 
 // Input taken per round, so that one fast reader does not hold up the loop.
 constexpr size_t kWriteBytesPerRound = 1024 * 1024;
-// What may wait for a child before its writers wait too; `local-process.ts` has the same number.
-constexpr size_t kMostQueuedInputBytes = 1024 * 1024;
 
 }  // namespace
 
 bool Child::writeThrough(const WriteRequest& request) {
   if (!loop_ || refusesInput_ || stdinEnding_ || (!terminal_ && !pipeStdin_)) return false;
   const size_t length = decodedLength(request.chunk);
-  if (length > kReadBytes || queuedBytes_ + length > kMostQueuedInputBytes) return false;
-  char* bytes = loop_->scratch();
+  if (queuedBytes_ + length > limits_.queuedBytes) return false;
+  char* bytes = loop_->scratch(request.chunk.size() / 4 * 3);
   if (base64Decode(reinterpret_cast<const uint8_t*>(request.chunk.data()), request.chunk.size(),
                    reinterpret_cast<uint8_t*>(bytes)) != static_cast<ptrdiff_t>(length))
     return false;
@@ -41,9 +39,9 @@ bool Child::writeThrough(const WriteRequest& request) {
   return true;
 }
 
-size_t Child::write(const char* bytes, size_t length) {
+void Child::write(const char* bytes, size_t length) {
   int fd = stdinFd();
-  if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return queuedBytes_;
+  if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return;
   forgetBurst();
   habit_.hadInput(nowNs());
   if (terminal_) lineOpen_ = bytes[length - 1] != '\n' && bytes[length - 1] != '\r';
@@ -56,8 +54,7 @@ size_t Child::write(const char* bytes, size_t length) {
       taken = static_cast<size_t>(written);
     } else if (errno != EAGAIN) {
       // Nobody reads any more: told as an empty queue, not as an error.
-      endStdin();
-      return 0;
+      return endStdin();
     }
     writtenBytes_ += taken;
   }
@@ -68,7 +65,6 @@ size_t Child::write(const char* bytes, size_t length) {
     if (terminal_) armOut(out_[0]);
     else loop_->arm(in_, EPOLLOUT);
   }
-  return queuedBytes_;
 }
 
 void Child::flush(bool hungUp) {

@@ -26,7 +26,9 @@ constexpr size_t kTerminalDrainBytes = 128 * 1024;
 Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
     : loop_(loop), onEvent_(onEvent), pid_(request.pid), terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
-      slave_(request.slaveFd) {
+      slave_(request.slaveFd),
+      limits_(loop->inputLimits()),
+      writeIds_(limits_.rememberedWriteIds) {
   exit_.fd = request.exitFd;
   in_.fd = request.stdinFd;
   out_[0].watch.fd = request.stdoutFd;

@@ -16,8 +16,9 @@ namespace procwire {
 
 struct WriteRequest;
 
-// The first argument of a child's event callback. `src/local/native.ts` has the same list.
+// The first argument of a child's event callback, and its name in JavaScript, which is given this list.
 enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
+constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain"};
 
 // A terminal gives at most 4 KiB per read; this much is put together into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
@@ -53,7 +54,7 @@ class Child final : public Watched {
   void release();
 
   // What JavaScript asks for. All harmless after the end.
-  size_t write(const char* bytes, size_t length);
+  void write(const char* bytes, size_t length);
   size_t queuedBytes() const { return queuedBytes_; }
   void closeStdin();
   void pause();
@@ -114,6 +115,7 @@ class Child final : public Watched {
   bool lineOpen_ = false;  // the last byte written to a terminal did not end its line
   bool wantsDrain_ = false;
   bool refusesInput_ = false;
+  const InputLimits limits_;
   WriteIds writeIds_;
   AnswerHabit habit_;
 };

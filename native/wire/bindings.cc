@@ -8,7 +8,6 @@
 #include "wire/bytes.h"
 #include "wire/listener.h"
 #include "wire/socket.h"
-#include "wire/write-request.h"
 
 namespace procwire {
 namespace {
@@ -153,24 +152,11 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (message) -> [id, processId, writeId or undefined, chunk] of a plain `process/write`, or undefined
-napi_value parseWrite(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  const Call::Bytes bytes = call.bytes(0);
-  WriteRequest request;
-  napi_value members[4], found;
-  if (!parseWriteRequest({reinterpret_cast<const char*>(bytes.data), bytes.length}, request) ||
-      !writeRequestMembers(env, request, members))
-    return nullptr;
-  napi_create_array_with_length(env, 4, &found);
-  for (uint32_t at = 0; at < 4; at++) napi_set_element(env, found, at, members[at]);
-  return found;
-}
-
 }  // namespace
 
-void bindWire(napi_env, Bindings& bindings) {
+void bindWire(napi_env env, Bindings& bindings) {
   bindings.insert(bindings.end(), {
+                                     binding("socketEvents", names(env, kSocketEventNames)),
                                      binding("listenAt", listenAt),
                                      binding("closeListener", ask<Listener, &Listener::close>),
                                      binding("startSocket", startSocket),
@@ -189,7 +175,6 @@ void bindWire(napi_env, Bindings& bindings) {
                                      binding("base64Encode", encode),
                                      binding("base64Decode", decode),
                                      binding("unmask", unmaskBytes),
-                                     binding("parseWrite", parseWrite),
                                  });
 }
 

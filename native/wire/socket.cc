@@ -17,10 +17,11 @@
 namespace procwire {
 namespace {
 
-// A frame up to this size is put together here before it is looked at; a larger one is passed on as it comes.
-constexpr size_t kGatherBytes = 1024 * 1024;
-// Memory for such a frame is kept for the next one up to this size.
-constexpr size_t kKeptPartialBytes = 512 * 1024;
+// A frame up to this size is put together here before it is looked at; a larger one is passed on as it comes. A write of
+// 1 MiB, as much as a process may have queued, fits with its base64 and its envelope.
+constexpr size_t kGatherBytes = 1536 * 1024;
+// Memory for such a frame is kept for the next one up to this size: a write of 512 KiB, the largest our own client sends.
+constexpr size_t kKeptPartialBytes = 768 * 1024;
 // A queue beyond this was worth waiting for: its end is told.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
 // A peer that writes to processes and never reads the answers gets no further than this: its requests wait in the system.

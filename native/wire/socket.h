@@ -21,7 +21,7 @@ namespace procwire {
 
 struct WriteRequest;
 
-// The first argument of a socket's event callback. `native-socket.ts` has the same list.
+// The first argument of a socket's event callback.
 enum class SocketEvent : int {
   kText = 0,     // a whole text message in ASCII, as a string
   kMessage = 1,  // a whole text message, as bytes not looked at
@@ -31,6 +31,9 @@ enum class SocketEvent : int {
   kEnd = 5,      // the peer sends nothing more
   kClose = 6,    // the last event: errno or 0, and the call it came from
 };
+
+// Their names in JavaScript, which is given this list.
+constexpr const char* kSocketEventNames[] = {"text", "message", "bytes", "write", "drain", "end", "close"};
 
 class Socket final : public Watched {
  public:

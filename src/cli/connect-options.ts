@@ -24,19 +24,18 @@ export async function connectTo(
   values: ConnectValues,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  const [{ ExecServerClient: Client }, { loadNative }] = await Promise.all([
+  const [{ ExecServerClient: Client }, { thisCodec }] = await Promise.all([
     import("../client/node/exec-server-client.ts"),
-    import("../native/addon.ts"),
+    import("../this-wire.ts"),
   ]);
   const authToken = readToken(values["token-file"]);
-  const native = loadNative();
   return Client.connectWebSocket({
     url,
     clientName: "procwire-cli",
     ...(authToken !== undefined && { authToken }),
     ...(values.session !== undefined && { resumeSessionId: values.session }),
     // Its byte loops, not its processes: stdin is masked and encoded on its way out.
-    ...(native.type === "loaded" && { codec: native.spawner }),
+    codec: thisCodec(),
     ...(onConnectionState && { onConnectionState }),
   });
 }

@@ -44,7 +44,7 @@ function thisMachine(cwd: string | undefined): ExecHost {
     name: "this machine",
     async connect(): Promise<ConnectedHost> {
       const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
-        import("../local/local-backend.ts"),
+        import("../this-machine.ts"),
         import("../sandbox/available.ts"),
       ]);
       const backend = createLocalBackend();

@@ -88,7 +88,7 @@ interface ToolsHost extends AsyncDisposable {
 async function openHost(url: string | undefined, values: ConnectValues): Promise<ToolsHost> {
   if (url === undefined) {
     const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
-      import("../local/local-backend.ts"),
+      import("../this-machine.ts"),
       import("../sandbox/available.ts"),
     ]);
     const backend = createLocalBackend();

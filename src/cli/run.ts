@@ -81,7 +81,7 @@ async function withBackend(
   use: (backend: ExecBackend, isUnreachable: () => boolean) => Promise<number>,
 ): Promise<number> {
   if (values.connect === undefined) {
-    const { createLocalBackend } = await import("../local/local-backend.ts");
+    const { createLocalBackend } = await import("../this-machine.ts");
     await using backend = createLocalBackend();
     return await use(backend, () => false);
   }

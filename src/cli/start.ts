@@ -1,4 +1,4 @@
-import { createLocalHost, nativeTuning } from "../local-host.ts";
+import { createLocalHost } from "../local-host.ts";
 import { exitNow } from "../native/exit-now.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
 import { ExecServer } from "../server/exec-server.ts";
@@ -27,10 +27,9 @@ export const command: Command = {
     if (argv.length > 0)
       throw new UsageError(`unexpected argument \`${argv[0]}\`; \`procwire serve\` takes options`);
     const log = stderrLog("warn");
-    const server = new ExecServer(createLocalHost({ log, subreaper: true }));
+    const server = new ExecServer(createLocalHost({ log, subreaper: true, keepFreedMemory: true }));
     makeNodeThreads();
-    const tuning = nativeTuning();
-    const listening = await listenOnFreePort(server, { tuning });
+    const listening = await listenOnFreePort(server);
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
     writeStandardLine(2, whatToTry(listening.url));
@@ -40,10 +39,10 @@ export const command: Command = {
   },
 };
 
-async function listenOnFreePort(server: ExecServer, options: Parameters<typeof listen>[2]) {
+async function listenOnFreePort(server: ExecServer) {
   for (let port = FIRST_PORT; ; port++) {
     try {
-      return await listen(server, { type: "websocket", host: "127.0.0.1", port }, options);
+      return await listen(server, { type: "websocket", host: "127.0.0.1", port });
     } catch (error) {
       const taken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
       if (!taken || port >= FIRST_PORT + PORTS_TRIED) throw error;

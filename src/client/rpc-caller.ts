@@ -27,8 +27,10 @@ export class RpcCaller implements Caller {
   constructor(connection: Connection, events: CallerEvents) {
     this.#connection = connection;
     this.#events = events;
-    connection.takeBytes = (message) => this.#takeOutput(message);
-    connection.open((event) => this.#onEvent(event));
+    connection.open(
+      (event) => this.#onEvent(event),
+      (message) => this.#takeOutput(message),
+    );
   }
 
   get end(): CallerEnd | null {
@@ -97,9 +99,6 @@ export class RpcCaller implements Caller {
         return;
       case "disconnected":
         this.#finish({ reason: event.reason, recoverable: true });
-        return;
-      default:
-        // What is recognised by its bytes are requests to a server.
         return;
     }
   }

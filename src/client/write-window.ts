@@ -1,10 +1,12 @@
+import { REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
+
 /** One message carries at most this much, far below what any server takes in one frame. */
 export const MAX_WRITE_BYTES = 512 * 1024;
 /**
- * Writes on their way to one process. A server remembers its last 4096 write ids to tell a repeated write from a new
- * one; staying well below keeps every write that may have to be repeated among them.
+ * Writes on their way to one process. A server remembers its last write ids to tell a repeated write from a new one;
+ * staying well below keeps every write that may have to be repeated among them.
  */
-const MAX_WRITES_UNDER_WAY = 1024;
+const MAX_WRITES_UNDER_WAY = REMEMBERED_WRITE_IDS / 4;
 /** And their bytes, so that a large input does not pile up in the connection. */
 const MAX_BYTES_UNDER_WAY = 4 * 1024 * 1024;
 

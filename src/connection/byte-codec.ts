@@ -1,16 +1,9 @@
-/** The three byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
+/** The two byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
 export interface ByteCodec {
   /** Writes `source` as base64 into `target` at `offset`; returns how many bytes that were. */
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
-  /**
-   * Recognises a `process/write` request in its plain form and decodes its chunk, without making a string or a tree of
-   * it; undefined for everything else, which the general parser then reads. Absent: everything is read by that parser.
-   */
-  parseWrite?(
-    message: Uint8Array,
-  ): [id: string | number, processId: string, writeId: string | undefined, chunk: Uint8Array] | undefined;
 }
 
 export function base64Length(bytes: number): number {

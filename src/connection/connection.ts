@@ -5,23 +5,27 @@
 
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
-import type { ByteCodec } from "./byte-codec.ts";
-import type { InputRoutes } from "./frame-socket.ts";
+import type { StraightWay, WriteParams } from "./frame-socket.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
   /** A `process/write` request, recognised and decoded by its bytes: the one message that carries bulk input. */
-  | { type: "write"; id: RequestId; params: { processId: string; writeId?: string; chunk: Uint8Array } }
+  | { type: "write"; id: RequestId; params: WriteParams }
   /** Something came that is no message; the connection lives on. */
   | { type: "malformed"; reason: string }
   /** The last event. `reason` is null when the peer simply left. */
   | { type: "disconnected"; reason: string | null };
 
+export type TakeBytes = (message: Uint8Array) => boolean;
+
 export interface Connection {
   /** Names the peer in error texts, such as `exec-server websocket 127.0.0.1:5000`. */
   readonly label: string;
-  /** Begins to deliver events, synchronously and in order. Called once. */
-  open(onEvent: (event: ConnectionEvent) => void): void;
+  /**
+   * Begins to deliver events, synchronously and in order. Called once. Whoever can read some messages by their bytes
+   * gives `takeBytes`, which is true when it has taken one; transports that carry text alone never ask.
+   */
+  open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void;
   /** Queues one message. After the end it does nothing: the end itself was told. */
   send(text: string): void;
   /** Queues one message whose middle is `bytes` as base64: the hot path of output, which never builds a long string. */
@@ -30,13 +34,8 @@ export interface Connection {
   readonly queuedBytes: number;
   /** Called when a queue that had grown is empty again. */
   onDrain: () => void;
-  /**
-   * Set by whoever can read some message by its bytes: true when it has taken it. The rest is parsed and told as events.
-   * Transports that carry text alone never ask.
-   */
-  takeBytes?: (message: Uint8Array) => boolean;
   /** Where the transport can take the input of processes to them by itself. */
-  readonly inputRoutes?: InputRoutes | undefined;
+  readonly straightWay?: StraightWay | undefined;
   /** Stops and resumes taking input; what the peer sends meanwhile waits in the system. */
   pause(): void;
   resume(): void;
@@ -46,18 +45,6 @@ export interface Connection {
 
 /** Above this a connection counts as congested: whoever streams into it waits for the drain. */
 export const CONGESTED_BYTES = 1024 * 1024;
-
-/** The event of a bulk write, or null when the message is something else. */
-export function writeEvent(message: Uint8Array, codec: ByteCodec): ConnectionEvent | null {
-  const found = codec.parseWrite?.(message);
-  if (!found) return null;
-  const [id, processId, writeId, chunk] = found;
-  return {
-    type: "write",
-    id,
-    params: writeId === undefined ? { processId, chunk } : { processId, writeId, chunk },
-  };
-}
 
 /** From the text of one message to the event it is. `kind` stands in the malformed text where the transport has a name of its own. */
 export function messageEvent(text: string, label: string, kind: "" | "websocket " = ""): ConnectionEvent {

@@ -1,5 +1,12 @@
 import type { RequestId } from "../protocol/envelope.ts";
 
+/** Of a `process/write` that was recognised by its bytes. */
+export interface WriteParams {
+  processId: string;
+  writeId?: string | undefined;
+  chunk: Uint8Array;
+}
+
 /** What a socket gives. Frames come as bytes; one that can read them by itself gives whole messages instead. */
 export interface FrameSocketEvents {
   /** Frames, split anywhere. */
@@ -9,7 +16,7 @@ export interface FrameSocketEvents {
   /** A whole text message, its bytes not looked at. */
   message(payload: Buffer): void;
   /** A `process/write`, recognised and decoded by its bytes. */
-  write(id: RequestId, params: { processId: string; writeId?: string; chunk: Uint8Array }): void;
+  write(id: RequestId, params: WriteParams): void;
   /** What had piled up is sent. */
   drain(): void;
   /** The peer sends nothing more. */
@@ -19,10 +26,10 @@ export interface FrameSocketEvents {
 }
 
 /** Takes the input of processes to where it belongs without asking, for as long as it is told to. */
-export interface InputRoutes {
-  /** `input` is a host process's `directInput`. */
-  route(processId: string, input: object): void;
-  unroute(processId: string): void;
+export interface StraightWay {
+  /** `input` is a host process's `straightInput`. */
+  open(processId: string, input: object): void;
+  shut(processId: string): void;
 }
 
 /** The socket below one WebSocket whose handshake is done: it builds and sends frames, and gives what comes. */
@@ -43,5 +50,5 @@ export interface FrameSocket {
   end(): void;
   /** Closes at once. No `close` is told of it. */
   destroy(): void;
-  readonly inputRoutes?: InputRoutes;
+  readonly straightWay?: StraightWay | undefined;
 }

@@ -1,7 +1,7 @@
 import type { Readable, Writable } from "node:stream";
 import { type ByteCodec, base64Length, plainByteCodec } from "./byte-codec.ts";
-import type { Connection, ConnectionEvent } from "./connection.ts";
-import { messageEvent, writeEvent } from "./connection.ts";
+import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
+import { messageEvent } from "./connection.ts";
 
 /** A line longer than this ends the connection: one peer must not make the other grow without bound. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
@@ -9,9 +9,7 @@ export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 export interface LineConnectionOptions {
   label: string;
   maxMessageBytes?: number;
-  codec?: ByteCodec;
-  /** A server recognises bulk writes by their bytes. */
-  role?: "server" | "client";
+  codec?: ByteCodec | undefined;
 }
 
 const NEWLINE = 10;
@@ -20,13 +18,12 @@ const NEWLINE = 10;
 export class LineConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
-  takeBytes?: (message: Uint8Array) => boolean;
   readonly #input: Readable;
   readonly #output: Writable;
   readonly #maxMessageBytes: number;
   readonly #codec: ByteCodec;
-  readonly #isServer: boolean;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  #takeBytes: TakeBytes | undefined;
   /** The beginning of a line whose end has not come yet. */
   #partial: Buffer[] = [];
   #partialBytes = 0;
@@ -38,11 +35,11 @@ export class LineConnection implements Connection {
     this.#output = output;
     this.#maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
     this.#codec = options.codec ?? plainByteCodec;
-    this.#isServer = options.role === "server";
   }
 
-  open(onEvent: (event: ConnectionEvent) => void): void {
+  open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void {
     this.#onEvent = onEvent;
+    this.#takeBytes = takeBytes;
     this.#input.on("data", (chunk: Buffer) => this.#take(chunk));
     this.#input.on("end", () => {
       // A last line without its newline is still a message.
@@ -120,12 +117,7 @@ export class LineConnection implements Connection {
       this.#tooLong();
       return;
     }
-    if (this.takeBytes?.(line)) return;
-    const write = this.#isServer ? writeEvent(line, this.#codec) : null;
-    if (write) {
-      this.#onEvent?.(write);
-      return;
-    }
+    if (this.#takeBytes?.(line)) return;
     const text = line.toString("utf8");
     if (text.trim() !== "") this.#onEvent?.(messageEvent(text, this.label));
   }

@@ -6,16 +6,9 @@ export interface Flushable {
 /**
  * Sends what one turn of the event loop produced together: an answer and the output it caused leave in one system call,
  * which costs more than everything else an echo takes.
- *
- * `beforeFlush` is the last chance to produce more: a server looks once more at its processes' pipes there.
  */
 export class TurnFlusher {
-  readonly #beforeFlush: () => void;
   #waiting: Flushable[] = [];
-
-  constructor(beforeFlush: () => void = () => undefined) {
-    this.#beforeFlush = beforeFlush;
-  }
 
   /** `target` is flushed at the end of this turn. */
   add(target: Flushable): void {
@@ -24,7 +17,6 @@ export class TurnFlusher {
   }
 
   #run(): void {
-    this.#beforeFlush();
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const target of waiting) target.flush();

@@ -12,7 +12,7 @@ export interface WebSocketConnectOptions {
   headers?: Record<string, string>;
   connectTimeoutMs?: number;
   maxMessageBytes?: number;
-  codec?: ByteCodec;
+  codec?: ByteCodec | undefined;
   signal?: AbortSignal;
 }
 

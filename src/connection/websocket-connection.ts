@@ -2,10 +2,10 @@ import { isUtf8 } from "node:buffer";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
-import type { Connection, ConnectionEvent } from "./connection.ts";
-import { messageEvent, writeEvent } from "./connection.ts";
+import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
+import { messageEvent } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
-import type { FrameSocket, InputRoutes } from "./frame-socket.ts";
+import type { FrameSocket, StraightWay } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { CloseCode, FrameReader, FrameWriter, type MessageKind, type Role } from "./websocket-frames.ts";
 
@@ -20,7 +20,7 @@ export interface WebSocketConnectionOptions {
   label: string;
   role: Role;
   maxMessageBytes?: number;
-  codec?: ByteCodec;
+  codec?: ByteCodec | undefined;
   clock?: Clock;
   /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
   keepAlive?: boolean;
@@ -32,13 +32,13 @@ export interface WebSocketConnectionOptions {
 export class WebSocketConnection implements Connection {
   readonly label: string;
   onDrain: () => void = () => undefined;
-  takeBytes?: (message: Uint8Array) => boolean;
   readonly #socket: FrameSocket;
   readonly #options: WebSocketConnectionOptions;
   readonly #clock: Clock;
   readonly #codec: ByteCodec;
   readonly #writer: FrameWriter;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  #takeBytes: TakeBytes | undefined;
   #keepAlive: Timer | null = null;
   #dropping: Timer | null = null;
   #receivedAtPing = 0;
@@ -53,8 +53,9 @@ export class WebSocketConnection implements Connection {
     this.#writer = new FrameWriter(options.role, this.#codec);
   }
 
-  open(onEvent: (event: ConnectionEvent) => void): void {
+  open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void {
     this.#onEvent = onEvent;
+    this.#takeBytes = takeBytes;
     const reader = new FrameReader(
       this.#options.role,
       this.#codec,
@@ -99,8 +100,8 @@ export class WebSocketConnection implements Connection {
     if (!this.#over) this.#socket.sendChunk(head, bytes, tail);
   }
 
-  get inputRoutes(): InputRoutes | undefined {
-    return this.#socket.inputRoutes;
+  get straightWay(): StraightWay | undefined {
+    return this.#socket.straightWay;
   }
 
   get queuedBytes(): number {
@@ -120,15 +121,10 @@ export class WebSocketConnection implements Connection {
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#over || this.takeBytes?.(payload)) return;
-    const { role, onMessage } = this.#options;
+    if (this.#over || this.#takeBytes?.(payload)) return;
+    const { onMessage } = this.#options;
     if (onMessage && (kind === "binary" || isUtf8(payload))) {
       onMessage(payload, kind);
-      return;
-    }
-    const write = role === "server" ? writeEvent(payload, this.#codec) : null;
-    if (write) {
-      this.#onEvent?.(write);
       return;
     }
     const text = payload.toString("utf8");

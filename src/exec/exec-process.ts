@@ -36,22 +36,22 @@ export interface StartParams {
   cwd: string;
   /** Without `envPolicy` the child's environment is exactly this. */
   env: Record<string, string>;
-  envPolicy?: EnvPolicy | null;
+  envPolicy?: EnvPolicy | null | undefined;
   tty: boolean;
   /** Size of the terminal at start; ignored without `tty`. */
-  size?: TerminalSize;
+  size?: TerminalSize | undefined;
   /** Keeps stdin open for `write`; without it the child reads /dev/null. Ignored with `tty`. */
-  pipeStdin?: boolean;
+  pipeStdin?: boolean | undefined;
   /** What the child sees as its own `argv[0]`; the program that runs stays `argv[0]`. */
-  arg0?: string | null;
+  arg0?: string | null | undefined;
   /** `prepared`: the caller's policy has resolved this request already. */
-  mode?: "direct" | "prepared";
+  mode?: "direct" | "prepared" | undefined;
   /** The label answered back for a prepared request. */
-  sandboxType?: SandboxType;
+  sandboxType?: SandboxType | undefined;
   /** An unresolved sandbox intent, as the current protocol carries it; the backend enforces it or refuses. */
   sandbox?: unknown;
   /** Ends the process (gracefully, then by force) after this long. */
-  timeoutMs?: number;
+  timeoutMs?: number | undefined;
 }
 
 /** Why a process ended. */
@@ -112,7 +112,7 @@ export interface ReadResult {
   failure: string | null;
   sandboxDenied: boolean;
   /** Output after the cursor that had been evicted. */
-  gap?: Gap;
+  gap?: Gap | undefined;
 }
 
 export type WriteStatus = "accepted" | "unknownProcess" | "stdinClosed" | "starting";
@@ -124,25 +124,25 @@ export interface TerminateResult {
   /** It had not exited when the call came. */
   running: boolean;
   /** Pids of descendants that could not be ended; present only when there are any. */
-  survivors?: number[];
+  survivors?: number[] | undefined;
 }
 
 export type WaitCondition =
   | { type: "exit" }
   /** `pattern` is a linear-time (RE2) expression, matched against the output as text. */
-  | { type: "output"; pattern: string; stream?: OutputStream }
+  | { type: "output"; pattern: string; stream?: OutputStream | undefined }
   | { type: "idle"; quietMs: number }
   | { type: "port"; port: number }
   | { type: "bytes"; count: number };
 
 export interface WaitParams {
   /** Default: exit. */
-  until?: WaitCondition;
+  until?: WaitCondition | undefined;
   /** Output after this seq counts; default 0, so what was printed before the call counts too. */
-  afterSeq?: number;
+  afterSeq?: number | undefined;
   /** Default: as long as it takes. */
-  timeoutMs?: number;
-  signal?: AbortSignal;
+  timeoutMs?: number | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 export interface WaitResult {
@@ -150,9 +150,9 @@ export interface WaitResult {
   exitCode: number | null;
   signal: string | null;
   /** Why it ended, once it has. */
-  exitReason?: ExitReason;
+  exitReason?: ExitReason | undefined;
   /** The text that matched an output pattern. */
-  match?: string;
+  match?: string | undefined;
   /** The last seq seen when the wait ended. */
   seq: number;
 }
@@ -175,15 +175,15 @@ export interface Snapshot {
   exitCode: number | null;
   signal: string | null;
   running: boolean;
-  tty?: TtyState;
+  tty?: TtyState | undefined;
 }
 
 export interface EventsOptions {
   /** Only events with a greater seq; default 0: everything retained, then live. */
-  afterSeq?: number;
+  afterSeq?: number | undefined;
   /** Holds the process back rather than skip what this subscriber has not taken. */
-  lossless?: boolean;
-  signal?: AbortSignal;
+  lossless?: boolean | undefined;
+  signal?: AbortSignal | undefined;
 }
 
 /** One process, local or far away: the same calls and the same events whatever is behind it. */
@@ -199,7 +199,7 @@ export interface ExecProcess extends AsyncDisposable {
   subscribeWake(): WatchReceiver<number>;
   read(params?: ReadParams): Promise<ReadResult>;
 
-  write(bytes: Uint8Array, options?: { writeId?: string }): Promise<{ status: WriteStatus }>;
+  write(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<{ status: WriteStatus }>;
   closeStdin(): Promise<{ status: CloseStdinStatus }>;
   resize(size: TerminalSize): Promise<void>;
   /** `interrupt`, or any signal name (`SIGUSR1`, `SIGRTMIN+2`), sent to the whole group. */
@@ -223,13 +223,13 @@ export interface ProcessListing {
   startedAtMs: number;
   outputBytes: number;
   /** Told where more than one session is listed. */
-  sessionId?: string;
+  sessionId?: string | undefined;
 }
 
 /** Something that can start processes: this machine, or a server far away. */
 export interface ExecBackend {
   /** Where processes run that nobody gave a directory; a path or a URI. Absent: where this program runs. */
-  readonly defaultCwd?: string;
+  readonly defaultCwd?: string | undefined;
   start(params: StartParams): Promise<ExecProcess>;
   list(): Promise<ProcessListing[]>;
 }

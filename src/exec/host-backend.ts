@@ -6,17 +6,14 @@ import type {
   StartParams,
   TerminateMode,
   TerminateResult,
-  WriteStatus,
 } from "./exec-process.ts";
 
 /** A process on this host, as a server sees it: with its log in reach, and ended for a reason. */
 export interface HostProcess extends ExecProcess {
   readonly log: EventLog;
   listing(): ProcessListing;
-  /** Writes without waiting, or tells with null that `write` must be used: it would wait, or refuse. */
-  writeNow(bytes: Uint8Array, writeId: string | undefined): WriteStatus | null;
   /** Its stdin as something a connection of this host can write to by itself, by the same rules; null where there is none. */
-  readonly directInput: object | null;
+  readonly straightInput: object | null;
   /** Like `terminate`, but the exit is told with this reason. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }

@@ -25,6 +25,8 @@ export interface ChildEvents {
   close(): void;
   /** The queue of `write` is empty again, or will never be read. */
   drain(): void;
+  /** Something was told that cannot be understood; what the child does from now on is not known. */
+  broken(error: Error): void;
 }
 
 /**
@@ -38,24 +40,28 @@ export interface ChildEnds {
   pts: number | null;
 }
 
+/** What a child is given to read. */
+export interface ChildInput {
+  /** Queues bytes, and remembers the id they came with. Does nothing when nobody can read them any more. */
+  write(bytes: Uint8Array, writeId?: string): void;
+  /** Whether a write of this id was taken before. */
+  knows(writeId: string): boolean;
+  /** What the system has not taken yet; 0 also when nobody can read it any more. */
+  readonly queuedBytes: number;
+  /** Closes it once the queue is empty. On a terminal: an end-of-file keystroke. */
+  close(): void;
+  /** What this machine's own sockets may write to without asking; null where there is no such thing. */
+  readonly straight: object | null;
+  /** Nobody writes to it without asking any more: the child is being ended. */
+  refuse(): void;
+}
+
 /** A started program: the leader of its own session and process group. */
 export interface Child {
   readonly pid: number;
   /** As in the process table: tells it, and what began after it, from processes with reused numbers. */
   readonly startTime: number;
-  /** Queues bytes. Does nothing when nobody can read them any more. */
-  write(bytes: Uint8Array): void;
-  /** Input that the system has not taken yet; 0 also when nobody can read it any more. */
-  readonly queuedBytes: number;
-  /** Whether a write of this id was taken before; `rememberWrite` says so. */
-  knowsWrite(writeId: string): boolean;
-  rememberWrite(writeId: string): void;
-  /** What the addon's sockets may write to without asking; null where there is no such thing. */
-  readonly directInput: object | null;
-  /** Nobody writes to it without asking any more: it is being ended. */
-  refuseInput(): void;
-  /** Closes stdin once the queue is empty. On a terminal: an end-of-file keystroke. */
-  closeStdin(): void;
+  readonly input: ChildInput;
   pause(): void;
   resume(): void;
   resize(size: TerminalSize): void;

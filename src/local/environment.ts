@@ -2,7 +2,7 @@ import type { EnvPolicy } from "../exec/exec-process.ts";
 
 export interface EnvironmentRequest {
   env: Record<string, string>;
-  envPolicy?: EnvPolicy | null;
+  envPolicy?: EnvPolicy | null | undefined;
 }
 
 /**

@@ -119,19 +119,21 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
     pid,
     startTime: procFsTable.entry(pid)?.startTime ?? 0,
     ends: NO_ENDS,
-    write(bytes) {
-      const { stdin } = child;
-      // A stream keeps what it is given; the caller may reuse its buffer.
-      if (stdin && !stdin.destroyed && !stdin.writableEnded) stdin.write(Uint8Array.from(bytes));
+    input: {
+      write(bytes, writeId) {
+        if (writeId !== undefined) writeIds.add(writeId);
+        const { stdin } = child;
+        // A stream keeps what it is given; the caller may reuse its buffer.
+        if (stdin && !stdin.destroyed && !stdin.writableEnded) stdin.write(Uint8Array.from(bytes));
+      },
+      knows: (writeId) => writeIds.has(writeId),
+      get queuedBytes() {
+        return child.stdin && !child.stdin.destroyed ? child.stdin.writableLength : 0;
+      },
+      close: () => void child.stdin?.end(),
+      straight: null,
+      refuse: () => undefined,
     },
-    get queuedBytes() {
-      return child.stdin && !child.stdin.destroyed ? child.stdin.writableLength : 0;
-    },
-    knowsWrite: (writeId) => writeIds.has(writeId),
-    rememberWrite: (writeId) => writeIds.add(writeId),
-    directInput: null,
-    refuseInput: () => undefined,
-    closeStdin: () => void child.stdin?.end(),
     pause() {
       stdout.pause();
       stderr.pause();

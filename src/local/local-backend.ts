@@ -1,6 +1,5 @@
 /**
- * local/: processes on this machine. The only importer of the native spawner; starts programs with pipes or in a
- * terminal, feeds their event logs, ends whole process trees, and makes their environments. It knows no wire, no
+ * local/: processes on this machine. Starts programs with pipes or in a terminal by what it is given to do so, feeds their event logs, ends whole process trees, and makes their environments. It knows no wire, no
  * session and no retention time: a process stays here until its owner disposes of it.
  */
 
@@ -21,17 +20,13 @@ import type {
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
-import { loadNative } from "../native/addon.ts";
-import { nativeSpawn } from "../native/process.ts";
-import { nativeProcessTable } from "../native/process-table.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
-import type { ChildSpec, SpawnChild } from "./child.ts";
+import type { ChildSpec } from "./child.ts";
 import { childEnvironment } from "./environment.ts";
-import { spawnFallbackChild } from "./fallback-child.ts";
 import { LocalProcess } from "./local-process.ts";
+import type { LocalMachine } from "./machine.ts";
 import type { Orphan } from "./orphans.ts";
 import { OrphanKeeper } from "./orphans.ts";
-import { procFsTable } from "./process-table.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
 
@@ -51,49 +46,37 @@ export interface LocalBackendOptions {
   subreaper?: boolean;
   /** Told at shutdown, when orphans were ended that could not be attributed to any process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
-  /** Do without the native spawner even where it is there. */
-  forceFallback?: boolean;
   /** Where inherited variables come from. */
   hostEnv?: Record<string, string | undefined>;
   /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
   resolveSandbox?: (intent: unknown, params: StartParams) => Promise<ResolvedSandbox | null>;
 }
 
-export function createLocalBackend(options: LocalBackendOptions = {}): LocalBackend {
-  return new LocalBackend(options);
-}
-
 export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #options: LocalBackendOptions;
   readonly #clock: Clock;
-  readonly #spawn: SpawnChild;
+  readonly #machine: LocalMachine;
   readonly #killer: TreeKiller;
   readonly #orphans: OrphanKeeper | null;
-  readonly #degraded: readonly string[];
   /** Started and not yet closed. */
   readonly #open = new Set<LocalProcess>();
   readonly #starting = new Set<Promise<void>>();
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
-  constructor(options: LocalBackendOptions) {
+  constructor(machine: LocalMachine, options: LocalBackendOptions) {
+    this.#machine = machine;
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    const native = options.forceFallback ? null : loadNative();
-    const spawner = native?.type === "loaded" ? native.spawner : null;
-    const table = spawner ? nativeProcessTable(spawner) : procFsTable;
-    this.#spawn = spawner ? nativeSpawn(spawner) : spawnFallbackChild;
+    const { table, reaper } = machine;
     this.#orphans =
-      spawner && options.subreaper ? new OrphanKeeper({ native: spawner, table, clock: this.#clock }) : null;
+      reaper && options.subreaper ? new OrphanKeeper({ reaper, table, clock: this.#clock }) : null;
     this.#killer = new TreeKiller({ table, clock: this.#clock, subreaper: this.#orphans !== null });
-    this.#degraded = spawner
-      ? []
-      : [`native spawner missing: ${native?.type === "missing" ? native.why : "it was not wanted"}`];
   }
 
   /** What does not work as well as it should here, each with its reason; empty when all is well. */
   degraded(): string[] {
-    return [...this.#degraded];
+    return [...this.#machine.degraded];
   }
 
   async start(params: StartParams): Promise<LocalProcess> {
@@ -125,7 +108,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   async #launch(launched: LocalProcess, spec: ChildSpec): Promise<void> {
     try {
-      const child = await this.#spawn(spec, launched.childEvents);
+      const child = await this.#machine.spawn(spec, launched.childEvents);
       launched.attach(child);
       if (!launched.log.isClosed) this.#remember(launched);
     } catch (error) {

@@ -21,18 +21,13 @@ import type {
   WriteStatus,
 } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
+import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import { waitOn } from "../exec/wait-condition.ts";
-import { requireNodeThreads } from "../native/node-threads.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
 
-/**
- * How much may wait for a process that does not read before `write` makes its caller wait too; `native/child-input.cc` has
- * the same number.
- */
-const WRITE_QUEUE_BYTES = 1024 * 1024;
 /** TERM comes this long before KILL when a process outlives its `timeoutMs`. */
 const TIMEOUT_GRACE_MS = 2000;
 /** After an ended process's leader is gone, how long somebody out of reach may keep its streams open. */
@@ -85,6 +80,7 @@ export class LocalProcess implements HostProcess {
       exit: (exit) => this.#onExit(exit),
       close: () => this.#onClose(),
       drain: () => this.#wakeWriters(),
+      broken: (error) => this.log.fail(error.message),
     };
   }
 
@@ -105,8 +101,8 @@ export class LocalProcess implements HostProcess {
     return this.#child;
   }
 
-  get directInput(): object | null {
-    return this.#child?.directInput ?? null;
+  get straightInput(): object | null {
+    return this.#child?.input.straight ?? null;
   }
 
   get running(): boolean {
@@ -179,39 +175,24 @@ export class LocalProcess implements HostProcess {
    */
   async write(bytes: Uint8Array, options: { writeId?: string } = {}): Promise<{ status: WriteStatus }> {
     const { writeId } = options;
-    const status = this.writeNow(bytes, writeId);
-    if (status !== null) return { status };
+    if (this.#stdin === "none") return { status: "stdinClosed" };
+    const input = this.#child?.input;
+    if (writeId !== undefined && input?.knows(writeId)) return { status: "accepted" };
+    if (this.#stdin === "closed") return { status: "stdinClosed" };
     if (this.#endReason !== null) throw internalError("failed to write to process stdin");
-    if (!this.#child) return { status: "starting" };
-    this.#take(this.#child, bytes, writeId);
-    if (this.#child.queuedBytes > WRITE_QUEUE_BYTES) {
+    if (!input) return { status: "starting" };
+    input.write(bytes, writeId);
+    if (input.queuedBytes > MAX_QUEUED_INPUT_BYTES) {
       this.#drained ??= Promise.withResolvers<void>();
       await this.#drained.promise;
     }
     return { status: "accepted" };
   }
 
-  /** The same without waiting; null when it would have to wait or to refuse. */
-  writeNow(bytes: Uint8Array, writeId: string | undefined): WriteStatus | null {
-    if (this.#stdin === "none") return "stdinClosed";
-    const child = this.#child;
-    if (writeId !== undefined && child?.knowsWrite(writeId)) return "accepted";
-    if (this.#stdin === "closed") return "stdinClosed";
-    if (this.#endReason !== null || !child) return null;
-    if (child.queuedBytes + bytes.length > WRITE_QUEUE_BYTES) return null;
-    this.#take(child, bytes, writeId);
-    return "accepted";
-  }
-
-  #take(child: Child, bytes: Uint8Array, writeId: string | undefined): void {
-    if (writeId !== undefined) child.rememberWrite(writeId);
-    if (!this.log.isClosed) child.write(bytes);
-  }
-
   async closeStdin(): Promise<{ status: CloseStdinStatus }> {
     if (this.#stdin !== "open") return { status: "stdinClosed" };
     this.#stdin = "closed";
-    if (!this.log.isClosed) this.#child?.closeStdin();
+    if (!this.log.isClosed) this.#child?.input.close();
     return { status: "accepted" };
   }
 
@@ -247,7 +228,7 @@ export class LocalProcess implements HostProcess {
       return { running: false, ...(survivors.length > 0 && { survivors }) };
     }
     this.#endReason ??= reason;
-    child.refuseInput();
+    child.input.refuse();
     this.#wakeWriters();
     const survivors = await this.#deps.killer.kill(
       { child, exited: () => this.log.exit !== null, onChange: (listener) => this.log.listen(listener) },
@@ -305,6 +286,5 @@ export class LocalProcess implements HostProcess {
 
 /** Loaded by the first who waits for a port. */
 async function isPortListening(port: number): Promise<boolean> {
-  requireNodeThreads();
   return (await import("./port-check.ts")).isPortListening(port);
 }

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { constants } from "node:os";
 import type { Clock, Timer } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
-import type { NativeSpawner } from "../native/addon.ts";
+import type { OrphanReaper } from "./machine.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
 /** Between two looks for dead orphans while there may be any. */
@@ -18,7 +18,7 @@ export interface Orphan {
 }
 
 export interface OrphanKeeperOptions {
-  native: NativeSpawner;
+  reaper: OrphanReaper;
   table: ProcessTable;
   clock: Clock;
 }
@@ -38,7 +38,7 @@ export class OrphanKeeper {
   constructor(options: OrphanKeeperOptions) {
     this.#options = options;
     this.#ownSession = options.table.entry(process.pid)?.session ?? 0;
-    options.native.setSubreaper(true);
+    options.reaper.setSubreaper(true);
   }
 
   /** Something was started or has ended: orphans may come. */
@@ -54,7 +54,7 @@ export class OrphanKeeper {
     const deadline = clock.now() + HUNT_MS;
     for (;;) {
       const orphans = this.#orphans();
-      for (const { pid, zombie } of orphans) if (zombie) this.#options.native.reap(pid);
+      for (const { pid, zombie } of orphans) if (zombie) this.#options.reaper.reap(pid);
       const living = orphans.filter((orphan) => !orphan.zombie);
       if (living.length === 0 || clock.now() > deadline) break;
       for (const orphan of living) {
@@ -72,7 +72,7 @@ export class OrphanKeeper {
   close(): void {
     this.#timer?.cancel();
     this.#timer = null;
-    this.#options.native.setSubreaper(false);
+    this.#options.reaper.setSubreaper(false);
   }
 
   #look(): void {
@@ -80,7 +80,7 @@ export class OrphanKeeper {
     const orphans = this.#orphans();
     for (const { pid, startTime, zombie } of orphans) {
       // Only who was here at the last look too: whoever waits for a child of his own has taken it by now.
-      if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.native.reap(pid);
+      if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);
     }
     this.#known.clear();
     for (const orphan of orphans) this.#known.set(orphan.pid, orphan);

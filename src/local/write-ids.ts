@@ -1,5 +1,4 @@
-/** Write ids remembered per process, as many as the reference server keeps; `native/write-ids.h` has the same number. */
-const REMEMBERED_WRITE_IDS = 4096;
+import { REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
 
 /** The ids of the writes a process was given: a write that is sent again is not done again. */
 export class WriteIds {

@@ -1,102 +1,33 @@
+/**
+ * native/: the only folder that knows the addon. It makes of it what `local/` and `connection/` ask for by their own
+ * interfaces, and decides nothing: whoever composes a program is given a machine and a wire, or why there are none.
+ */
+
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
 
 /** A started program, as the addon knows it. Nothing can be done with it but to hand it back. */
 export type NativeChild = object & { readonly __nativeChild: never };
 
-/** A socket, as the addon knows it. */
-type NativeSocket = object;
+/** The same for a socket. */
+export type NativeSocket = object & { readonly __nativeSocket: never };
+
+/** The same for a socket that listens. */
+export type NativeListener = object & { readonly __nativeListener: never };
 
 /** Six numbers per process: pid, parent, group, session, start time, 1 when dead. */
 export type NativeEntries = Float64Array;
 
-/** The addon's functions; `native/addon.cc` has the same list. A block is a text of parts, each ended by a zero byte. */
-export interface NativeSpawner {
-  spawn(
-    file: string,
-    argvBlock: string,
-    envBlock: string,
-    cwd: string,
-    terminal: boolean,
-    pipeStdin: boolean,
-    rows: number,
-    cols: number,
-    onDone: NativeSpawnDone,
-    onEvent: NativeEventListener,
-  ): void;
-  /** Returns what is queued then. */
-  write(child: NativeChild, bytes: Uint8Array): number;
-  queuedInput(child: NativeChild): number;
-  closeStdin(child: NativeChild): void;
-  pause(child: NativeChild): void;
-  resume(child: NativeChild): void;
-  cut(child: NativeChild): void;
-  resize(child: NativeChild, rows: number, cols: number): boolean;
-  terminalState(
-    child: NativeChild,
-  ): [rows: number, cols: number, echo: boolean, canonical: boolean] | undefined;
-  signalGroup(child: NativeChild, signal: number): boolean;
-  /** What comes for it by a route is left to JavaScript from now on. */
-  refuseInput(child: NativeChild): void;
-  knowsWrite(child: NativeChild, writeId: string): boolean;
-  rememberWrite(child: NativeChild, writeId: string): void;
-
-  entry(pid: number): NativeEntries;
-  childPids(pid: number): number[];
-  /** This program's own children, without what the spawner started or is starting. */
-  orphanPids(): number[];
-  descendants(pid: number): NativeEntries;
-  holds(pid: number, pts: number, ...pipes: number[]): boolean;
-  /** 0, or the errno. */
-  signal(pid: number, startTime: number, signal: number): number;
-  setSubreaper(on: boolean): number;
-  reap(pid: number): boolean;
-
-  /** `src/native/wire.ts` is their only caller and says what they do. */
-  listenAt(
-    host: string,
-    port: number,
-    backlog: number,
-    onConnection: (socket: NativeSocket, peerName: string) => void,
-  ): [listener: object, port: number] | number;
-  closeListener(listener: object): void;
-  startSocket(socket: NativeSocket, onEvent: NativeEventListener): void;
-  carryFrames(socket: NativeSocket, maxMessageBytes: number, received: Uint8Array): void;
-  sendText(socket: NativeSocket, text: string): void;
-  sendChunk(socket: NativeSocket, head: string, bytes: Uint8Array, tail: string): void;
-  sendBytes(socket: NativeSocket, bytes: Uint8Array): void;
-  pauseSocket(socket: NativeSocket): void;
-  resumeSocket(socket: NativeSocket): void;
-  endSocket(socket: NativeSocket): void;
-  destroySocket(socket: NativeSocket): void;
-  queuedBytes(socket: NativeSocket): number;
-  receivedBytes(socket: NativeSocket): number;
-  routeInput(socket: NativeSocket, processId: string, input: object): void;
-  unrouteInput(socket: NativeSocket, processId: string): void;
-
-  /** Standard alphabet, with padding. Returns the bytes written, -1 when they do not fit. */
-  base64Encode(from: Uint8Array, to: Uint8Array, toOffset: number): number;
-  /** Strict. Returns the bytes written, -1 when the text is not canonical base64 or the bytes do not fit. */
-  base64Decode(from: Uint8Array, fromOffset: number, fromLength: number, to: Uint8Array): number;
-  /** XORs with the key's four bytes, highest first: a WebSocket mask read as a big-endian number. */
-  unmask(bytes: Uint8Array, offset: number, length: number, key: number): void;
-  /** The members of a plain `process/write` message; undefined for everything else. */
-  parseWrite(
-    message: Uint8Array,
-  ): [id: string | number, processId: string, writeId: string | undefined, chunk: Buffer] | undefined;
-  /** Takes what the processes have ready now, without waiting for the event loop's next round. */
-  pump(): void;
-  /** Keeps freed memory for the next chunk instead of giving it back each time. Changes the whole program; for a server. */
-  keepFreedMemory(): void;
-  /** Whether so many threads more can be made now. */
-  canMakeThreads(count: number): boolean;
-  /** Ends the program without waiting for its threads; nothing that should still happen happens. */
-  exitNow(code: number): void;
-
-  /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
-  forcePlainPaths(on: boolean): void;
-}
+/** An event's number, which its list of names explains, and what belongs to it. */
+export type NativeEventListener = (
+  event: number,
+  first?: unknown,
+  second?: unknown,
+  third?: unknown,
+  fourth?: unknown,
+) => void;
 
 export type NativeSpawnDone = (
   errno: number,
@@ -109,31 +40,131 @@ export type NativeSpawnDone = (
   pipes: number[],
 ) => void;
 
-/** `native/child.h` has the same numbers. */
-export const NativeEvent = { stdout: 0, stderr: 1, terminal: 2, exit: 3, close: 4, drain: 5 } as const;
+/**
+ * What the addon has. A class, so that its names are there when the program runs: a file is the addon of this version
+ * when it has them all, and a test holds that it has no others. Nobody makes one but that check.
+ */
+export class NativeAddon {
+  // ---- processes. A block is a text of parts, each ended by a zero byte.
+  readonly spawn!: (
+    file: string,
+    argvBlock: string,
+    envBlock: string,
+    cwd: string,
+    terminal: boolean,
+    pipeStdin: boolean,
+    rows: number,
+    cols: number,
+    onDone: NativeSpawnDone,
+    onEvent: NativeEventListener,
+  ) => void;
+  /** Names of a child's events, each at its number. */
+  readonly childEvents!: readonly string[];
+  readonly write!: (child: NativeChild, bytes: Uint8Array, writeId: string | undefined) => void;
+  readonly queuedInput!: (child: NativeChild) => number;
+  readonly knowsWrite!: (child: NativeChild, writeId: string) => boolean;
+  /** What comes for it by a route is left to JavaScript from now on. */
+  readonly refuseInput!: (child: NativeChild) => void;
+  readonly closeStdin!: (child: NativeChild) => void;
+  readonly pause!: (child: NativeChild) => void;
+  readonly resume!: (child: NativeChild) => void;
+  readonly cut!: (child: NativeChild) => void;
+  readonly resize!: (child: NativeChild, rows: number, cols: number) => boolean;
+  readonly terminalState!: (
+    child: NativeChild,
+  ) => [rows: number, cols: number, echo: boolean, canonical: boolean] | undefined;
+  readonly signalGroup!: (child: NativeChild, signal: number) => boolean;
+  /** For children started from now on. */
+  readonly setInputLimits!: (maxQueuedBytes: number, rememberedWriteIds: number) => void;
 
-export type NativeEventListener = (
-  event: number,
-  first?: unknown,
-  second?: unknown,
-  third?: unknown,
-  fourth?: unknown,
-) => void;
+  // ---- the process table
+  readonly entry!: (pid: number) => NativeEntries;
+  readonly childPids!: (pid: number) => number[];
+  /** This program's own children, without what the addon started or is starting. */
+  readonly orphanPids!: () => number[];
+  readonly descendants!: (pid: number) => NativeEntries;
+  readonly holds!: (pid: number, pts: number, ...pipes: number[]) => boolean;
+  /** 0, or the errno. */
+  readonly signal!: (pid: number, startTime: number, signal: number) => number;
+  readonly setSubreaper!: (on: boolean) => number;
+  readonly reap!: (pid: number) => boolean;
 
-export type LoadedNative = { type: "loaded"; spawner: NativeSpawner } | { type: "missing"; why: string };
+  // ---- sockets
+  /** Port -1: the host is a unix socket's path. Answers the listener with its real port, or an errno. */
+  readonly listenAt!: (
+    host: string,
+    port: number,
+    backlog: number,
+    onConnection: (socket: NativeSocket, peerName: string) => void,
+  ) => [listener: NativeListener, port: number] | number;
+  readonly closeListener!: (listener: NativeListener) => void;
+  /** Names of a socket's events, each at its number. */
+  readonly socketEvents!: readonly string[];
+  /** Begins to read. */
+  readonly startSocket!: (socket: NativeSocket, onEvent: NativeEventListener) => void;
+  /** What comes from here on are frames; `received` was told already. */
+  readonly carryFrames!: (socket: NativeSocket, maxMessageBytes: number, received: Uint8Array) => void;
+  readonly sendText!: (socket: NativeSocket, text: string) => void;
+  readonly sendChunk!: (socket: NativeSocket, head: string, bytes: Uint8Array, tail: string) => void;
+  readonly sendBytes!: (socket: NativeSocket, bytes: Uint8Array) => void;
+  readonly pauseSocket!: (socket: NativeSocket) => void;
+  readonly resumeSocket!: (socket: NativeSocket) => void;
+  readonly endSocket!: (socket: NativeSocket) => void;
+  readonly destroySocket!: (socket: NativeSocket) => void;
+  readonly queuedBytes!: (socket: NativeSocket) => number;
+  readonly receivedBytes!: (socket: NativeSocket) => number;
+  /** `input` is a child of this addon. */
+  readonly routeInput!: (socket: NativeSocket, processId: string, input: object) => void;
+  readonly unrouteInput!: (socket: NativeSocket, processId: string) => void;
 
-let loaded: LoadedNative | null = null;
+  // ---- bytes
+  /** Standard alphabet, with padding. Returns the bytes written, -1 when they do not fit. */
+  readonly base64Encode!: (from: Uint8Array, to: Uint8Array, toOffset: number) => number;
+  /** Strict. Returns the bytes written, -1 when the text is not canonical base64 or the bytes do not fit. */
+  readonly base64Decode!: (
+    from: Uint8Array,
+    fromOffset: number,
+    fromLength: number,
+    to: Uint8Array,
+  ) => number;
+  /** XORs with the key's four bytes, highest first: a WebSocket mask read as a big-endian number. */
+  readonly unmask!: (bytes: Uint8Array, offset: number, length: number, key: number) => void;
 
-/** The native spawner, loaded once; or why it is not there. */
-export function loadNative(): LoadedNative {
+  // ---- the whole program
+  /** Keeps freed memory for the next chunk instead of giving it back each time; for a program that is a server. */
+  readonly keepFreedMemory!: () => void;
+  /** Whether so many threads more can be made now. */
+  readonly canMakeThreads!: (count: number) => boolean;
+  /** Ends the program without waiting for its threads; nothing that should still happen happens. */
+  readonly exitNow!: (code: number) => void;
+  /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
+  readonly forcePlainPaths!: (on: boolean) => void;
+}
+
+export type LoadedAddon = { type: "loaded"; addon: NativeAddon } | { type: "missing"; why: string };
+
+let loaded: LoadedAddon | null = null;
+
+/** The addon, loaded once; or why it is not there. */
+export function loadAddon(): LoadedAddon {
   loaded ??= load();
   return loaded;
+}
+
+/** The addon told something that this version does not understand: a bug, which must not pass for silence. */
+export class NativeEventError extends Error {
+  override readonly name = "NativeEventError";
+
+  constructor(of: "child" | "socket" | "start", event: number | string, values: readonly unknown[]) {
+    const shapes = values.map((value) => (value instanceof Uint8Array ? "bytes" : typeof value));
+    super(`the addon told a ${of} event that is not known here: ${event} (${shapes.join(", ")})`);
+  }
 }
 
 /** Where a file that `native/build.mjs` makes is, or null: a prebuild first, then what was built here. */
 export function findNativeFile(name: string): string | null {
   let folder = dirname(fileURLToPath(import.meta.url));
-  // From src/local/ or from a bundle in dist/, up to the package.
+  // From src/native/ or from a bundle in dist/, up to the package.
   for (let up = 0; up < 5; up++) {
     const native = join(folder, "native");
     if (existsSync(join(native, "build.mjs"))) {
@@ -146,71 +177,24 @@ export function findNativeFile(name: string): string | null {
   return null;
 }
 
-function load(): LoadedNative {
+function load(): LoadedAddon {
   const path = process.env.PROCWIRE_NATIVE_SPAWNER ?? findNativeFile("procwire.node");
   if (path === null)
     return { type: "missing", why: "it was not built; run `npm rebuild` where there is a C++ compiler" };
   try {
     // Not by require, which would first resolve a path that is known.
-    const addon: { exports: unknown } = { exports: {} };
-    process.dlopen(addon, path);
-    if (isSpawner(addon.exports)) return { type: "loaded", spawner: addon.exports };
-    return { type: "missing", why: `${path} is not the native spawner of this version` };
+    const module: { exports: unknown } = { exports: {} };
+    process.dlopen(module, path);
+    if (!isAddon(module.exports))
+      return { type: "missing", why: `${path} is not the native addon of this version` };
+    module.exports.setInputLimits(MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS);
+    return { type: "loaded", addon: module.exports };
   } catch (error) {
     return { type: "missing", why: error instanceof Error ? error.message : String(error) };
   }
 }
 
-const FUNCTIONS: readonly (keyof NativeSpawner)[] = [
-  "spawn",
-  "write",
-  "queuedInput",
-  "closeStdin",
-  "pause",
-  "resume",
-  "cut",
-  "resize",
-  "terminalState",
-  "signalGroup",
-  "refuseInput",
-  "knowsWrite",
-  "rememberWrite",
-  "listenAt",
-  "closeListener",
-  "startSocket",
-  "carryFrames",
-  "sendText",
-  "sendChunk",
-  "sendBytes",
-  "pauseSocket",
-  "resumeSocket",
-  "endSocket",
-  "destroySocket",
-  "queuedBytes",
-  "receivedBytes",
-  "routeInput",
-  "unrouteInput",
-  "entry",
-  "childPids",
-  "orphanPids",
-  "descendants",
-  "holds",
-  "signal",
-  "setSubreaper",
-  "reap",
-  "base64Encode",
-  "base64Decode",
-  "unmask",
-  "parseWrite",
-  "pump",
-  "keepFreedMemory",
-  "canMakeThreads",
-  "exitNow",
-  "forcePlainPaths",
-];
-
-function isSpawner(addon: unknown): addon is NativeSpawner {
-  if (typeof addon !== "object" || addon === null) return false;
-  const members = new Map(Object.entries(addon));
-  return FUNCTIONS.every((name) => typeof members.get(name) === "function");
+function isAddon(exports: unknown): exports is NativeAddon {
+  if (typeof exports !== "object" || exports === null) return false;
+  return Object.keys(new NativeAddon()).every((name) => name in exports);
 }

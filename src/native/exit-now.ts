@@ -1,4 +1,4 @@
-import { loadNative } from "./addon.ts";
+import { loadAddon } from "./addon.ts";
 
 /**
  * Ends this program with this code, whatever its threads do. Node's own exit waits for every thread that is in the middle
@@ -6,10 +6,10 @@ import { loadNative } from "./addon.ts";
  * for the end is told first, as always.
  */
 export function exitNow(code: number): never {
-  const native = loadNative();
+  const native = loadAddon();
   // Registered last, so it is called last.
   process.on("exit", () => {
-    if (native.type === "loaded") native.spawner.exitNow(code);
+    if (native.type === "loaded") native.addon.exitNow(code);
     else process.kill(process.pid, "SIGKILL");
   });
   process.exit(code);

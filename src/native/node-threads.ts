@@ -1,6 +1,6 @@
 import { stat } from "node:fs";
 import { internalError } from "../protocol/errors.ts";
-import { loadNative } from "./addon.ts";
+import { loadAddon } from "./addon.ts";
 
 /** libuv's own numbers: how many threads it makes, and the most it would. */
 const DEFAULT_THREADS = 4;
@@ -15,8 +15,8 @@ let made = false;
  */
 export function makeNodeThreads(): boolean {
   if (made) return true;
-  const native = loadNative();
-  if (native.type === "loaded" && !native.spawner.canMakeThreads(threadCount())) return false;
+  const native = loadAddon();
+  if (native.type === "loaded" && !native.addon.canMakeThreads(threadCount())) return false;
   stat("/", () => undefined);
   made = true;
   return true;

@@ -1,12 +1,26 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEnds, ChildEvents, SpawnChild } from "../local/child.ts";
+import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild } from "../local/child.ts";
 import { NO_ENDS } from "../local/child.ts";
+import type { LocalMachine } from "../local/machine.ts";
+import type { ProcessEntry, ProcessTable } from "../local/process-table.ts";
 import { spawnErrorFromErrno } from "../local/spawn-error.ts";
-import type { NativeChild, NativeSpawner } from "./addon.ts";
-import { NativeEvent } from "./addon.ts";
+import { type NativeAddon, type NativeChild, type NativeEntries, NativeEventError } from "./addon.ts";
 
-/** Starts programs through the native spawner. */
-export function nativeSpawn(native: NativeSpawner): SpawnChild {
+/** This machine through the addon. */
+export function nativeMachine(native: NativeAddon): LocalMachine {
+  return {
+    spawn: nativeSpawn(native),
+    table: nativeProcessTable(native),
+    reaper: {
+      setSubreaper: (on) => void native.setSubreaper(on),
+      reap: (pid) => native.reap(pid),
+    },
+    degraded: [],
+  };
+}
+
+/** Starts programs through the addon. */
+export function nativeSpawn(native: NativeAddon): SpawnChild {
   return (spec, events) =>
     new Promise((resolve, reject) => {
       let started: StartedChild | null = null;
@@ -24,12 +38,18 @@ export function nativeSpawn(native: NativeSpawner): SpawnChild {
             reject(spawnErrorFromErrno(errno, syscall, path));
             return;
           }
+          if (typeof child !== "object" || typeof pid !== "number" || !Array.isArray(pipes)) {
+            reject(new NativeEventError("start", "done", [child, pid, startTime, pts, pipes]));
+            return;
+          }
           started = new StartedChild(native, child, pid, startTime, { pipes, pts: pts < 0 ? null : pts });
           resolve(started);
         },
-        (event, first, second) => {
-          if (event === NativeEvent.close) started?.forgetEnds();
-          tell(events, event, first, second);
+        (number, first, second) => {
+          const event = native.childEvents[number];
+          if (event === "close") started?.forgetEnds();
+          if (!tell(events, event, first, second))
+            events.broken(new NativeEventError("child", event ?? number, [first, second]));
         },
       );
     });
@@ -38,16 +58,27 @@ export function nativeSpawn(native: NativeSpawner): SpawnChild {
 class StartedChild implements Child {
   readonly pid: number;
   readonly startTime: number;
-  readonly #native: NativeSpawner;
+  readonly input: ChildInput;
+  readonly #native: NativeAddon;
   readonly #child: NativeChild;
   #ends: ChildEnds;
 
-  constructor(native: NativeSpawner, child: NativeChild, pid: number, startTime: number, ends: ChildEnds) {
+  constructor(native: NativeAddon, child: NativeChild, pid: number, startTime: number, ends: ChildEnds) {
     this.#native = native;
     this.#child = child;
     this.pid = pid;
     this.startTime = startTime;
     this.#ends = ends;
+    this.input = {
+      write: (bytes, writeId) => native.write(child, bytes, writeId),
+      knows: (writeId) => native.knowsWrite(child, writeId),
+      get queuedBytes() {
+        return native.queuedInput(child);
+      },
+      close: () => native.closeStdin(child),
+      straight: child,
+      refuse: () => native.refuseInput(child),
+    };
   }
 
   get ends(): ChildEnds {
@@ -56,34 +87,6 @@ class StartedChild implements Child {
 
   forgetEnds(): void {
     this.#ends = NO_ENDS;
-  }
-
-  write(bytes: Uint8Array): void {
-    this.#native.write(this.#child, bytes);
-  }
-
-  get queuedBytes(): number {
-    return this.#native.queuedInput(this.#child);
-  }
-
-  knowsWrite(writeId: string): boolean {
-    return this.#native.knowsWrite(this.#child, writeId);
-  }
-
-  rememberWrite(writeId: string): void {
-    this.#native.rememberWrite(this.#child, writeId);
-  }
-
-  get directInput(): object {
-    return this.#child;
-  }
-
-  refuseInput(): void {
-    this.#native.refuseInput(this.#child);
-  }
-
-  closeStdin(): void {
-    this.#native.closeStdin(this.#child);
   }
 
   pause(): void {
@@ -113,31 +116,60 @@ class StartedChild implements Child {
   }
 }
 
-function tell(events: ChildEvents, event: number, first: unknown, second: unknown): void {
+const STREAMS = { stdout: "stdout", stderr: "stderr", terminal: "pty" } as const;
+
+/** False when it is no event, or has not what belongs to it. */
+function tell(events: ChildEvents, event: string | undefined, first: unknown, second: unknown): boolean {
   switch (event) {
-    case NativeEvent.stdout:
-      if (first instanceof Uint8Array) events.output("stdout", first);
-      return;
-    case NativeEvent.stderr:
-      if (first instanceof Uint8Array) events.output("stderr", first);
-      return;
-    case NativeEvent.terminal:
-      if (first instanceof Uint8Array) events.output("pty", first);
-      return;
-    case NativeEvent.exit:
-      if (typeof second === "number" && second > 0) events.exit({ type: "signal", signal: second });
-      else events.exit({ type: "code", code: Number(first) });
-      return;
-    case NativeEvent.close:
+    case "stdout":
+    case "stderr":
+    case "terminal":
+      if (!(first instanceof Uint8Array)) return false;
+      events.output(STREAMS[event], first);
+      return true;
+    case "exit":
+      if (typeof first !== "number" || typeof second !== "number") return false;
+      events.exit(second > 0 ? { type: "signal", signal: second } : { type: "code", code: first });
+      return true;
+    case "close":
       events.close();
-      return;
-    case NativeEvent.drain:
+      return true;
+    case "drain":
       events.drain();
-      return;
+      return true;
+    default:
+      return false;
   }
 }
 
 /** Parts, each ended by a zero byte: one value crosses into the addon instead of one per part. */
 function block(parts: readonly string[]): string {
   return parts.map((part) => `${part}\0`).join("");
+}
+
+const NUMBERS_PER_ENTRY = 6;
+
+/** The machine's processes through the addon: a look takes microseconds where reading /proc from JavaScript takes milliseconds. */
+export function nativeProcessTable(native: NativeAddon): ProcessTable {
+  return {
+    descendants: (pid) => decode(native.descendants(pid)),
+    orphanPids: () => native.orphanPids(),
+    children: (parents) =>
+      [...parents].flatMap((parent) => native.childPids(parent).flatMap((pid) => decode(native.entry(pid)))),
+    entry: (pid) => decode(native.entry(pid))[0] ?? null,
+    holds: (pid, ends) => native.holds(pid, ends.pts ?? -1, ...ends.pipes),
+    signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,
+  };
+}
+
+function decode(entries: NativeEntries): ProcessEntry[] {
+  const found: ProcessEntry[] = [];
+  for (let at = 0; at < entries.length; at += NUMBERS_PER_ENTRY) {
+    const [pid = 0, parent = 0, group = 0, session = 0, startTime = 0, zombie = 0] = entries.subarray(
+      at,
+      at + NUMBERS_PER_ENTRY,
+    );
+    found.push({ pid, parent, group, session, startTime, zombie: zombie === 1 });
+  }
+  return found;
 }

@@ -1,64 +1,26 @@
 import { getSystemErrorMessage, getSystemErrorName } from "node:util";
 import type { AcceptedSocket, AcceptedSocketEvents, ListenAt } from "../connection/accepted-socket.ts";
 import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
-import type { FrameSocket, FrameSocketEvents, InputRoutes } from "../connection/frame-socket.ts";
+import type { ByteCodec } from "../connection/byte-codec.ts";
+import type { FrameSocket, FrameSocketEvents, StraightWay } from "../connection/frame-socket.ts";
+import type { Wire } from "../connection/wire.ts";
+import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
 
-/** A socket as the addon knows it. Nothing can be done with it but to hand it back. */
-type SocketHandle = object;
-
-/** The addon's functions for sockets; `native/addon.cc` has the same list. */
-export interface NativeSockets {
-  /** Port -1: the host is a unix socket's path. Answers the listener with its real port, or an errno. */
-  listenAt(
-    host: string,
-    port: number,
-    backlog: number,
-    onConnection: (socket: SocketHandle, peerName: string) => void,
-  ): [listener: object, port: number] | number;
-  closeListener(listener: object): void;
-  /** Begins to read. */
-  startSocket(socket: SocketHandle, onEvent: NativeSocketListener): void;
-  /** What comes from here on are frames; `received` was told already. */
-  carryFrames(socket: SocketHandle, maxMessageBytes: number, received: Uint8Array): void;
-  sendText(socket: SocketHandle, text: string): void;
-  sendChunk(socket: SocketHandle, head: string, bytes: Uint8Array, tail: string): void;
-  sendBytes(socket: SocketHandle, bytes: Uint8Array): void;
-  pauseSocket(socket: SocketHandle): void;
-  resumeSocket(socket: SocketHandle): void;
-  endSocket(socket: SocketHandle): void;
-  destroySocket(socket: SocketHandle): void;
-  queuedBytes(socket: SocketHandle): number;
-  receivedBytes(socket: SocketHandle): number;
-  /** `input` is a child of the same addon. */
-  routeInput(socket: SocketHandle, processId: string, input: object): void;
-  unrouteInput(socket: SocketHandle, processId: string): void;
+/** What a server's connections go by where the addon is there: its byte loops, and sockets that it reads and writes. */
+export function nativeWire(native: NativeAddon): Wire {
+  return { codec: nativeCodec(native), listenAt: nativeListener(native) };
 }
 
-export type NativeSocketListener = (
-  event: number,
-  first?: unknown,
-  second?: unknown,
-  third?: unknown,
-  fourth?: unknown,
-) => void;
-
-/** `native/socket.h` has the same numbers. */
-const NativeSocketEvent = {
-  text: 0,
-  message: 1,
-  bytes: 2,
-  write: 3,
-  drain: 4,
-  end: 5,
-  close: 6,
-} as const;
+export function nativeCodec(native: NativeAddon): ByteCodec {
+  return { base64Encode: native.base64Encode, unmask: native.unmask };
+}
 
 /** Listens in the addon: what connects is read and written there. */
-export function nativeListener(native: NativeSockets): ListenAt {
+export function nativeListener(native: NativeAddon): ListenAt {
   return async (address, onConnection) => {
     const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
     const made = native.listenAt(host, port, LISTEN_BACKLOG, (socket, peerName) =>
-      onConnection(new NativeSocket(native, socket, peerName)),
+      onConnection(new AddonSocket(native, socket, peerName)),
     );
     if (typeof made === "number") {
       const name = getSystemErrorName(-made);
@@ -71,38 +33,42 @@ export function nativeListener(native: NativeSockets): ListenAt {
 
 /**
  * A connection that the native addon reads and writes, first as bytes, then as frames. What goes in and out for a process
- * with a route, and all the sending, costs no turn of Node's streams.
+ * with a straight way, and all the sending, costs no turn of Node's streams.
  */
-class NativeSocket implements AcceptedSocket, FrameSocket {
+class AddonSocket implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
   readonly closed: Promise<void>;
-  readonly inputRoutes: InputRoutes;
-  readonly #native: NativeSockets;
-  readonly #socket: SocketHandle;
+  readonly straightWay: StraightWay;
+  readonly #native: NativeAddon;
+  readonly #socket: NativeSocket;
   #wasClosed: () => void = () => undefined;
   #accepted: AcceptedSocketEvents | null = null;
   #frames: FrameSocketEvents | null = null;
   #upgrade: { maxMessageBytes: number; received: Buffer } | null = null;
 
-  constructor(native: NativeSockets, socket: SocketHandle, peerName: string) {
+  constructor(native: NativeAddon, socket: NativeSocket, peerName: string) {
     this.#native = native;
     this.#socket = socket;
     this.peerName = peerName;
     this.closed = new Promise((resolve) => {
       this.#wasClosed = resolve;
     });
-    this.inputRoutes = {
-      route: (processId, input) => native.routeInput(socket, processId, input),
-      unroute: (processId) => native.unrouteInput(socket, processId),
+    this.straightWay = {
+      open: (processId, input) => native.routeInput(socket, processId, input),
+      shut: (processId) => native.unrouteInput(socket, processId),
     };
   }
 
   start(events: AcceptedSocketEvents): void {
     this.#accepted = events;
-    this.#native.startSocket(this.#socket, (event, first, second, third, fourth) => {
-      if (this.#frames) this.#tellFrames(this.#frames, event, first, second, third, fourth);
-      else if (this.#accepted) this.#tellBytes(this.#accepted, event, first);
-      if (event === NativeSocketEvent.close) this.#wasClosed();
+    this.#native.startSocket(this.#socket, (number, first, second, third, fourth) => {
+      const event = this.#native.socketEvents[number];
+      const known = this.#frames
+        ? tellFrames(this.#frames, event, first, second, third, fourth)
+        : this.#accepted === null || tellBytes(this.#accepted, event, first);
+      if (!known)
+        this.#broken(new NativeEventError("socket", event ?? number, [first, second, third, fourth]));
+      if (event === "close") this.#wasClosed();
     });
   }
 
@@ -160,50 +126,72 @@ class NativeSocket implements AcceptedSocket, FrameSocket {
     this.#wasClosed();
   }
 
-  #tellBytes(events: AcceptedSocketEvents, event: number, first: unknown): void {
-    if (event === NativeSocketEvent.bytes && first instanceof Buffer) events.bytes(first);
-    if (event === NativeSocketEvent.end || event === NativeSocketEvent.close) events.end();
+  /** What the peer sent cannot be known any more: whoever uses this is told, and it is closed. */
+  #broken({ message }: Error): void {
+    const [frames, accepted] = [this.#frames, this.#accepted];
+    this.destroy();
+    frames?.close(message);
+    accepted?.end();
   }
+}
 
-  #tellFrames(
-    events: FrameSocketEvents,
-    event: number,
-    first: unknown,
-    second: unknown,
-    third: unknown,
-    fourth: unknown,
-  ): void {
-    switch (event) {
-      case NativeSocketEvent.text:
-        if (typeof first === "string") events.text(first);
-        return;
-      case NativeSocketEvent.message:
-        if (first instanceof Buffer) events.message(first);
-        return;
-      case NativeSocketEvent.bytes:
-        if (first instanceof Buffer) events.bytes(first);
-        return;
-      case NativeSocketEvent.write:
-        if (
-          (typeof first === "string" || typeof first === "number") &&
-          typeof second === "string" &&
-          fourth instanceof Uint8Array
-        ) {
-          const writeId = typeof third === "string" ? { writeId: third } : {};
-          events.write(first, { processId: second, ...writeId, chunk: fourth });
-        }
-        return;
-      case NativeSocketEvent.drain:
-        events.drain();
-        return;
-      case NativeSocketEvent.end:
-        events.end();
-        return;
-      case NativeSocketEvent.close:
-        events.close(
-          typeof first === "number" && first !== 0 ? `${second} ${getSystemErrorName(-first)}` : null,
-        );
-        return;
-    }
+/** False when it is no event of a connection that carries no frames yet, or has not what belongs to it. */
+function tellBytes(events: AcceptedSocketEvents, event: string | undefined, first: unknown): boolean {
+  switch (event) {
+    case "bytes":
+      if (!(first instanceof Buffer)) return false;
+      events.bytes(first);
+      return true;
+    case "end":
+    case "close":
+      events.end();
+      return true;
+    case "drain":
+      return true;
+    default:
+      return false;
+  }
+}
+
+/** The same for one that does. */
+function tellFrames(
+  events: FrameSocketEvents,
+  event: string | undefined,
+  first: unknown,
+  second: unknown,
+  third: unknown,
+  fourth: unknown,
+): boolean {
+  switch (event) {
+    case "text":
+      if (typeof first !== "string") return false;
+      events.text(first);
+      return true;
+    case "message":
+      if (!(first instanceof Buffer)) return false;
+      events.message(first);
+      return true;
+    case "bytes":
+      if (!(first instanceof Buffer)) return false;
+      events.bytes(first);
+      return true;
+    case "write":
+      if (typeof first !== "string" && typeof first !== "number") return false;
+      if (typeof second !== "string" || !(fourth instanceof Uint8Array)) return false;
+      if (third !== undefined && typeof third !== "string") return false;
+      events.write(first, { processId: second, writeId: third, chunk: fourth });
+      return true;
+    case "drain":
+      events.drain();
+      return true;
+    case "end":
+      events.end();
+      return true;
+    case "close":
+      if (typeof first !== "number" || typeof second !== "string") return false;
+      events.close(first === 0 ? null : `${second} ${getSystemErrorName(-first)}`);
+      return true;
+    default:
+      return false;
   }
 }

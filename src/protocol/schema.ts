@@ -33,7 +33,7 @@ export type Infer<S> = S extends Schema<infer T> ? T : never;
 type Fields = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<F> = { [K in keyof F]: undefined extends Infer<F[K]> ? K : never }[keyof F];
 type InferFields<F> = { [K in Exclude<keyof F, OptionalKeys<F>>]: Infer<F[K]> } & {
-  [K in OptionalKeys<F>]?: Exclude<Infer<F[K]>, undefined>;
+  [K in OptionalKeys<F>]?: Infer<F[K]> | undefined;
 };
 type Flat<T> = { [K in keyof T]: T[K] };
 

@@ -1,4 +1,3 @@
-import type { WriteStatus } from "../exec/exec-process.ts";
 import { invalidRequest, ProtocolError } from "../protocol/errors.ts";
 import {
   EXTENSIONS,
@@ -65,13 +64,6 @@ export class ConnectionHandler {
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
     return this.#methods[method](params, { afterAnswer, gone: this.#gone.signal });
-  }
-
-  /** A write that can be carried out at once; null when it has to go through `call`. */
-  writeNow({ processId, chunk, writeId }: ParamsOf<"process/write">): WriteStatus | null {
-    return this.#handshake.type === "ready"
-      ? this.#handshake.session.writeNow(processId, chunk, writeId)
-      : null;
   }
 
   /** The client says it has the answer to `initialize`. */

@@ -2,6 +2,7 @@ import { systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
+import { nodeWire, type Wire } from "../connection/wire.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
@@ -42,6 +43,11 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#connections = new TaskSet((error) =>
       this.#log("error", "a connection failed", { error: describe(error) }),
     );
+  }
+
+  /** What connections to this server go by. */
+  get wire(): Wire {
+    return this.#host.wire ?? nodeWire;
   }
 
   get connectionCount(): number {

@@ -1,4 +1,5 @@
 import type { Clock } from "../async/clock.ts";
+import type { Wire } from "../connection/wire.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
@@ -7,6 +8,8 @@ import type { FileMethod } from "./file-methods.ts";
 /** Everything of its host that a server uses. It is given these; it imports none of them. */
 export interface HostServices {
   backend: HostBackend;
+  /** What its connections go by; Node's own sockets when there is nothing better. */
+  wire?: Wire | undefined;
   /** Asked for by the first connection that uses files. */
   files: () => Promise<FileSystem>;
   /** Files behind walls; without it every sandbox intent of `fs/*` is refused. */

@@ -1,18 +1,14 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
 import type { AcceptedSocket, ListenAt, Listener } from "../connection/accepted-socket.ts";
-import { plainByteCodec } from "../connection/byte-codec.ts";
 import { LineConnection } from "../connection/line-connection.ts";
-import { nodeListener } from "../connection/node-listener.ts";
-import type { WireTuning } from "../connection/wire-tuning.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FrontDoor, type Listening } from "./front-door.ts";
 import { ExecServerTransport, isLoopback } from "./transport.ts";
 
 export interface ListenOptions {
-  auth?: WebSocketAuth;
-  tuning?: WireTuning;
+  auth?: WebSocketAuth | undefined;
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -24,15 +20,14 @@ export async function listen(
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
 ): Promise<Listening> {
-  const { auth = { type: "none" }, tuning = {} } = options;
+  const { auth = { type: "none" } } = options;
   if (transport.type === "websocket" && auth.type === "none" && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
     );
   }
-  const codec = tuning.codec ?? plainByteCodec;
+  const { codec, listenAt } = server.wire;
   const door = new FrontDoor(server, auth, codec);
-  const listenAt = tuning.listenAt ?? nodeListener(codec);
   const onConnection = (socket: AcceptedSocket) => door.take(socket);
   if (transport.type === "unix") {
     const listener = await bindUnix(listenAt, transport.path, onConnection);
@@ -43,21 +38,11 @@ export async function listen(
 }
 
 /** One connection over a pair of streams; resolves when its input has ended. */
-export function serveStdio(
-  server: ExecServer,
-  input: Readable,
-  output: Writable,
-  tuning: WireTuning = {},
-): Promise<void> {
+export function serveStdio(server: ExecServer, input: Readable, output: Writable): Promise<void> {
   const { maxMessageBytes } = server.config;
-  const { codec, flusher } = tuning;
+  const { codec } = server.wire;
   return server.accept(
-    new LineConnection(input, output, {
-      label: "exec-server stdio",
-      maxMessageBytes,
-      ...(codec && { codec }),
-      ...(flusher && { flusher }),
-    }),
+    new LineConnection(input, output, { label: "exec-server stdio", maxMessageBytes, codec }),
   );
 }
 

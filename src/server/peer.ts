@@ -1,6 +1,6 @@
 import type { Connection } from "../connection/connection.ts";
 import { CONGESTED_BYTES } from "../connection/connection.ts";
-import type { InputRoutes } from "../connection/frame-socket.ts";
+import type { StraightWay } from "../connection/frame-socket.ts";
 import { encodeNotification } from "../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
 import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
@@ -16,7 +16,7 @@ export interface Peer {
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
   /** Where its connection can take input to processes by itself. */
-  readonly inputRoutes?: InputRoutes | undefined;
+  readonly straightWay?: StraightWay | undefined;
 }
 
 /** A peer behind a connection that speaks JSON. */
@@ -72,8 +72,8 @@ export class ConnectionPeer implements Peer {
     return this.#connection.queuedBytes === 0;
   }
 
-  get inputRoutes(): InputRoutes | undefined {
-    return this.#connection.inputRoutes;
+  get straightWay(): StraightWay | undefined {
+    return this.#connection.straightWay;
   }
 
   onDrain(listener: () => void): () => void {

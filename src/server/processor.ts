@@ -75,14 +75,10 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
           connection.close(error.message);
         }
         return;
-      case "write": {
-        // What a process takes at once is answered at once; the rest goes the way of every request.
-        const { id, params } = event;
-        const status = handler.writeNow(params);
-        if (status === null) void answer({ type: "request", id, method: "process/write", params });
-        else connection.send(encodeResponse(id, { status }));
+      case "write":
+        // What could go straight has gone; this goes the way of every request, without a parser's part of it.
+        void answer({ type: "request", id: event.id, method: "process/write", params: event.params });
         return;
-      }
       case "malformed":
         connection.send(
           encodeError(UNREADABLE_ID, { code: ErrorCode.invalidRequest, message: event.reason }),

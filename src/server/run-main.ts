@@ -1,6 +1,5 @@
 import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../async/clock.ts";
-import type { WireTuning } from "../connection/wire-tuning.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
 import type { Listening } from "./front-door.ts";
@@ -9,8 +8,7 @@ import type { ExecServerTransport } from "./transport.ts";
 import { findWatchdog } from "./watchdog.ts";
 
 export interface RunOptions {
-  auth?: WebSocketAuth;
-  tuning?: WireTuning;
+  auth?: WebSocketAuth | undefined;
   /** Called with the URL once connections are taken; not for stdio. */
   onListening?: (url: string) => void;
   /** Where stdio is served; the program's own streams by default. */
@@ -30,14 +28,11 @@ export async function runServer(
   options: RunOptions = {},
 ): Promise<void> {
   if (transport.type === "stdio") {
-    const { stdin = process.stdin, stdout = process.stdout, tuning } = options;
-    await untilSignalled(server, serveStdio(server, stdin, stdout, tuning), undefined, options.exit);
+    const { stdin = process.stdin, stdout = process.stdout } = options;
+    await untilSignalled(server, serveStdio(server, stdin, stdout), undefined, options.exit);
     return;
   }
-  const listening = await listen(server, transport, {
-    ...(options.auth && { auth: options.auth }),
-    ...(options.tuning && { tuning: options.tuning }),
-  });
+  const listening = await listen(server, transport, { auth: options.auth });
   options.onListening?.(listening.url);
   await runUntilSignalled(server, listening, options.exit);
 }

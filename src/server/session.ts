@@ -1,6 +1,5 @@
 import type { Clock, Timer } from "../async/clock.ts";
 import { Lanes } from "../async/lanes.ts";
-import type { InputRoutes } from "../connection/frame-socket.ts";
 import type {
   ProcessListing,
   ReadParams,
@@ -8,11 +7,11 @@ import type {
   StartParams,
   TerminateMode,
   TerminateResult,
-  WriteStatus,
 } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { CallContext } from "./handlers.ts";
+import { InputLanes } from "./input-lanes.ts";
 import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
 import { type Attachment, SessionProcess } from "./session-process.ts";
 
@@ -40,10 +39,7 @@ export class Session {
   readonly #deps: SessionDeps;
   readonly #slots = new Map<string, Slot>();
   readonly #forgetting = new Map<SessionProcess, Timer>();
-  /** Start, write, closeStdin and resize of one process keep their order. */
-  readonly #lanes = new Lanes<string>();
-  /** Where input is taken to processes without asking, while nothing of a lane is under way. */
-  #routes: InputRoutes | null = null;
+  readonly #input = new InputLanes();
   /** Changes of files keep their order, also across a lost connection. */
   readonly fileChanges = new Lanes<"changes">();
   #state: State;
@@ -60,7 +56,7 @@ export class Session {
 
   /** A new connection takes the session; its processes go on telling from now, what was missed can be read. */
   attach(attachment: Attachment): void {
-    this.#routeInputBy(null);
+    this.#input.follow(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "attached", attachment };
     for (const entry of this.#entries()) entry.resume(attachment);
@@ -69,7 +65,7 @@ export class Session {
   /** The connection is lost. Ignored when another one has taken the session over meanwhile. */
   detach(attachment: Attachment): void {
     if (this.#state.type !== "attached" || this.#state.attachment !== attachment) return;
-    this.#routeInputBy(null);
+    this.#input.follow(null);
     const { detachedSessionTtlMs } = this.#deps.config;
     if (detachedSessionTtlMs === 0) {
       this.end();
@@ -82,13 +78,13 @@ export class Session {
 
   /** The connection may use its processes from now on. Ignored when another one has taken the session over. */
   ready(attachment: Attachment): void {
-    if (this.attachment === attachment) this.#routeInputBy(attachment.peer.inputRoutes ?? null);
+    if (this.attachment === attachment) this.#input.follow(attachment.peer.straightWay ?? null);
   }
 
   /** Ends every process and forgets the session. */
   end(): void {
     if (this.#state.type === "over") return;
-    this.#routeInputBy(null);
+    this.#input.follow(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "over" };
     for (const slot of this.#slots.values()) {
@@ -109,11 +105,14 @@ export class Session {
     this.#refuseTooMany();
     const starting = Promise.withResolvers<SessionProcess | null>();
     this.#slots.set(processId, { type: "starting", started: starting.promise });
-    return this.#inLane(processId, async () => {
+    return this.#input.inOrder(processId, async () => {
       try {
         const process = await this.#deps.backend.start(params);
         const entry = this.#entryOf(process);
-        if (this.#slots.has(processId)) this.#slots.set(processId, { type: "started", entry });
+        if (this.#slots.has(processId)) {
+          this.#slots.set(processId, { type: "started", entry });
+          this.#input.started(process);
+        }
         starting.resolve(entry);
         return { process, begin: () => this.#begin(entry) };
       } catch (error) {
@@ -147,14 +146,7 @@ export class Session {
 
   /** Runs one of the calls that keep their order for a process. */
   inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
-    return this.#inLane(processId, async () => task(await this.find(processId)));
-  }
-
-  /** Writes without waiting: null when the process has not started, or something before it is still under way. */
-  writeNow(processId: string, chunk: Uint8Array, writeId: string | undefined): WriteStatus | null {
-    const slot = this.#slots.get(processId);
-    if (slot?.type !== "started" || this.#lanes.busy(processId)) return null;
-    return slot.entry.process.writeNow(chunk, writeId);
+    return this.#input.inOrder(processId, async () => task(await this.find(processId)));
   }
 
   async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {
@@ -169,28 +161,6 @@ export class Session {
 
   listings(): ProcessListing[] {
     return [...this.#entries()].map((entry) => entry.process.listing());
-  }
-
-  /** Whoever writes meanwhile must not overtake what waits here. */
-  async #inLane<T>(processId: string, task: () => Promise<T>): Promise<T> {
-    this.#routes?.unroute(processId);
-    try {
-      return await this.#lanes.run(processId, task);
-    } finally {
-      this.#routeInput(processId);
-    }
-  }
-
-  #routeInput(processId: string): void {
-    const slot = this.#slots.get(processId);
-    const input = slot?.type === "started" ? slot.entry.process.directInput : null;
-    if (input && !this.#lanes.busy(processId)) this.#routes?.route(processId, input);
-  }
-
-  #routeInputBy(routes: InputRoutes | null): void {
-    for (const processId of this.#slots.keys()) this.#routes?.unroute(processId);
-    this.#routes = routes;
-    for (const processId of this.#slots.keys()) this.#routeInput(processId);
   }
 
   #begin(entry: SessionProcess): void {
@@ -260,7 +230,7 @@ export class Session {
       const slot = this.#slots.get(processId);
       if (slot?.type === "started" && slot.entry === entry) {
         this.#slots.delete(processId);
-        this.#routes?.unroute(processId);
+        this.#input.forget(processId);
       }
       entry.forget();
     };

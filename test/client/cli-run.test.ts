@@ -4,7 +4,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
 import { waitFor } from "../../src/exec/wait-for.ts";
-import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { createLocalBackend } from "../../src/this-machine.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 

@@ -2,14 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { base64Length, plainByteCodec } from "../../src/connection/byte-codec.ts";
-import { messageEvent, writeEvent } from "../../src/connection/connection.ts";
-import { loadNative } from "../../src/native/addon.ts";
-import { routeMessage } from "../../src/server/routing.ts";
+import { loadAddon } from "../../src/native/addon.ts";
 
-const native = loadNative();
+const native = loadAddon();
 const codecs = {
   plain: plainByteCodec,
-  ...(native.type === "loaded" && { native: native.spawner }),
+  ...(native.type === "loaded" && { native: native.addon }),
 };
 
 if (native.type !== "loaded")
@@ -66,134 +64,3 @@ for (const [name, codec] of Object.entries(codecs)) {
     });
   });
 }
-
-describe("a bulk write read by its bytes", {
-  skip: native.type !== "loaded" && "the native codec is not there",
-}, () => {
-  const codec = native.type === "loaded" ? native.spawner : plainByteCodec;
-
-  /** What the general parser and routing make of a text: the params of a write, or anything else. */
-  function byText(text: string): unknown {
-    const event = messageEvent(text, "test");
-    if (event.type !== "message") return event.type;
-    try {
-      const routed = routeMessage(event.message);
-      if (routed.type !== "request" || routed.method !== "process/write") return routed.type;
-      return { id: routed.id, ...routed.params, chunk: Buffer.from(routed.params.chunk).toString("hex") };
-    } catch (error) {
-      return String(error);
-    }
-  }
-
-  function byBytes(text: string): unknown {
-    const event = writeEvent(Buffer.from(text), codec);
-    if (event === null) return null;
-    assert.ok(event.type === "write");
-    return { id: event.id, ...event.params, chunk: Buffer.from(event.params.chunk).toString("hex") };
-  }
-
-  const blank = fc.constantFrom("", " ", "\n\t", "\r");
-  const value = fc.oneof(
-    {
-      weight: 6,
-      arbitrary: fc.constantFrom(
-        '"p"',
-        '""',
-        '"aGk="',
-        '"aGk"',
-        '"_-8="',
-        '"YR=="',
-        '"a b"',
-        '"é"',
-        '"\\u0041"',
-        '"\\""',
-        '"\u0001"',
-      ),
-    },
-    fc.constantFrom(
-      "1",
-      "0",
-      "-7",
-      "01",
-      "1.0",
-      "1e3",
-      "null",
-      "true",
-      "{}",
-      "[]",
-      "9007199254740993",
-      "-9223372036854775808",
-    ),
-    fc.base64String({ maxLength: 40 }).map((text) => JSON.stringify(text)),
-  );
-  const member = fc.tuple(fc.constantFrom("processId", "writeId", "chunk", "chunk", "more", "id"), value);
-  const params = fc.array(member, { maxLength: 4 });
-  const outer = fc.array(
-    fc.oneof(
-      fc.constantFrom<[string, string]>(
-        ["id", "1"],
-        ["id", '"x"'],
-        ["method", '"process/write"'],
-        ["method", '"process/read"'],
-        ["trace", "null"],
-        ["jsonrpc", '"2.0"'],
-      ),
-      fc.tuple(fc.constant("id"), value),
-    ),
-    { maxLength: 3 },
-  );
-  const object = (gap: string, all: [string, string][]) =>
-    `{${gap}${all.map(([key, text]) => `"${key}"${gap}:${gap}${text}`).join(`${gap},${gap}`)}${gap}}`;
-  const anything = fc.tuple(outer, params, blank, fc.nat()).map(([members, inner, gap, place]) => {
-    const all: [string, string][] = [...members];
-    all.splice(place % (all.length + 1), 0, ["params", object(gap, inner)]);
-    return gap + object(gap, all) + gap;
-  });
-  const members = fc.shuffledSubarray<[string, string]>(
-    [
-      ["processId", '"p"'],
-      ["writeId", '"w"'],
-      ["chunk", '"aGk="'],
-    ],
-    { minLength: 2 },
-  );
-  const order = fc.shuffledSubarray(["id", "method", "params"], { minLength: 3 });
-  const wellFormed = fc.tuple(members, order, value, blank).map(([inner, keys, id, gap]) => {
-    const texts: Record<string, string> = { id, method: '"process/write"', params: object(gap, inner) };
-    return object(
-      gap,
-      keys.map((key) => [key, texts[key] ?? ""]),
-    );
-  });
-  const message = fc.oneof({ weight: 3, arbitrary: anything }, { weight: 1, arbitrary: wellFormed });
-
-  test("is what the general parser makes of it, or is left to that", () => {
-    let taken = 0;
-    fc.assert(
-      fc.property(message, (text) => {
-        const fast = byBytes(text);
-        if (fast === null) return;
-        taken++;
-        assert.deepEqual(fast, byText(text), text);
-      }),
-      { numRuns: 20_000 },
-    );
-    const whole = '{"id":1,"method":"process/write","params":{"processId":"p","chunk":"aGk=","writeId":"w"}}';
-    assert.deepEqual(byBytes(whole), byText(whole));
-    assert.ok(taken > 100, `only ${taken} messages were taken by their bytes`);
-  });
-
-  test("cut anywhere or with any byte changed is never something else than the general parser says", () => {
-    const whole =
-      '{"id":12,"method":"process/write","params":{"processId":"p-1","chunk":"aGVsbG8=","writeId":"w"}}';
-    for (let length = 0; length < whole.length; length++) assert.equal(byBytes(whole.slice(0, length)), null);
-    const letters = ['"', "\\", "{", "}", ",", ":", "0", "a", " ", "=", "-", "\n", "\u0000", "é"];
-    for (let at = 0; at < whole.length; at++) {
-      for (const letter of letters) {
-        const changed = whole.slice(0, at) + letter + whole.slice(at + 1);
-        const fast = byBytes(changed);
-        if (fast !== null) assert.deepEqual(fast, byText(changed), changed);
-      }
-    }
-  });
-});

@@ -8,9 +8,9 @@ import { fileURLToPath } from "node:url";
 import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
-import { createLocalBackend } from "../../src/local/local-backend.ts";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
+import { createLocalBackend } from "../../src/this-machine.ts";
 
 /** A backend under test, and how to be rid of it. */
 export interface ContractBackend {

@@ -1,8 +1,8 @@
-import { createLocalBackend } from "../../src/local/local-backend.ts";
-import { loadNative } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/addon.ts";
+import { createLocalBackend } from "../../src/this-machine.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 
-const native = loadNative();
+const native = loadAddon();
 
 execProcessContract(
   "the local backend",

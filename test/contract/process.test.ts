@@ -1,9 +1,9 @@
-import { loadNative } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/addon.ts";
 import { inProcess, local, stdio, unixSocket, webSocket } from "./backends.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 import { processContract } from "./process-contract.ts";
 
-const native = loadNative();
+const native = loadAddon();
 const options = native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TESTED: ${native.why}` } : {};
 
 // The local backend is held to the other contract by its own tests.

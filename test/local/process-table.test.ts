@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ProcessTable } from "../../src/local/process-table.ts";
 import { isAlive, procFsTable } from "../../src/local/process-table.ts";
-import { nativeProcessTable } from "../../src/native/process-table.ts";
+import { nativeProcessTable } from "../../src/native/process.ts";
 import { addon, endSession, NO_ADDON, startChild, TERMINAL } from "../native/started.ts";
 
 const tables: [name: string, table: () => ProcessTable, skip: string | false][] = [
@@ -79,7 +79,7 @@ for (const [name, make, skip] of tables) {
       });
       await started.until((output) => output.includes("ready"));
       assert.equal(table.entry(started.child.pid)?.session, started.child.pid);
-      started.child.closeStdin();
+      started.child.input.close();
       await started.close;
     });
   });

@@ -1,20 +1,19 @@
 import { existsSync, readdirSync } from "node:fs";
 import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
-import type { NativeSpawner } from "../../src/native/addon.ts";
-import { loadNative } from "../../src/native/addon.ts";
-import { nativeSpawn } from "../../src/native/process.ts";
-import { nativeProcessTable } from "../../src/native/process-table.ts";
+import type { NativeAddon } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/addon.ts";
+import { nativeProcessTable, nativeSpawn } from "../../src/native/process.ts";
 
 /** Told by tests of the addon where there is none: every such test then skips, loudly. */
 export const NO_ADDON: string | false = (() => {
-  const loaded = loadNative();
+  const loaded = loadAddon();
   return loaded.type === "loaded" ? false : `THE NATIVE SPAWNER IS NOT TESTED: ${loaded.why}`;
 })();
 
-export function addon(): NativeSpawner {
-  const loaded = loadNative();
+export function addon(): NativeAddon {
+  const loaded = loadAddon();
   if (loaded.type === "missing") throw new Error(loaded.why);
-  return loaded.spawner;
+  return loaded.addon;
 }
 
 export type Told =
@@ -80,6 +79,7 @@ export async function startChild(
         close.resolve();
       },
       drain: () => drained.resolve(),
+      broken: (error) => close.reject(error),
     },
   );
   return {

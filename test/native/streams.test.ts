@@ -34,7 +34,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
         terminal: TERMINAL,
       });
       await started.until((output) => output.includes("R"));
-      started.child.write(allBytes);
+      started.child.input.write(allBytes);
       await started.close;
       assert.ok(started.output("pty").subarray(1).equals(allBytes));
     });
@@ -56,15 +56,15 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     const parts = 16;
     await manyRuns(200, 2, async () => {
       const started = await startChild(["sh", "-c", "read line; exec cat"], { pipeStdin: true });
-      started.child.write(Buffer.from("\n"));
+      started.child.input.write(Buffer.from("\n"));
       // The output side is shut, so that cat blocks and stops reading after a while.
       started.child.pause();
-      for (let at = 0; at < parts; at++) started.child.write(part.fill(at));
-      assert.ok(started.child.queuedBytes > 0, "a pipe cannot have taken all of it");
+      for (let at = 0; at < parts; at++) started.child.input.write(part.fill(at));
+      assert.ok(started.child.input.queuedBytes > 0, "a pipe cannot have taken all of it");
       const drained = started.drained();
       started.child.resume();
       await drained;
-      started.child.closeStdin();
+      started.child.input.close();
       await started.close;
       const output = started.output();
       assert.equal(output.length, parts * part.length);
@@ -84,13 +84,13 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
         terminal: TERMINAL,
       });
       await raw.until((output) => output.includes("R"));
-      raw.child.write(lines);
+      raw.child.input.write(lines);
       await raw.close;
       assert.ok(raw.output().subarray(1).equals(lines));
       const cooked = await startChild(["sh", "-c", "stty -echo; printf R; exec cat"], { terminal: TERMINAL });
       await cooked.until((output) => output.includes("R"));
-      cooked.child.write(lines);
-      cooked.child.closeStdin();
+      cooked.child.input.write(lines);
+      cooked.child.input.close();
       await cooked.close;
       assert.equal(cooked.output().subarray(1).toString().replaceAll("\r\n", "\n"), lines.toString());
     });
@@ -99,8 +99,8 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
   it("close stdin only after the queue is flushed", async () => {
     const bytes = Buffer.alloc(512 * 1024, 7);
     const started = await startChild(["sh", "-c", "sleep 0.05; wc -c"], { pipeStdin: true });
-    started.child.write(bytes);
-    started.child.closeStdin();
+    started.child.input.write(bytes);
+    started.child.input.close();
     await started.close;
     assert.equal(started.output().toString().trim(), String(bytes.length));
   });
@@ -111,8 +111,8 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
         terminal: TERMINAL,
       });
       await started.until((output) => output.includes("R"));
-      started.child.write(Buffer.from(text));
-      started.child.closeStdin();
+      started.child.input.write(Buffer.from(text));
+      started.child.input.close();
       await started.close;
       assert.equal(started.output().toString().slice(1).trim(), String(text.length), JSON.stringify(text));
     }
@@ -121,19 +121,19 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
   it("drop what nobody will read, without an error: a closed stdin, and a program that is gone", async () => {
     const closed = await startChild(["sh", "-c", "exec 0<&-; echo closed; sleep 0.1"], { pipeStdin: true });
     await closed.until((output) => output.includes("closed"));
-    closed.child.write(Buffer.alloc(1024 * 1024));
-    assert.equal(closed.child.queuedBytes, 0);
+    closed.child.input.write(Buffer.alloc(1024 * 1024));
+    assert.equal(closed.child.input.queuedBytes, 0);
     await closed.close;
-    closed.child.write(Buffer.from("late"));
-    assert.equal(closed.child.queuedBytes, 0);
+    closed.child.input.write(Buffer.from("late"));
+    assert.equal(closed.child.input.queuedBytes, 0);
 
     const full = await startChild(["sleep", "100"], { pipeStdin: true });
-    full.child.write(Buffer.alloc(1024 * 1024));
-    assert.ok(full.child.queuedBytes > 0);
+    full.child.input.write(Buffer.alloc(1024 * 1024));
+    assert.ok(full.child.input.queuedBytes > 0);
     full.child.signalGroup(9);
     await full.close;
-    full.child.write(Buffer.from("late"));
-    assert.equal(full.child.queuedBytes, 0);
+    full.child.input.write(Buffer.from("late"));
+    assert.equal(full.child.input.queuedBytes, 0);
   });
 
   it("give a terminal its size at start, and tell the program when it changes", async () => {
@@ -155,7 +155,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     );
     await started.until((output) => output.includes("A"));
     assert.deepEqual(started.child.ttyState(), { rows: 24, cols: 80, echo: true, canonical: true });
-    started.child.write(Buffer.from("\n"));
+    started.child.input.write(Buffer.from("\n"));
     await started.until((output) => output.includes("B"));
     assert.deepEqual(started.child.ttyState(), { rows: 24, cols: 80, echo: false, canonical: false });
     started.child.signalGroup(9);

@@ -92,7 +92,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     await manyRuns(RUNS, 4, async (run) => {
       const started = await startChild(["sh", "-c", `read go; exec cat ${file.path}`], { pipeStdin: true });
       started.child.pause();
-      started.child.write(Buffer.from("go\n"));
+      started.child.input.write(Buffer.from("go\n"));
       await started.exit;
       assert.ok(started.outputBeforeExit().equals(file.bytes), `run ${run}`);
       started.child.resume();

@@ -96,7 +96,7 @@ describe("the watchdog", {
       terminal: TERMINAL,
     });
     await started.until((output) => output.includes("ready"));
-    started.child.write(Buffer.from("\x03"));
+    started.child.input.write(Buffer.from("\x03"));
     await started.until((output) => output.includes("count="));
     assert.match(started.output().toString(), /count=1\r/);
     started.child.signalGroup(9);

@@ -3,14 +3,18 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
+import { MAX_WRITE_BYTES } from "../../src/client/write-window.ts";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
+import type { WriteParams } from "../../src/connection/frame-socket.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
-import { loadNative, type NativeSpawner } from "../../src/native/addon.ts";
+import { loadAddon, type NativeAddon } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/process.ts";
-import { nativeListener } from "../../src/native/wire.ts";
+import { nativeCodec, nativeListener } from "../../src/native/wire.ts";
+import type { Message } from "../../src/protocol/envelope.ts";
+import { routeMessage } from "../../src/server/routing.ts";
 
 /** A server's connection in the addon's hands, over real TCP, and a client that speaks frames by hand. */
 
@@ -19,10 +23,10 @@ const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
 const native = spawner();
 const writer = new FrameWriter("client", plainByteCodec);
 
-function spawner(): NativeSpawner {
-  const loaded = loadNative();
+function spawner(): NativeAddon {
+  const loaded = loadAddon();
   assert.ok(loaded.type === "loaded", "the native spawner must be built");
-  return loaded.spawner;
+  return loaded.addon;
 }
 
 const waiting: ((socket: AcceptedSocket) => void)[] = [];
@@ -64,7 +68,7 @@ async function join(options: { received?: Buffer; paused?: boolean } = {}): Prom
     label: "test",
     role: "server",
     maxMessageBytes: MAX_MESSAGE_BYTES,
-    codec: native,
+    codec: nativeCodec(native),
   });
   const events: ConnectionEvent[] = [];
   const told: string[] = [];
@@ -101,18 +105,30 @@ async function join(options: { received?: Buffer; paused?: boolean } = {}): Prom
   return { connection, events, client, told, until };
 }
 
-/** What an event says, in a form that can be compared. */
+/** What an event says, in a form that can be compared: a write is the same, whoever has read it. */
 function summary(event: ConnectionEvent): string {
   switch (event.type) {
     case "message":
-      return `message ${JSON.stringify(event.message)}`;
+      return writeOf(event.message) ?? `message ${JSON.stringify(event.message)}`;
     case "write":
-      return `write ${event.id} ${event.params.processId} ${event.params.writeId} ${Buffer.from(event.params.chunk).toString("base64")}`;
+      return writeSummary(event.id, event.params);
     case "malformed":
       return "malformed";
     case "disconnected":
       return `disconnected ${event.reason}`;
   }
+}
+
+function writeOf(message: Message): string | null {
+  if (message.type !== "request" || message.method !== "process/write") return null;
+  const routed = routeMessage(message);
+  return routed.type === "request" && routed.method === "process/write"
+    ? writeSummary(routed.id, routed.params)
+    : null;
+}
+
+function writeSummary(id: unknown, { processId, writeId, chunk }: WriteParams): string {
+  return `write ${id} ${processId} ${writeId} ${Buffer.from(chunk).toString("base64")}`;
 }
 
 const write = (id: number | string, processId: string, chunk: Uint8Array, writeId = `w${id}`) =>
@@ -299,7 +315,7 @@ describe("a native socket", () => {
     joined.connection.sendChunk("a", Buffer.from("late"), "b");
     joined.connection.pause();
     joined.connection.resume();
-    joined.connection.inputRoutes?.unroute("p");
+    joined.connection.straightWay?.shut("p");
     joined.connection.close();
     assert.equal(joined.connection.queuedBytes, 0);
   });
@@ -323,6 +339,7 @@ describe("a native socket with a route", () => {
         exit: () => undefined,
         close: () => closed.resolve(),
         drain: () => undefined,
+        broken: (error) => closed.reject(error),
       },
     );
     return { child, closed: closed.promise, output: () => Buffer.concat(output) };
@@ -331,8 +348,8 @@ describe("a native socket with a route", () => {
   test("writes by itself what is for the process, once for each id, and leaves the rest alone", async () => {
     const joined = await join();
     const { child, output, closed } = await startCat();
-    assert.ok(child.directInput);
-    joined.connection.inputRoutes?.route("p", child.directInput);
+    assert.ok(child.input.straight);
+    joined.connection.straightWay?.open("p", child.input.straight);
     const accepted = (id: number | string) => `{"id":${JSON.stringify(id)},"result":{"status":"accepted"}}`;
     for (const text of [
       write(1, "p", Buffer.from("one,")),
@@ -350,37 +367,55 @@ describe("a native socket with a route", () => {
       joined.events.map((event) => event.type),
       ["write", "message"],
     );
-    assert.ok(child.knowsWrite("w7") && !child.knowsWrite("w5"));
+    assert.ok(child.input.knows("w7") && !child.input.knows("w5"));
 
-    joined.connection.inputRoutes?.unroute("p");
+    joined.connection.straightWay?.shut("p");
     joined.client.write(writer.text(write(8, "p", Buffer.from("late"))));
     await joined.until(() => joined.events.length === 3);
-    child.closeStdin();
+    child.input.close();
     await closed;
     assert.equal(output().toString(), "one,two,seven");
+    joined.connection.close();
+  });
+
+  test("takes the largest parts that our own client sends", async () => {
+    const joined = await join();
+    const { child, output, closed } = await startCat();
+    assert.ok(child.input.straight);
+    joined.connection.straightWay?.open("p", child.input.straight);
+    const parts = [0, 1, 2].map((id) => Buffer.alloc(MAX_WRITE_BYTES, id));
+    for (const [id, part] of parts.entries()) {
+      joined.client.write(writer.text(write(id, "p", part)));
+      await joined.until(() => joined.told.length + joined.events.length === id + 1);
+      await joined.until(() => child.input.queuedBytes === 0);
+    }
+    child.input.close();
+    await closed;
+    assert.deepEqual(joined.events, []);
+    assert.deepEqual(output(), Buffer.concat(parts));
     joined.connection.close();
   });
 
   test("leaves to others what the process cannot take at once, and what is being ended", async () => {
     const joined = await join();
     const { child, closed } = await startCat();
-    assert.ok(child.directInput);
+    assert.ok(child.input.straight);
     // Its output is not read, so that it stops reading its input after a while.
     child.pause();
-    joined.connection.inputRoutes?.route("p", child.directInput);
+    joined.connection.straightWay?.open("p", child.input.straight);
     const part = Buffer.alloc(200 * 1024);
     for (let id = 0; id < 20; id++) joined.client.write(writer.text(write(id, "p", part)));
     await joined.until(() => joined.events.length + joined.told.length === 20);
     assert.ok(joined.events.length > 0 && joined.told.length > 0);
-    assert.ok(child.queuedBytes > 0 && child.queuedBytes <= 1024 * 1024);
+    assert.ok(child.input.queuedBytes > 0 && child.input.queuedBytes <= 1024 * 1024);
 
     child.resume();
-    await joined.until(() => child.queuedBytes === 0);
-    child.refuseInput();
+    await joined.until(() => child.input.queuedBytes === 0);
+    child.input.refuse();
     joined.client.write(writer.text(write(100, "p", Buffer.from("too late"))));
     const before = joined.events.length;
     await joined.until(() => joined.events.length > before);
-    child.closeStdin();
+    child.input.close();
     await closed;
     joined.client.write(writer.text(write(101, "p", Buffer.from("far too late"))));
     await joined.until(() => joined.events.length === before + 2);
@@ -391,8 +426,8 @@ describe("a native socket with a route", () => {
     const joined = await join({ paused: true });
     const { child, closed } = await startCat();
     child.pause();
-    assert.ok(child.directInput);
-    joined.connection.inputRoutes?.route("p", child.directInput);
+    assert.ok(child.input.straight);
+    joined.connection.straightWay?.open("p", child.input.straight);
     const count = 500_000;
     let sent = 0;
     const send = () => {
@@ -427,8 +462,8 @@ describe("a native socket with a route", () => {
   test("lives through the end of the process and of itself, in any order, 200 times", async () => {
     for (let run = 0; run < 200; run++) {
       const [joined, { child, closed }] = await Promise.all([join(), startCat()]);
-      assert.ok(child.directInput);
-      joined.connection.inputRoutes?.route("p", child.directInput);
+      assert.ok(child.input.straight);
+      joined.connection.straightWay?.open("p", child.input.straight);
       for (let id = 0; id < 5; id++) joined.client.write(writer.text(write(id, "p", Buffer.from("x"))));
       if (run % 4 === 0) child.signalGroup(9);
       if (run % 4 === 1) joined.client.destroy();

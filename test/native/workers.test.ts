@@ -35,9 +35,9 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     await worker.terminate();
     // Gone, not merely dead: a zombie would still be listed.
     for (const pid of left) await eventually(`${pid} is reaped`, () => !processExists(pid));
-    others.child.write(Buffer.from("still here\n"));
+    others.child.input.write(Buffer.from("still here\n"));
     await others.until((output) => output.includes("still here"));
-    others.child.closeStdin();
+    others.child.input.close();
     await others.close;
     assert.equal(addon().childPids(process.pid).length, 0);
     const before = descriptors();
@@ -55,9 +55,9 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     await first.told;
     const started = await startChild(["cat"], { pipeStdin: true });
     await first.worker.terminate();
-    started.child.write(Buffer.from("alive\n"));
+    started.child.input.write(Buffer.from("alive\n"));
     await started.until((output) => output.includes("alive"));
-    started.child.closeStdin();
+    started.child.input.close();
     await started.close;
     assert.deepEqual(await started.exit, { type: "code", code: 0 });
   });

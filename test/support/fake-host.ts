@@ -79,12 +79,8 @@ export class FakeProcess implements HostProcess {
     return this.log.readWaiting(params);
   }
 
-  readonly directInput = null;
-
-  /** Never at once: every write of a test goes the general way. */
-  writeNow(): null {
-    return null;
-  }
+  /** Every write of a test goes the ordered way. */
+  readonly straightInput = null;
 
   async write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
     if (this.writeGate) await this.writeGate;

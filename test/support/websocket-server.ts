@@ -6,7 +6,7 @@ import type { ListenAt, Listener } from "../../src/connection/accepted-socket.ts
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { FrameSocket } from "../../src/connection/frame-socket.ts";
 import { nodeListener } from "../../src/connection/node-listener.ts";
-import { loadNative } from "../../src/native/addon.ts";
+import { loadAddon } from "../../src/native/addon.ts";
 import { nativeListener } from "../../src/native/wire.ts";
 import { parseHead } from "../../src/server/http-head.ts";
 
@@ -14,9 +14,9 @@ export type SocketKind = "native" | "node";
 
 export function listenerOf(kind: SocketKind): ListenAt {
   if (kind === "node") return nodeListener(plainByteCodec);
-  const native = loadNative();
+  const native = loadAddon();
   assert.ok(native.type === "loaded", "the native spawner must be built");
-  return nativeListener(native.spawner);
+  return nativeListener(native.addon);
 }
 
 export async function serveWebSockets(

@@ -21,7 +21,7 @@ export interface SocketClientOptions extends ExecServerClientOptions {
   /** Sent as `Authorization: Bearer …`. */
   authToken?: string;
   /** Faster byte loops than Node's own, where they are at hand. */
-  codec?: ByteCodec;
+  codec?: ByteCodec | undefined;
 }
 
 export interface WebSocketClientOptions extends SocketClientOptions {

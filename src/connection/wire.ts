@@ -1,0 +1,12 @@
+import type { ListenAt } from "./accepted-socket.ts";
+import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
+import { nodeListener } from "./node-listener.ts";
+
+/** What a server's connections go by: the loops for their bytes, and the sockets they come in by. */
+export interface Wire {
+  readonly codec: ByteCodec;
+  readonly listenAt: ListenAt;
+}
+
+/** With nothing but Node. */
+export const nodeWire: Wire = { codec: plainByteCodec, listenAt: nodeListener(plainByteCodec) };

@@ -1,0 +1,27 @@
+/**
+ * What connections can go by on this machine, with the addon where it is there. Only composition roots import it: whoever
+ * listens or connects is given these, and does not look for them.
+ */
+
+import type { ByteCodec } from "./connection/byte-codec.ts";
+import type { Wire } from "./connection/wire.ts";
+import { loadAddon } from "./native/addon.ts";
+import { nativeCodec, nativeWire } from "./native/wire.ts";
+
+/** The addon's sockets; undefined where it is missing. */
+export function thisWire(): Wire | undefined {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? nativeWire(loaded.addon) : undefined;
+}
+
+/** The addon's byte loops; undefined where it is missing. */
+export function thisCodec(): ByteCodec | undefined {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? nativeCodec(loaded.addon) : undefined;
+}
+
+/** Keeps freed memory for the next chunk instead of giving it back each time; for a program that is a server. */
+export function keepFreedMemory(): void {
+  const loaded = loadAddon();
+  if (loaded.type === "loaded") loaded.addon.keepFreedMemory();
+}

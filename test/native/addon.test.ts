@@ -1,0 +1,164 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
+import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../../src/exec/input-limits.ts";
+import type { Child, ChildEvents } from "../../src/local/child.ts";
+import {
+  NativeAddon,
+  type NativeEventListener,
+  type NativeSocket,
+  type NativeSpawnDone,
+} from "../../src/native/addon.ts";
+import { nativeSpawn } from "../../src/native/process.ts";
+import { nativeListener } from "../../src/native/wire.ts";
+import { addon, endSession, eventually, NO_ADDON, startChild } from "./started.ts";
+
+/** The addon, some of its functions replaced: by itself it never tells what it should not. */
+const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon(), ...functions });
+
+describe("the addon", { skip: NO_ADDON }, () => {
+  it("has exactly what its type says", () => {
+    assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
+    for (const [name, member] of Object.entries(addon()))
+      assert.ok(typeof member === "function" || Array.isArray(member), name);
+  });
+
+  it("keeps to the limits of input that are written down for everybody", async () => {
+    const started = await startChild(["sleep", "100"], { pipeStdin: true });
+    const { input } = started.child;
+    for (let id = 0; id <= REMEMBERED_WRITE_IDS; id++) input.write(Buffer.alloc(0), `w${id}`);
+    assert.ok(!input.knows("w0"), "the oldest of one too many is forgotten");
+    assert.ok(input.knows("w1") && input.knows(`w${REMEMBERED_WRITE_IDS}`));
+    input.write(Buffer.alloc(MAX_QUEUED_INPUT_BYTES));
+    assert.ok(input.queuedBytes > 0);
+    endSession(started);
+    await started.close;
+  });
+});
+
+describe("an event of the addon that is not understood", { skip: NO_ADDON }, () => {
+  const wrong: [string, Parameters<NativeEventListener>][] = [
+    ["a number without a name", [99]],
+    ["output that is no bytes", [0, "text"]],
+    ["an exit without its numbers", [3, 1]],
+  ];
+  for (const [what, event] of wrong) {
+    it(`is told of the child that it is about: ${what}`, async () => {
+      const told: string[] = [];
+      const events: ChildEvents = {
+        output: () => told.push("output"),
+        exit: () => told.push("exit"),
+        close: () => told.push("close"),
+        drain: () => told.push("drain"),
+        broken: (error) => told.push(error.message),
+      };
+      let tell: NativeEventListener | undefined;
+      const native = replaced({
+        spawn: (...args) => {
+          tell = args[9];
+          addon().spawn(...args);
+        },
+      });
+      const child = await nativeSpawn(native)(sleeper, events);
+      tell?.(...event);
+      assert.equal(told.length, 1);
+      assert.match(told[0] ?? "", /^the addon told a child event that is not known here: /);
+      child.signalGroup(9);
+      await eventually("the child has closed", () => told.includes("close"));
+    });
+  }
+
+  it("fails a start whose answer is of the wrong shape", async () => {
+    let real: NativeSpawnDone | undefined;
+    let started: Child | undefined;
+    const native = replaced({
+      spawn: (...args) => {
+        real = args[8];
+        const wrongDone: NativeSpawnDone = (errno, syscall, path) =>
+          Reflect.apply(args[8], null, [errno, syscall, path]);
+        addon().spawn(
+          args[0],
+          args[1],
+          args[2],
+          args[3],
+          args[4],
+          args[5],
+          args[6],
+          args[7],
+          wrongDone,
+          args[9],
+        );
+      },
+    });
+    const events: ChildEvents = {
+      output: () => undefined,
+      exit: () => undefined,
+      close: () => undefined,
+      drain: () => undefined,
+      broken: () => undefined,
+    };
+    await assert.rejects(
+      nativeSpawn(native)({ ...sleeper, argv: ["sleep", "0"] }, events).then((child) => {
+        started = child;
+      }),
+      /the addon told a start event that is not known here: done/,
+    );
+    assert.ok(real && !started);
+  });
+
+  const wrongOnSockets: [string, Parameters<NativeEventListener>][] = [
+    ["a number without a name", [99]],
+    ["a message that is no bytes", [1, "text"]],
+    ["a write without its chunk", [3, 1, "p", undefined]],
+    ["an end of unknown kind", [6]],
+  ];
+  for (const [what, event] of wrongOnSockets) {
+    it(`closes the connection that it is about and says why: ${what}`, async () => {
+      let tell: NativeEventListener | undefined;
+      let accept: ((socket: NativeSocket, peerName: string) => void) | undefined;
+      const destroyed: object[] = [];
+      const handle = Object.create(null);
+      const native = replaced({
+        listenAt: (_host, _port, _backlog, onConnection) => {
+          accept = onConnection;
+          return [Object.create(null), 1];
+        },
+        startSocket: (_socket, onEvent) => {
+          tell = onEvent;
+        },
+        carryFrames: () => undefined,
+        destroySocket: (socket) => destroyed.push(socket),
+      });
+      const accepted = Promise.withResolvers<AcceptedSocket>();
+      await nativeListener(native)({ host: "127.0.0.1", port: 0 }, accepted.resolve);
+      accept?.(handle, "peer");
+      const socket = await accepted.promise;
+      const told: (string | null)[] = [];
+      socket.start({ bytes: () => undefined, end: () => told.push("end") });
+      const unexpected = () => told.push("something else");
+      socket.upgrade({ maxMessageBytes: 1024, received: Buffer.alloc(0) }).open({
+        bytes: unexpected,
+        text: unexpected,
+        message: unexpected,
+        write: unexpected,
+        drain: unexpected,
+        end: unexpected,
+        close: (problem) => told.push(problem),
+      });
+      tell?.(...event);
+      assert.equal(told.length, 1);
+      assert.match(told[0] ?? "", /^the addon told a socket event that is not known here: /);
+      assert.deepEqual(destroyed, [handle]);
+      await socket.closed;
+    });
+  }
+});
+
+const sleeper = {
+  file: "sleep",
+  argv: ["sleep", "100"],
+  cwd: "/",
+  env: { PATH: "/usr/bin:/bin" },
+  terminal: null,
+  pipeStdin: true,
+};
