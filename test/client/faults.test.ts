@@ -7,11 +7,8 @@ import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { run } from "../../src/exec/run.ts";
 import { waitFor } from "../../src/exec/wait-for.ts";
-import { createLocalHost } from "../../src/local-host.ts";
-import { ExecServer } from "../../src/server/exec-server.ts";
-import type { Listening } from "../../src/server/front-door.ts";
-import { listen } from "../../src/server/listen.ts";
 import { type Fault, FaultProxy } from "../support/fault-proxy.ts";
+import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 const CUTS = 300;
@@ -30,125 +27,122 @@ const params = (processId: string, argv: string[], options: Partial<StartParams>
   ...options,
 });
 
-describe("a bad network", TIMEOUT, () => {
-  let server: ExecServer;
-  let listening: Listening;
-  before(async () => {
-    server = new ExecServer(createLocalHost());
-    listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
-  });
-  after(async () => {
-    await listening.close();
-    await server.close();
-  });
-
-  it(`loses, doubles and reorders nothing over ${CUTS} cuts at random bytes`, async (t) => {
-    const seed = randomBytes(4).readUInt32LE();
-    t.diagnostic(`seed ${seed}`);
-    const random = generator(seed);
-    await using proxy = await FaultProxy.before(listening.url);
-    const client = await connectThrough(proxy);
-    proxy.faultFor = () => (proxy.cuts < CUTS ? randomFault(random) : {});
-    proxy.cut();
-    const isOver = () => proxy.cuts >= CUTS;
-    const results = await Promise.all([
-      chat(client, "chatter-1", random, isOver),
-      chat(client, "chatter-2", random, isOver),
-      runMany(client, isOver),
-    ]);
-    t.diagnostic(`${proxy.cuts} cuts, ${JSON.stringify(results)}`);
-    assert.ok(proxy.cuts >= CUTS);
-    await client.close();
-  });
-
-  it("takes the session over from a connection that only looks alive", async () => {
-    await using proxy = await FaultProxy.before(listening.url);
-    const client = await connectThrough(proxy);
-    const process = await client.start(params("half-open", ["cat"]));
-    proxy.cut({ side: "client" });
-    await process.write(new TextEncoder().encode("still here"));
-    await waitFor(process, "still here");
-    await process.terminate();
-    await client.close();
-  });
-
-  it("sits out a stall and a delay without losing the connection", async () => {
-    await using proxy = await FaultProxy.before(listening.url);
-    proxy.faultFor = () => ({ delayMs: 5, pieceBytes: 700 });
-    const client = await connectThrough(proxy);
-    const process = await client.start(params("stalled", ["cat"]));
-    proxy.stall();
-    const data = randomBytes(200_000);
-    const writing = process.write(data);
-    setTimeout(() => proxy.resume(), 50);
-    await writing;
-    await process.closeStdin();
-    const hash = createHash("sha256");
-    for await (const event of process.events({ lossless: true }))
-      if (event.type === "output") hash.update(event.chunk);
-    assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
-    assert.equal(proxy.connections, 1);
-    await client.close();
-  });
-
-  it("fails everything at once when the way back is refused", async () => {
-    await using proxy = await FaultProxy.before(listening.url);
-    const client = await connectThrough(proxy);
-    const process = await client.start(params("refused", ["cat"]));
-    const reading = process.read({ waitMs: 60_000 });
-    await proxy.refuse();
-    const { failure, closed } = await reading;
-    assert.match(failure ?? "", /^exec-server transport disconnected: .*ECONNREFUSED/);
-    assert.equal(closed, true);
-    await assert.rejects(client.list(), /^DisconnectedError: exec-server transport disconnected/);
-  });
-
-  it("keeps a large output whole when it is cut while nobody reads", async () => {
-    await using proxy = await FaultProxy.before(listening.url);
-    const client = await connectThrough(proxy);
-    const size = 10_000_000;
-    const process = await client.start(
-      params("large", ["/bin/sh", "-c", `head -c ${size} /dev/zero | tr '\\0' y`]),
-    );
-    const events = process.events({ lossless: true });
-    let count = 0;
-    let cuts = 0;
-    for await (const event of events) {
-      assert.notEqual(event.type, "gap");
-      assert.notEqual(event.type, "failed");
-      if (event.type !== "output") continue;
-      count += event.chunk.length;
-      if (count > (cuts + 1) * 1_000_000) {
-        cuts++;
-        proxy.cut({ reset: cuts % 2 === 0 });
-      }
-    }
-    assert.equal(count, size);
-    assert.ok(cuts >= 9);
-    await client.close();
-  });
-
-  it("resumes a session by its id in a later client, with the processes in it", async () => {
-    const first = await ExecServerClient.connectWebSocket({ url: listening.url });
-    const process = await first.start(params("kept", ["/bin/sh", "-c", "echo one; read go; echo two"]));
-    await waitFor(process, "one");
-    const { sessionId } = first;
-    assert.ok(sessionId !== null);
-    await first.close();
-    const second = await ExecServerClient.connectWebSocket({
-      url: listening.url,
-      resumeSessionId: sessionId,
-      takeOver: true,
+for (const kind of SOCKET_KINDS) {
+  describe(`a bad network before a server on ${kind}`, { ...TIMEOUT, skip: missing(kind) }, () => {
+    let listening: SocketServer;
+    before(async () => {
+      listening = await serveOn(kind);
     });
-    const same = await second.backend.attach("kept");
-    await same.write(new TextEncoder().encode("\n"));
-    const seen: string[] = [];
-    for await (const event of same.events())
-      if (event.type === "output") seen.push(new TextDecoder().decode(event.chunk));
-    assert.deepEqual(seen, ["one\n", "two\n"]);
-    await second.close();
+    after(() => listening.close());
+
+    it(`loses, doubles and reorders nothing over ${CUTS} cuts at random bytes`, async (t) => {
+      const seed = randomBytes(4).readUInt32LE();
+      t.diagnostic(`seed ${seed}`);
+      const random = generator(seed);
+      await using proxy = await FaultProxy.before(listening.url);
+      const client = await connectThrough(proxy);
+      proxy.faultFor = () => (proxy.cuts < CUTS ? randomFault(random) : {});
+      proxy.cut();
+      const isOver = () => proxy.cuts >= CUTS;
+      const results = await Promise.all([
+        chat(client, "chatter-1", random, isOver),
+        chat(client, "chatter-2", random, isOver),
+        runMany(client, isOver),
+      ]);
+      t.diagnostic(`${proxy.cuts} cuts, ${JSON.stringify(results)}`);
+      assert.ok(proxy.cuts >= CUTS);
+      await client.close();
+    });
+
+    it("takes the session over from a connection that only looks alive", async () => {
+      await using proxy = await FaultProxy.before(listening.url);
+      const client = await connectThrough(proxy);
+      const process = await client.start(params("half-open", ["cat"]));
+      proxy.cut({ side: "client" });
+      await process.write(new TextEncoder().encode("still here"));
+      await waitFor(process, "still here");
+      await process.terminate();
+      await client.close();
+    });
+
+    it("sits out a stall and a delay without losing the connection", async () => {
+      await using proxy = await FaultProxy.before(listening.url);
+      proxy.faultFor = () => ({ delayMs: 5, pieceBytes: 700 });
+      const client = await connectThrough(proxy);
+      const process = await client.start(params("stalled", ["cat"]));
+      proxy.stall();
+      const data = randomBytes(200_000);
+      const writing = process.write(data);
+      setTimeout(() => proxy.resume(), 50);
+      await writing;
+      await process.closeStdin();
+      const hash = createHash("sha256");
+      for await (const event of process.events({ lossless: true }))
+        if (event.type === "output") hash.update(event.chunk);
+      assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
+      assert.equal(proxy.connections, 1);
+      await client.close();
+    });
+
+    it("fails everything at once when the way back is refused", async () => {
+      await using proxy = await FaultProxy.before(listening.url);
+      const client = await connectThrough(proxy);
+      const process = await client.start(params("refused", ["cat"]));
+      const reading = process.read({ waitMs: 60_000 });
+      await proxy.refuse();
+      const { failure, closed } = await reading;
+      assert.match(failure ?? "", /^exec-server transport disconnected: .*ECONNREFUSED/);
+      assert.equal(closed, true);
+      await assert.rejects(client.list(), /^DisconnectedError: exec-server transport disconnected/);
+    });
+
+    it("keeps a large output whole when it is cut while nobody reads", async () => {
+      await using proxy = await FaultProxy.before(listening.url);
+      const client = await connectThrough(proxy);
+      const size = 10_000_000;
+      const process = await client.start(
+        params("large", ["/bin/sh", "-c", `head -c ${size} /dev/zero | tr '\\0' y`]),
+      );
+      const events = process.events({ lossless: true });
+      let count = 0;
+      let cuts = 0;
+      for await (const event of events) {
+        assert.notEqual(event.type, "gap");
+        assert.notEqual(event.type, "failed");
+        if (event.type !== "output") continue;
+        count += event.chunk.length;
+        if (count > (cuts + 1) * 1_000_000) {
+          cuts++;
+          proxy.cut({ reset: cuts % 2 === 0 });
+        }
+      }
+      assert.equal(count, size);
+      assert.ok(cuts >= 9);
+      await client.close();
+    });
+
+    it("resumes a session by its id in a later client, with the processes in it", async () => {
+      const first = await ExecServerClient.connectWebSocket({ url: listening.url });
+      const process = await first.start(params("kept", ["/bin/sh", "-c", "echo one; read go; echo two"]));
+      await waitFor(process, "one");
+      const { sessionId } = first;
+      assert.ok(sessionId !== null);
+      await first.close();
+      const second = await ExecServerClient.connectWebSocket({
+        url: listening.url,
+        resumeSessionId: sessionId,
+        takeOver: true,
+      });
+      const same = await second.backend.attach("kept");
+      await same.write(new TextEncoder().encode("\n"));
+      const seen: string[] = [];
+      for await (const event of same.events())
+        if (event.type === "output") seen.push(new TextDecoder().decode(event.chunk));
+      assert.deepEqual(seen, ["one\n", "two\n"]);
+      await second.close();
+    });
   });
-});
+}
 
 function connectThrough(proxy: FaultProxy): Promise<UniversalClient> {
   return ExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });

@@ -11,6 +11,7 @@ import type { ExecBackend } from "../../src/exec/exec-process.ts";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { createLocalBackend } from "../../src/this-machine.ts";
+import { serveOn } from "../support/sockets.ts";
 
 /** A backend under test, and how to be rid of it. */
 export interface ContractBackend {
@@ -55,6 +56,19 @@ export async function webSocket(): Promise<ContractBackend> {
     close: async () => {
       await client.close();
       await server.stop();
+    },
+  };
+}
+
+/** The same in this program, on Node's own sockets. */
+export async function nodeSocket(): Promise<ContractBackend> {
+  const server = await serveOn("Node's sockets");
+  const client = await ExecServerClient.connectWebSocket({ url: server.url });
+  return {
+    backend: client.backend,
+    close: async () => {
+      await client.close();
+      await server.close();
     },
   };
 }

@@ -1,5 +1,5 @@
 import { loadAddon } from "../../src/native/addon.ts";
-import { inProcess, local, stdio, unixSocket, webSocket } from "./backends.ts";
+import { inProcess, local, nodeSocket, stdio, unixSocket, webSocket } from "./backends.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 import { processContract } from "./process-contract.ts";
 
@@ -12,6 +12,7 @@ for (const [name, open] of [
   ["in process", inProcess],
   ["stdio", stdio],
   ["websocket", webSocket],
+  ["websocket on Node's sockets", nodeSocket],
   ["unix socket", unixSocket],
 ] as const) {
   execProcessContract(name, open, options);
