@@ -2,6 +2,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { globSync, readFileSync } from "node:fs";
 import { checkDocuments } from "./check-documents.ts";
+import { checkSpreads } from "./check-spreads.ts";
 
 const bin = (name: string) => `node_modules/.bin/${name}`;
 
@@ -11,6 +12,7 @@ const steps: [string, () => string | null][] = [
   ["types (tsc)", () => command(bin("tsc"), ["--noEmit"])],
   ["imports (dependency-cruiser)", imports],
   ["unused code (knip)", () => command(bin("knip"), [])],
+  ["conditional spreads", checkSpreads],
   ["documents", checkDocuments],
   ["lockfile and paths", noHosts],
 ];

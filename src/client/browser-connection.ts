@@ -20,7 +20,7 @@ export interface BrowserConnectOptions {
   connectTimeoutMs: number;
   signal: AbortSignal;
   /** Default: the global WebSocket. */
-  open?: (url: string) => StandardWebSocket;
+  open?: ((url: string) => StandardWebSocket) | undefined;
 }
 
 /** How often a queue that had grown is looked at: the standard WebSocket does not tell when it is empty. */

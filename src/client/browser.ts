@@ -25,8 +25,7 @@ export interface BrowserClientOptions extends ExecServerClientOptions {
 export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecServerClient> {
   const { url, openSocket, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = options;
   return ExecServerClient.connect(
-    (signal) =>
-      connectStandardWebSocket({ url, connectTimeoutMs, signal, ...(openSocket && { open: openSocket }) }),
+    (signal) => connectStandardWebSocket({ url, connectTimeoutMs, signal, open: openSocket }),
     options,
   );
 }

@@ -47,7 +47,7 @@ export interface ExecServerClientOptions {
   takeOver?: boolean;
   onConnectionState?: (state: ConnectionState) => void;
   /** How much of a process's output the client itself keeps. */
-  logLimits?: Partial<EventLogLimits>;
+  logLimits?: Partial<EventLogLimits> | undefined;
   clock?: Clock;
   newId?: () => string;
 }
@@ -85,12 +85,7 @@ export class ExecServerClient implements AsyncDisposable {
     const link = () => this.#open;
     const newId = options.newId ?? randomId;
     const clock = options.clock ?? systemClock;
-    this.backend = new RemoteBackend({
-      link,
-      clock,
-      newId,
-      ...(options.logLimits && { logLimits: options.logLimits }),
-    });
+    this.backend = new RemoteBackend({ link, clock, newId, logLimits: options.logLimits });
     this.files = new RemoteFiles(link, newId);
     this.http = new RemoteHttp(link, newId);
     this.#commands = new CommandSessions(link);

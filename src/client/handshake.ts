@@ -30,8 +30,8 @@ export async function shakeHands(caller: Caller, options: HandshakeOptions): Pro
     caller.call("initialize", {
       clientName: options.clientName,
       extensions: [...EXTENSIONS],
-      ...(options.resumeSessionId !== null && { resumeSessionId: options.resumeSessionId }),
-      ...(options.takeOver && { takeOver: true }),
+      resumeSessionId: options.resumeSessionId ?? undefined,
+      takeOver: options.takeOver || undefined,
     }),
     options.timeoutMs,
     "initialize",

@@ -14,7 +14,7 @@ const STARTING_POLL_MS = 20;
 export interface FollowerDeps {
   link: Link;
   clock: Clock;
-  logLimits?: Partial<EventLogLimits>;
+  logLimits?: Partial<EventLogLimits> | undefined;
 }
 
 /**
@@ -43,7 +43,7 @@ export class ProcessFollower {
     this.log = new EventLog({
       clock: deps.clock,
       isFollower: true,
-      ...(deps.logLimits && { limits: deps.logLimits }),
+      limits: deps.logLimits,
     });
     this.log.onPressure = (isPaused) => this.#holdBack(isPaused);
     this.#acknowledger = new Acknowledger(
@@ -100,15 +100,17 @@ export class ProcessFollower {
   }
 
   /** What the server retains; `again` is asked instead when the connection broke over the first. */
-  async readRemote(params: { afterSeq: number; maxBytes?: number }, again = params): Promise<ReadResult> {
+  async readRemote(
+    params: { afterSeq: number; maxBytes?: number | undefined },
+    again = params,
+  ): Promise<ReadResult> {
     const { processId } = this;
     const result = await this.#link.call(
       "process/read",
       { processId, ...params },
       { renew: () => ({ processId, ...again }) },
     );
-    const { sandboxDenied, gap, ...rest } = result;
-    return { ...rest, sandboxDenied: sandboxDenied ?? false, ...(gap && { gap }) };
+    return { ...result, sandboxDenied: result.sandboxDenied ?? false };
   }
 
   /**
@@ -127,7 +129,7 @@ export class ProcessFollower {
   }
 
   /** Asks for less when the connection broke over a page. */
-  #readPage(params: { afterSeq: number; maxBytes?: number }): Promise<ReadResult> {
+  #readPage(params: { afterSeq: number; maxBytes?: number | undefined }): Promise<ReadResult> {
     const { maxBytes } = params;
     return this.readRemote(
       params,

@@ -25,7 +25,7 @@ export interface RemoteBackendDeps {
   link: () => Link;
   clock: Clock;
   newId: () => string;
-  logLimits?: Partial<EventLogLimits>;
+  logLimits?: Partial<EventLogLimits> | undefined;
 }
 
 /** The processes of one session on a server. */
@@ -144,7 +144,7 @@ export class RemoteBackend implements ExecBackend {
       link: this.#link,
       clock,
       newWriteId: () => `${this.#writerId}-${++this.#writes}`,
-      ...(logLimits && { logLimits }),
+      logLimits,
     });
     this.#processes.set(processId, process);
     const stop = process.log.listen(() => {
@@ -214,14 +214,14 @@ function isRefusal(error: unknown, message: string): boolean {
 }
 
 function startParams(params: StartParams): ParamsOf<"process/start"> {
-  const { cwd, arg0, envPolicy, sandbox, ...rest } = params;
-  const isWalled = sandbox !== undefined && sandbox !== null;
-  if (isWalled && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
+  const { cwd, arg0, envPolicy, ...rest } = params;
+  const sandbox = params.sandbox ?? undefined;
+  if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
   return {
     ...rest,
     cwd: toPathUri(cwd, "cwd"),
-    ...(arg0 !== undefined && arg0 !== null && { arg0 }),
-    ...(envPolicy && { envPolicy }),
-    ...(isWalled && { sandbox }),
+    arg0: arg0 ?? undefined,
+    envPolicy: envPolicy ?? undefined,
+    sandbox,
   };
 }

@@ -76,12 +76,10 @@ export class RemoteHttp {
       ...own,
       method,
       url,
-      ...(headers && { headers: Object.entries(headers).map(([name, value]) => ({ name, value })) }),
-      ...(body !== undefined && {
-        bodyBase64: typeof body === "string" ? new TextEncoder().encode(body) : body,
-      }),
-      ...(timeoutMs !== undefined && { timeoutMs }),
-      ...(redirect && { redirectPolicy: redirect }),
+      headers: headers && Object.entries(headers).map(([name, value]) => ({ name, value })),
+      bodyBase64: typeof body === "string" ? new TextEncoder().encode(body) : body,
+      timeoutMs,
+      redirectPolicy: redirect,
     };
     try {
       // Twice is not the same as once for most of what people ask of a server.

@@ -113,10 +113,7 @@ export class RemoteProcess implements ExecProcess {
     if (!own.gap || this.log.failure !== null) return own;
     try {
       const { afterSeq, maxBytes } = params;
-      const theirs = await this.follower.readRemote({
-        afterSeq: afterSeq ?? 0,
-        ...(maxBytes !== undefined && { maxBytes }),
-      });
+      const theirs = await this.follower.readRemote({ afterSeq: afterSeq ?? 0, maxBytes });
       return (theirs.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= own.gap.toSeq ? theirs : own;
     } catch (error) {
       // The server has forgotten the process, or is gone: what is known here is still true.
@@ -131,9 +128,9 @@ export class RemoteProcess implements ExecProcess {
     const deadline = timeoutMs === undefined ? null : this.#clock.now() + timeoutMs;
     const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
       processId: this.processId,
-      ...(until && { until }),
-      ...(afterSeq !== undefined && { afterSeq }),
-      ...(remainingMs !== undefined && { timeoutMs: remainingMs }),
+      until,
+      afterSeq,
+      timeoutMs: remainingMs,
     });
     const result = await this.#call("process/wait", wire(timeoutMs), {
       signal,
@@ -200,7 +197,7 @@ export class RemoteProcess implements ExecProcess {
     this.follower.isEndedByUs = true;
     const { processId } = this;
     if (mode?.type !== "graceful" || this.#link.server.extended)
-      return this.#call("process/terminate", { processId, ...(mode && { mode }) });
+      return this.#call("process/terminate", { processId, mode });
     // The mildest word such a server knows, then its only other one.
     const running = this.log.exit === null && !this.log.isClosed;
     await this.signal("interrupt");

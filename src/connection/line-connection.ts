@@ -8,7 +8,7 @@ export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
 
 export interface LineConnectionOptions {
   label: string;
-  maxMessageBytes?: number;
+  maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
 }
 

@@ -9,11 +9,11 @@ import { WebSocketConnection } from "./websocket-connection.ts";
 export interface WebSocketConnectOptions {
   /** `ws://host:port/path`, `wss://…`, or `unix:///path/of/socket`. */
   url: string;
-  headers?: Record<string, string>;
-  connectTimeoutMs?: number;
-  maxMessageBytes?: number;
+  headers?: Record<string, string> | undefined;
+  connectTimeoutMs?: number | undefined;
+  maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** What a server answered instead of switching to WebSocket. */
@@ -45,7 +45,7 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
       "sec-websocket-version": "13",
       "sec-websocket-key": key,
     },
-    ...(options.signal && { signal: options.signal }),
+    signal: options.signal,
   });
   const timeoutMs = options.connectTimeoutMs ?? 10_000;
   const timer = setTimeout(
@@ -63,8 +63,8 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
       new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? plainByteCodec, head), {
         label: `exec-server websocket ${options.url}`,
         role: "client",
-        ...(options.maxMessageBytes !== undefined && { maxMessageBytes: options.maxMessageBytes }),
-        ...(options.codec && { codec: options.codec }),
+        maxMessageBytes: options.maxMessageBytes,
+        codec: options.codec,
       }),
     );
   });

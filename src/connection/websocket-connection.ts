@@ -19,11 +19,11 @@ const CLOSE_WITHIN_MS = 1_000;
 export interface WebSocketConnectionOptions {
   label: string;
   role: Role;
-  maxMessageBytes?: number;
+  maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
-  clock?: Clock;
+  clock?: Clock | undefined;
   /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
-  keepAlive?: boolean;
+  keepAlive?: boolean | undefined;
   /** Takes whole messages as they are, where the same frames carry something else than JSON-RPC. */
   onMessage?: (payload: Buffer, kind: MessageKind) => void;
 }

@@ -38,12 +38,12 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
 const SMALLEST_PIECE_BYTES = 4096;
 
 export interface EventLogOptions {
-  limits?: Partial<EventLogLimits>;
+  limits?: Partial<EventLogLimits> | undefined;
   /** Shared by all logs of a server, so that many processes together stay bounded too. */
-  budget?: RetentionBudget;
-  clock?: Clock;
+  budget?: RetentionBudget | undefined;
+  clock?: Clock | undefined;
   /** It repeats another log, whose numbers must stay: chunks are kept as they come, however large. */
-  isFollower?: boolean;
+  isFollower?: boolean | undefined;
 }
 
 /**
@@ -186,7 +186,7 @@ export class EventLog {
     const entries = this.#chunks.after(afterSeq, maxBytes);
     const { chunks, gap, hole } = this.#upToHole(afterSeq, entries);
     const last = entries.at(-1);
-    return {
+    const result: ReadResult = {
       chunks,
       nextSeq: hole?.fromSeq ?? (maxBytes !== undefined && last ? last.seq + 1 : this.#nextSeq),
       exited: this.#exit !== null,
@@ -194,21 +194,22 @@ export class EventLog {
       closed: this.isClosed || this.#failure !== null,
       failure: this.#failure,
       sandboxDenied: this.#exit?.sandboxDenied ?? false,
-      ...(gap && { gap }),
     };
+    return gap ? { ...result, gap } : result;
   }
 
   /** Like `read`, but waits up to `waitMs` when there is nothing to tell yet. */
   async readWaiting(params: ReadParams, signal?: AbortSignal): Promise<ReadResult> {
     const afterSeq = params.afterSeq ?? 0;
     const waitMs = params.waitMs ?? 0;
-    if (waitMs > 0 && !this.#hasNews(afterSeq))
-      await this.nextChange({ timeoutMs: waitMs, ...(signal && { signal }) });
+    if (waitMs > 0 && !this.#hasNews(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
     return this.read(params);
   }
 
   /** Resolves at the next event, or after `timeoutMs`, or when aborted. Never rejects. */
-  nextChange(options: { timeoutMs?: number; signal?: AbortSignal } = {}): Promise<void> {
+  nextChange(
+    options: { timeoutMs?: number | undefined; signal?: AbortSignal | undefined } = {},
+  ): Promise<void> {
     const { timeoutMs, signal } = options;
     if (signal?.aborted) return Promise.resolve();
     return new Promise((resolve) => {

@@ -26,11 +26,7 @@ export async function* lines(
   const { stream, afterSeq, signal } = options;
   const decoder = new TextDecoder();
   let rest = "";
-  const events = process.events({
-    lossless: true,
-    ...(afterSeq !== undefined && { afterSeq }),
-    ...(signal && { signal }),
-  });
+  const events = process.events({ lossless: true, afterSeq, signal });
   for await (const event of events) {
     if (event.type === "failed") throw failureError(event.message);
     if (event.type !== "output" || !isWanted(event.stream, stream)) continue;

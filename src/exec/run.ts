@@ -80,9 +80,9 @@ function startParams(backend: ExecBackend, argv: string[], options: RunOptions):
     env,
     envPolicy,
     tty,
-    ...(size && { size }),
+    size,
     pipeStdin: input !== undefined,
-    ...(timeoutMs !== undefined && { timeoutMs }),
+    timeoutMs,
   };
 }
 

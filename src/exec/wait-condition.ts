@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { invalidParams } from "../protocol/errors.ts";
+import { defined } from "./defined.ts";
 import type { EventLog } from "./event-log.ts";
 import type { OutputStream, WaitParams, WaitResult } from "./exec-process.ts";
 import { failureError } from "./failure.ts";
@@ -36,8 +37,8 @@ export async function waitOn(context: WaitContext, params: WaitParams = {}): Pro
     if (changed) continue;
     const timeoutMs = Math.min(remaining, met.type === "later" ? met.inMs : remaining);
     await log.nextChange({
-      ...(Number.isFinite(timeoutMs) && { timeoutMs }),
-      ...(params.signal && { signal: params.signal }),
+      timeoutMs: Number.isFinite(timeoutMs) ? timeoutMs : undefined,
+      signal: params.signal,
     });
   }
 }
@@ -125,12 +126,12 @@ async function compile(pattern: string): Promise<OutputMatcher> {
 }
 
 function result(log: EventLog, reason: WaitResult["reason"], match?: string): WaitResult {
-  return {
+  return defined<WaitResult>({
     reason,
     exitCode: log.exit?.exitCode ?? null,
     signal: log.exit?.signal ?? null,
-    ...(log.exit && { exitReason: log.exit.reason }),
-    ...(match !== undefined && { match }),
+    exitReason: log.exit?.reason,
+    match,
     seq: log.nextSeq - 1,
-  };
+  });
 }

@@ -85,8 +85,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const spec = this.#specOf(params, sandbox?.argv ?? params.argv);
     const log = new EventLog({
       clock: this.#clock,
-      ...(this.#options.eventLogLimits && { limits: this.#options.eventLogLimits }),
-      ...(this.#options.budget && { budget: this.#options.budget }),
+      limits: this.#options.eventLogLimits,
+      budget: this.#options.budget,
     });
     const process = new LocalProcess(params, spec.terminal, {
       log,

@@ -1,5 +1,6 @@
 import type { Clock, Timer } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
+import { defined } from "../exec/defined.ts";
 import type { EventLog } from "../exec/event-log.ts";
 import type {
   CloseStdinStatus,
@@ -152,8 +153,7 @@ export class LocalProcess implements HostProcess {
     const stderr = this.log.headTail("stderr");
     const terminal = this.log.headTail("pty");
     const omittedBytes = stdout.omittedBytes + stderr.omittedBytes + terminal.omittedBytes;
-    const tty = this.#child?.ttyState() ?? null;
-    return {
+    return defined<Snapshot>({
       stdout: stdout.bytes(),
       stderr: stderr.bytes(),
       terminal: terminal.bytes(),
@@ -163,8 +163,8 @@ export class LocalProcess implements HostProcess {
       exitCode: this.log.exit?.exitCode ?? null,
       signal: this.log.exit?.signal ?? null,
       running: this.running,
-      ...(tty && { tty }),
-    };
+      tty: this.#child?.ttyState() ?? undefined,
+    });
   }
 
   // ---- feeding
@@ -225,7 +225,7 @@ export class LocalProcess implements HostProcess {
       const survivors = await this.#deps.killer.sweep(child);
       // Whoever was out of reach may keep his end; ours is given back.
       child.cut();
-      return { running: false, ...(survivors.length > 0 && { survivors }) };
+      return ended(false, survivors);
     }
     this.#endReason ??= reason;
     child.input.refuse();
@@ -234,7 +234,7 @@ export class LocalProcess implements HostProcess {
       { child, exited: () => this.log.exit !== null, onChange: (listener) => this.log.listen(listener) },
       mode,
     );
-    return { running: true, ...(survivors.length > 0 && { survivors }) };
+    return ended(true, survivors);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -282,6 +282,11 @@ export class LocalProcess implements HostProcess {
     this.#drained?.resolve();
     this.#drained = null;
   }
+}
+
+/** Survivors are told only where there are any. */
+function ended(running: boolean, survivors: number[]): TerminateResult {
+  return survivors.length > 0 ? { running, survivors } : { running };
 }
 
 /** Loaded by the first who waits for a port. */

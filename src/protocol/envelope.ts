@@ -9,13 +9,13 @@ export type RequestId = string | number | bigint;
 export const UNREADABLE_ID = -1;
 
 export interface Trace {
-  traceparent?: string;
-  tracestate?: string;
+  traceparent?: string | undefined;
+  tracestate?: string | undefined;
 }
 
 /** One JSON-RPC message. The `jsonrpc` member is never sent and not looked at. */
 export type Message =
-  | { type: "request"; id: RequestId; method: string; params: unknown; trace?: Trace }
+  | { type: "request"; id: RequestId; method: string; params: unknown; trace?: Trace | undefined }
   | { type: "notification"; method: string; params: unknown }
   | { type: "response"; id: RequestId; result: unknown }
   | { type: "error"; id: RequestId; error: WireError };
@@ -53,10 +53,7 @@ function classify(value: Record<string, unknown>, idLiteral: string | null): Par
     if (trace === "malformed") {
       return { ok: false, problem: `invalid type: ${kindOf(value.trace)}, expected struct W3cTraceContext` };
     }
-    return {
-      ok: true,
-      message: { type: "request", id, method, params: value.params, ...(trace && { trace }) },
-    };
+    return { ok: true, message: { type: "request", id, method, params: value.params, trace } };
   }
   if (value.result !== undefined) {
     if (id === undefined) return { ok: false, problem: "missing field `id`" };
@@ -87,8 +84,8 @@ function readTrace(trace: unknown): Trace | undefined | "malformed" {
   if (!isObject(trace)) return "malformed";
   const { traceparent, tracestate } = trace;
   return {
-    ...(typeof traceparent === "string" && { traceparent }),
-    ...(typeof tracestate === "string" && { tracestate }),
+    traceparent: typeof traceparent === "string" ? traceparent : undefined,
+    tracestate: typeof tracestate === "string" ? tracestate : undefined,
   };
 }
 

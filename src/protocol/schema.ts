@@ -23,9 +23,9 @@ export interface Schema<T> {
   /** May be absent or null. */
   readonly isOptional?: boolean;
   /** The fields of an object, for documentation. */
-  readonly fields?: Fields;
+  readonly fields?: Fields | undefined;
   /** What an array, a map or a nullable is made of, for documentation. */
-  readonly item?: Schema<unknown>;
+  readonly item?: Schema<unknown> | undefined;
 }
 
 export type Infer<S> = S extends Schema<infer T> ? T : never;
@@ -147,8 +147,8 @@ export function optional<T>(inner: Schema<T>): Schema<T | undefined> {
     isOptional: true,
     encode: (value) => (value === undefined ? undefined : inner.encode(value)),
     decode: (value) => (value === undefined || value === null ? undefined : inner.decode(value)),
-    ...(inner.fields && { fields: inner.fields }),
-    ...(inner.item && { item: inner.item }),
+    fields: inner.fields,
+    item: inner.item,
   };
 }
 

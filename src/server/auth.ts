@@ -9,8 +9,8 @@ export type WebSocketAuth =
   | {
       type: "signed-bearer-token";
       secret: Buffer;
-      issuer?: string;
-      audience?: string;
+      issuer?: string | undefined;
+      audience?: string | undefined;
       maxClockSkewSeconds: number;
     };
 
@@ -68,8 +68,8 @@ export function authFromFlags(flags: AuthFlags): WebSocketAuth {
       return {
         type: "signed-bearer-token",
         secret,
-        ...(wsIssuer !== undefined && { issuer: wsIssuer }),
-        ...(wsAudience !== undefined && { audience: wsAudience }),
+        issuer: wsIssuer,
+        audience: wsAudience,
         maxClockSkewSeconds: wsMaxClockSkewSeconds ?? DEFAULT_CLOCK_SKEW_SECONDS,
       };
     }

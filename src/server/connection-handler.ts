@@ -116,10 +116,7 @@ export class ConnectionHandler {
   ): Promise<ResultOf<"http/request">> {
     this.#http ??= this.#host.http.open((delta) => this.#tellBody(delta));
     const { bodyBase64, ...rest } = params;
-    const { status, headers, body, stream } = await this.#http.request({
-      ...rest,
-      ...(bodyBase64 && { body: bodyBase64 }),
-    });
+    const { status, headers, body, stream } = await this.#http.request({ ...rest, body: bodyBase64 });
     if (stream) context.afterAnswer(stream);
     return { status, headers, bodyBase64: body };
   }

@@ -50,7 +50,9 @@ export interface HttpRequests {
   close(): void;
 }
 
-export type HttpRequestParams = Omit<ParamsOf<"http/request">, "bodyBase64"> & { body?: Uint8Array };
+export type HttpRequestParams = Omit<ParamsOf<"http/request">, "bodyBase64"> & {
+  body?: Uint8Array | undefined;
+};
 
 /** A streamed answer carries no body; its pieces begin once `stream` is called. */
 export interface HttpAnswer {

@@ -37,7 +37,7 @@ export function processMethods(
     "process/write": ({ processId, chunk, writeId }) =>
       session().inOrder(processId, async (process) => {
         if (!process) return { status: "unknownProcess" };
-        return process.write(chunk, writeId === undefined ? {} : { writeId });
+        return process.write(chunk, { writeId });
       }),
 
     "process/closeStdin": ({ processId }) =>
@@ -61,9 +61,9 @@ export function processMethods(
 
     "process/terminate": ({ processId, mode }) => session().terminate(processId, mode ?? { type: "force" }),
 
-    "process/wait": async ({ processId, until, ...params }, context) => {
+    "process/wait": async ({ processId, ...params }, context) => {
       const process = await session().get(processId);
-      return process.wait({ ...params, ...(until && { until }), signal: context.gone });
+      return process.wait({ ...params, signal: context.gone });
     },
 
     "process/snapshot": async ({ processId }) => (await session().get(processId)).snapshot(),
@@ -88,14 +88,14 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     env,
     tty,
     mode,
-    ...(pipeStdin !== undefined && { pipeStdin }),
-    ...(arg0 !== undefined && { arg0 }),
-    ...(envPolicy && { envPolicy }),
-    ...(sandbox && { sandbox }),
-    ...(size && { size }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
+    pipeStdin,
+    arg0,
+    envPolicy,
+    sandbox,
+    size,
+    timeoutMs,
     // A label is only believed of a request that the caller's own policy has resolved.
-    ...(mode === "prepared" && sandboxType && { sandboxType }),
+    sandboxType: mode === "prepared" ? sandboxType : undefined,
   };
 }
 

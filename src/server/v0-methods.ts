@@ -53,7 +53,7 @@ export class V0Processes {
         cwd,
         env,
         tty,
-        ...(arg0 !== undefined && { arg0 }),
+        arg0,
       });
       this.#open.set(sessionId, { process, pump: null, tty });
       context.afterAnswer(() => this.#begin(sessionId));

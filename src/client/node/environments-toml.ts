@@ -1,8 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
+import { defined } from "../../exec/defined.ts";
 import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
 import type { EnvironmentTarget } from "./environment.ts";
+import type { ExecServerLaunchCommand } from "./spawned-exec-server.ts";
 
 /** The id of this machine in a list of environments. */
 export const LOCAL_ENVIRONMENT_ID = "local";
@@ -11,8 +13,8 @@ export const LOCAL_ENVIRONMENT_ID = "local";
 export interface NamedEnvironment {
   id: string;
   target: EnvironmentTarget;
-  connectTimeoutMs?: number;
-  initializeTimeoutMs?: number;
+  connectTimeoutMs?: number | undefined;
+  initializeTimeoutMs?: number | undefined;
 }
 
 export interface Environments {
@@ -74,12 +76,12 @@ export function parseEnvironmentsToml(text: string, directory: string): Environm
 
 function readEntry(item: Infer<typeof entry>, directory: string): NamedEnvironment {
   const { id, connect_timeout_sec: connectSec, initialize_timeout_sec: initializeSec } = item;
-  return {
+  return defined<NamedEnvironment>({
     id,
     target: readTarget(item, directory),
-    ...(connectSec !== undefined && { connectTimeoutMs: milliseconds(id, connectSec) }),
-    ...(initializeSec !== undefined && { initializeTimeoutMs: milliseconds(id, initializeSec) }),
-  };
+    connectTimeoutMs: connectSec === undefined ? undefined : milliseconds(id, connectSec),
+    initializeTimeoutMs: initializeSec === undefined ? undefined : milliseconds(id, initializeSec),
+  });
 }
 
 function readTarget(item: Infer<typeof entry>, directory: string): EnvironmentTarget {
@@ -97,13 +99,13 @@ function readTarget(item: Infer<typeof entry>, directory: string): EnvironmentTa
   if (connectSec !== undefined) throw new Error(`environment \`${id}\` connect_timeout_sec requires url`);
   const trimmed = (program ?? "").trim();
   if (trimmed === "") throw new Error(`environment \`${id}\` program cannot be empty`);
-  return {
+  return defined<ExecServerLaunchCommand>({
     program: trimmed,
     args: args ?? [],
     // On top of this program's own environment, as for any child it starts.
-    ...(env && { env: { ...definedEnvironment(), ...env } }),
-    ...(cwd !== undefined && { cwd: resolve(directory, cwd) }),
-  };
+    env: env && { ...definedEnvironment(), ...env },
+    cwd: cwd === undefined ? undefined : resolve(directory, cwd),
+  });
 }
 
 function readDefault(text: string | undefined, environments: NamedEnvironment[]): string | null {

@@ -52,8 +52,8 @@ export class ExecServerClient extends UniversalClient {
         url,
         connectTimeoutMs,
         signal,
-        ...(authToken !== undefined && { headers: { authorization: `Bearer ${authToken}` } }),
-        ...(codec && { codec }),
+        headers: authToken === undefined ? undefined : { authorization: `Bearer ${authToken}` },
+        codec,
       });
       return new RpcCaller(connection, events);
     };
@@ -80,14 +80,11 @@ export class ExecServerClient extends UniversalClient {
   static connectStdio(
     input: Readable,
     output: Writable,
-    options: ExecServerClientOptions & { codec?: ByteCodec } = {},
+    options: ExecServerClientOptions & { codec?: ByteCodec | undefined } = {},
   ): Promise<UniversalClient> {
     const { codec } = options;
     const connect: Connect = async (events) =>
-      new RpcCaller(
-        new LineConnection(input, output, { label: "exec-server stdio", ...(codec && { codec }) }),
-        events,
-      );
+      new RpcCaller(new LineConnection(input, output, { label: "exec-server stdio", codec }), events);
     return ExecServerClient.over({ connect, canReconnect: false }, options);
   }
 }

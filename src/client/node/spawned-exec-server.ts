@@ -9,10 +9,10 @@ import { ExecServerClient } from "./exec-server-client.ts";
 /** How a server is started that speaks on its stdin and stdout. */
 export interface ExecServerLaunchCommand {
   program: string;
-  args?: string[];
-  cwd?: string;
+  args?: string[] | undefined;
+  cwd?: string | undefined;
   /** Default: this program's environment. */
-  env?: Record<string, string>;
+  env?: Record<string, string> | undefined;
 }
 
 /** Between closing the server's stdin, TERM and KILL. A server ends its processes in that time. */
@@ -39,8 +39,8 @@ export async function spawnLocalExecServer(
 ): Promise<SpawnedExecServer> {
   const child = spawn(command.program, command.args ?? [], {
     stdio: ["pipe", "pipe", "inherit"],
-    ...(command.cwd !== undefined && { cwd: command.cwd }),
-    ...(command.env && { env: command.env }),
+    cwd: command.cwd,
+    env: command.env,
   });
   const exited = Promise.withResolvers<void>();
   child.once("exit", () => exited.resolve());
