@@ -4,6 +4,7 @@ import type { AcceptedSocket, Listener } from "../connection/accepted-socket.ts"
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
 import { refusal, type WebSocketAuth } from "./auth.ts";
+import { type DescriptorShares, shareDescriptors } from "./descriptors.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { hasWord, parseHead, type RequestHead } from "./http-head.ts";
 import { ipVersion } from "./ip-address.ts";
@@ -31,14 +32,22 @@ export class FrontDoor {
   readonly #clock: Clock;
   /** All that are open, also those that were let in. */
   readonly #open = new Set<AcceptedSocket>();
-  /** Those that have not said what they want, or are being answered. */
+  /** Those that have not said what they want, or are being answered, the oldest first. */
   readonly #outside = new Set<AcceptedSocket>();
+  readonly #shares: DescriptorShares;
 
-  constructor(server: ExecServer, auth: WebSocketAuth, codec: ByteCodec, clock: Clock = systemClock) {
+  constructor(
+    server: ExecServer,
+    auth: WebSocketAuth,
+    codec: ByteCodec,
+    clock: Clock = systemClock,
+    shares: DescriptorShares = shareDescriptors(Number.POSITIVE_INFINITY),
+  ) {
     this.#server = server;
     this.#auth = auth;
     this.#codec = codec;
     this.#clock = clock;
+    this.#shares = shares;
   }
 
   behind(listener: Listener, url: string): Listening {
@@ -55,6 +64,7 @@ export class FrontDoor {
   }
 
   take(socket: AcceptedSocket): void {
+    this.#makeRoom();
     this.#open.add(socket);
     this.#outside.add(socket);
     let received: Buffer = Buffer.alloc(0);
@@ -87,12 +97,20 @@ export class FrontDoor {
     });
   }
 
+  /** Whoever says at once what he wants gets in, however many stand there and say nothing. */
+  #makeRoom(): void {
+    const [oldest] = this.#outside;
+    if (oldest === undefined || this.#outside.size < this.#shares.outside) return;
+    this.#outside.delete(oldest);
+    oldest.destroy();
+  }
+
   #decide(socket: AcceptedSocket, head: RequestHead, rest: Buffer): void {
     if (!hasWord(head, "connection", "upgrade") || !head.headers.has("upgrade")) {
       this.#answer(socket, plainAnswer(this.#server, head), head.method === "HEAD");
       return;
     }
-    const problem = refuseUpgrade(this.#server, this.#auth, head);
+    const problem = refuseUpgrade(this.#server, this.#auth, this.#shares.connections, head);
     if (problem) this.#answer(socket, problem);
     else this.#letIn(socket, head, rest);
   }
@@ -159,7 +177,12 @@ function httpAnswer(status: number, body = ""): HttpAnswer {
   return body === "" ? { status, body } : { status, body, type: TEXT };
 }
 
-function refuseUpgrade(server: ExecServer, auth: WebSocketAuth, head: RequestHead): HttpAnswer | null {
+function refuseUpgrade(
+  server: ExecServer,
+  auth: WebSocketAuth,
+  share: number,
+  head: RequestHead,
+): HttpAnswer | null {
   const { headers } = head;
   if (isForeignOrigin(head)) return httpAnswer(403);
   if (head.path !== "/") return httpAnswer(404);
@@ -173,7 +196,7 @@ function refuseUpgrade(server: ExecServer, auth: WebSocketAuth, head: RequestHea
   if (!headers.get("sec-websocket-key")) return httpAnswer(400, "`Sec-WebSocket-Key` header missing");
   const unauthorized = refusal(auth, headers.get("authorization"), Date.now());
   if (unauthorized !== null) return httpAnswer(401, unauthorized);
-  const { maxConnections } = server.config;
+  const maxConnections = Math.min(server.config.maxConnections, share);
   if (server.connectionCount >= maxConnections) {
     return httpAnswer(503, `too many connections: this server takes ${maxConnections} at once`);
   }

@@ -70,3 +70,9 @@ export const MAX_QUEUED_ANSWER_BYTES = 16 * 1024 * 1024;
  * read until some are answered: a peer that only sends must not make the server grow.
  */
 export const MAX_UNANSWERED_BYTES = 128 * 1024 * 1024;
+
+/**
+ * Connections that have not said what they want, or are being answered, at once; one more and the oldest is dropped. As
+ * many as may wait to be taken, so that a burst of clients finds room; each costs a descriptor and up to a head's 16 KiB.
+ */
+export const MAX_OUTSIDE = 1024;

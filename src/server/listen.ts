@@ -1,8 +1,10 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
+import { systemClock } from "../async/clock.ts";
 import type { AcceptedSocket, ListenAt, Listener } from "../connection/accepted-socket.ts";
 import { LineConnection } from "../connection/line-connection.ts";
 import type { WebSocketAuth } from "./auth.ts";
+import { descriptorLimit, shareDescriptors } from "./descriptors.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FrontDoor, type Listening } from "./front-door.ts";
 import { ExecServerTransport, isLoopback } from "./transport.ts";
@@ -27,7 +29,7 @@ export async function listen(
     );
   }
   const { codec, listenAt } = server.wire;
-  const door = new FrontDoor(server, auth, codec);
+  const door = new FrontDoor(server, auth, codec, systemClock, shareDescriptors(descriptorLimit()));
   const onConnection = (socket: AcceptedSocket) => door.take(socket);
   if (transport.type === "unix") {
     const listener = await bindUnix(listenAt, transport.path, onConnection);

@@ -1,14 +1,13 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { createHash, createHmac } from "node:crypto";
-import { once } from "node:events";
-import { existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, statSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { WebSocket } from "ws";
-import { isAlive, PROCWIRE, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { isAlive, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
 import { rawTcp, sh, startParams, WireClient, webSocketWire } from "../support/wire.ts";
 
 /** Runs `procwire serve` to its end; for what it refuses. */
@@ -491,24 +490,6 @@ describe("authentication", () => {
 });
 
 describe("limits", () => {
-  test("more connections than it may have descriptors for wait, and it serves on when they are gone", async () => {
-    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
-      command: ["sh", "-c", `ulimit -n 60; exec "$0" serve "$@"`, PROCWIRE],
-    }).listening();
-    const { port } = new URL(server.url);
-    const sockets = Array.from({ length: 120 }, () => connect(Number(port), "127.0.0.1"));
-    for (const socket of sockets) socket.on("error", () => undefined);
-    // The kernel lets all of them in; the server cannot take the last ones.
-    await Promise.all(sockets.map((socket) => once(socket, "connect")));
-    const files = () => readdirSync(`/proc/${server.serverPid()}/fd`).length;
-    await until("every descriptor is used", () => files() >= 59);
-    for (const socket of sockets) socket.destroy();
-    await until("an answer", async () => {
-      const answer = await httpStatus(server.url, "/readyz").catch(() => null);
-      return answer?.status === 200;
-    });
-  });
-
   test("too many processes are refused with the number; those that ended do not count", async () => {
     await using server = await serve("--max-processes", "2");
     await using client = await server.connect();

@@ -3,8 +3,10 @@ import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import { descriptorLimit, shareDescriptors } from "../../src/server/descriptors.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FrontDoor } from "../../src/server/front-door.ts";
+import { MAX_OUTSIDE } from "../../src/server/limits.ts";
 import { FakeHost } from "../support/fake-host.ts";
 
 /** A connection that remembers what was done to it. */
@@ -75,5 +77,35 @@ describe("the front door", () => {
     listening.drop();
     await closed;
     assert.deepEqual(silent.visitor.done, ["destroy"]);
+  });
+
+  test("drops the oldest who has not come in when one more comes than may stand outside", async () => {
+    const clock = new ManualClock();
+    const server = new ExecServer(new FakeHost());
+    const shares = { outside: 3, connections: 10 };
+    const door = new FrontDoor(server, { type: "none" }, plainByteCodec, clock, shares);
+    const visitors = Array.from({ length: 5 }, () => new Visitor());
+    const [first, second, third, fourth, fifth] = visitors;
+    for (const visitor of visitors.slice(0, 3)) door.take(visitor);
+    assert.ok(visitors.every(({ done }) => done.length === 0));
+    // One that is being answered still stands there.
+    second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\n\r\n"));
+    if (fourth) door.take(fourth);
+    assert.deepEqual(first?.done, ["destroy"]);
+    assert.deepEqual(third?.done, []);
+    // One that leaves by itself makes room.
+    third?.events?.end();
+    await third?.closed;
+    if (fifth) door.take(fifth);
+    assert.deepEqual(second?.done, ["HTTP/1.1 200 OK", "end"]);
+    assert.deepEqual([fourth?.done, fifth?.done], [[], []]);
+  });
+
+  test("shares the descriptors out, so that who stands outside and who is in leave some to the work", () => {
+    assert.deepEqual(shareDescriptors(256), { outside: 32, connections: 128 });
+    assert.equal(shareDescriptors(Number.POSITIVE_INFINITY).outside, MAX_OUTSIDE);
+    assert.deepEqual(shareDescriptors(1), { outside: 1, connections: 1 });
+    assert.ok(descriptorLimit() > 2);
+    assert.equal(descriptorLimit("/nowhere"), Number.POSITIVE_INFINITY);
   });
 });
