@@ -21,9 +21,15 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   const int backlog = static_cast<int>(call.number(2));
   const int fd = port < 0 ? listenUnix(call.text(0), backlog) : listenTcp(call.text(0), port, backlog);
   if (fd < 0) return call.answer(static_cast<double>(errno));
+  const int timer = makeTimer();
+  if (timer < 0) {
+    const int err = errno;
+    close(fd);
+    return call.answer(static_cast<double>(err));
+  }
   napi_ref onConnection;
   napi_create_reference(env, call.argv[3], 1, &onConnection);
-  Listener* listener = new Listener(call.loop(), fd, onConnection);
+  Listener* listener = new Listener(call.loop(), fd, timer, onConnection);
   napi_value made;
   napi_create_array_with_length(env, 2, &made);
   napi_set_element(env, made, 0, listener->handle());

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -20,6 +21,8 @@ namespace {
 
 // Connections taken per round; more wait for the next, so that other parts of the program get their turn.
 constexpr int kAcceptedPerRound = 64;
+// Without a descriptor left, how long before the next try: nobody tells when there is one again.
+constexpr long kTryAgainNs = 20 * 1000 * 1000;
 
 int failed(int fd, int err) {
   if (fd >= 0) close(fd);
@@ -80,6 +83,8 @@ int listenUnix(const std::string& path, int backlog) {
                reinterpret_cast<const struct sockaddr*>(&address), length, backlog);
 }
 
+int makeTimer() { return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC); }
+
 int boundPort(int fd) {
   struct sockaddr_storage address = {};
   socklen_t length = sizeof address;
@@ -89,9 +94,11 @@ int boundPort(int fd) {
   return 0;
 }
 
-Listener::Listener(Loop* loop, int fd, napi_ref onConnection) : loop_(loop), onConnection_(onConnection) {
+Listener::Listener(Loop* loop, int fd, int timer, napi_ref onConnection) : loop_(loop), onConnection_(onConnection) {
   watch_.owner = this;
   watch_.fd = fd;
+  timer_.owner = this;
+  timer_.fd = timer;
   loop_->arm(watch_, EPOLLIN);
 }
 
@@ -108,23 +115,30 @@ void Listener::release() {
   if (--references_ == 0) delete this;
 }
 
-void Listener::onReady(Watch&, uint32_t) {
+void Listener::onReady(Watch& watch, uint32_t) {
+  if (&watch == &timer_) {
+    // Not registered, it need not be read: setting it anew makes it unready.
+    loop_->arm(timer_, 0);
+    loop_->arm(watch_, EPOLLIN);
+    return;
+  }
   for (int taken = 0; taken < kAcceptedPerRound && watch_.fd >= 0; taken++) {
     const int fd = accept4(watch_.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       tell(fd);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // Whoever waits to be taken keeps this readable; look again in a moment instead of at once.
+      struct itimerspec later = {};
+      later.it_value.tv_nsec = kTryAgainNs;
+      timerfd_settime(timer_.fd, 0, &later, nullptr);
       loop_->arm(watch_, 0);
-      loop_->delay(watch_);
+      loop_->arm(timer_, EPOLLIN);
       return;
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;
     }
   }
 }
-
-void Listener::onDelayOver(Watch&) { loop_->arm(watch_, EPOLLIN); }
 
 void Listener::tell(int fd) {
   const int on = 1;
@@ -148,9 +162,10 @@ void Listener::tell(int fd) {
 
 void Listener::close() {
   if (watch_.fd < 0) return;
-  loop_->undelay(watch_);
   loop_->arm(watch_, 0);
+  loop_->arm(timer_, 0);
   closeFd(watch_.fd);
+  closeFd(timer_.fd);
   napi_delete_reference(loop_->env(), onConnection_);
   loop_->remove(this);
 }

@@ -13,19 +13,21 @@ namespace procwire {
 // Descriptors that listen, or -1 with errno set. The host is an address, never a name.
 int listenTcp(const std::string& host, int port, int backlog);
 int listenUnix(const std::string& path, int backlog);
+// A timer as a descriptor, or -1 with errno set: when there are none left it is too late to ask for one.
+int makeTimer();
 // The port a descriptor is bound to, 0 when it has none.
 int boundPort(int fd);
 
 class Listener final : public Watched {
  public:
-  // Takes over the descriptor. `onConnection` is called with the socket and its peer's name.
-  Listener(Loop* loop, int fd, napi_ref onConnection);
+  // Takes over both descriptors, one that listens and one of `makeTimer`. `onConnection` is called with the socket and its
+  // peer's name.
+  Listener(Loop* loop, int fd, int timer, napi_ref onConnection);
 
   // The object JavaScript holds; made once, within the caller's handle scope.
   napi_value handle();
 
   void onReady(Watch& watch, uint32_t events) override;
-  void onDelayOver(Watch& watch) override;
   // Stops listening; harmless when it has.
   void close();
   void release();
@@ -37,6 +39,7 @@ class Listener final : public Watched {
   napi_ref onConnection_;
   int references_ = 1;
   Watch watch_;
+  Watch timer_;
 };
 
 }  // namespace procwire
