@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { type AuthFlags, authFromFlags, type WebSocketAuth } from "../server/auth.ts";
 import type { LogLevel } from "../server/host-services.ts";
-import type { ServerConfig } from "../server/limits.ts";
+import { LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
 import { isLogLevel } from "../server/log.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
 import { UsageError } from "./command.ts";
@@ -136,6 +136,12 @@ function toOptions(values: Values): ServeOptions {
   const onDetach = values["on-detach"];
   if (onDetach !== undefined && onDetach !== "pause" && onDetach !== "evict") {
     throw new UsageError(`unsupported --on-detach \`${onDetach}\`; expected pause or evict`);
+  }
+  const messageBytes = values["max-message-bytes"];
+  if (isNumber(messageBytes) && messageBytes > LARGEST_MESSAGE_BYTES) {
+    throw new UsageError(
+      `--max-message-bytes takes at most ${LARGEST_MESSAGE_BYTES}, got \`${messageBytes}\``,
+    );
   }
   const config: Partial<ServerConfig> = {
     ...pick("maxProcesses", values["max-processes"], isNumber),

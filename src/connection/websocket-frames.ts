@@ -25,6 +25,9 @@ export const CloseCode = {
 /** A control frame's payload is at most this long. */
 const MAX_CONTROL_BYTES = 125;
 
+/** Memory for a frame whose payload is to come; more is taken as it comes. What a head claims costs its sender nothing. */
+const FIRST_PAYLOAD_BYTES = 256 * 1024;
+
 export interface FrameHandler {
   /** A whole message. Its buffer is used again afterwards: what is to stay must be copied. */
   message(payload: Buffer, kind: MessageKind): void;
@@ -44,6 +47,13 @@ interface FrameHead {
   headBytes: number;
 }
 
+interface UnfinishedFrame {
+  head: FrameHead;
+  /** Large enough for what is here, not always for all of it. */
+  payload: Buffer;
+  filled: number;
+}
+
 /** Takes bytes as they come, split anywhere, and gives whole messages. */
 export class FrameReader {
   readonly #role: Role;
@@ -54,7 +64,7 @@ export class FrameReader {
   /** Bytes of a frame head that is not whole yet. */
   #pending: Buffer = EMPTY;
   /** The frame whose payload is coming in, and how much of it is here. */
-  #frame: { head: FrameHead; payload: Buffer; filled: number } | null = null;
+  #frame: UnfinishedFrame | null = null;
   /** A message that comes in fragments: what is here of it, in a buffer that doubles, so that tiny ones cost no object each. */
   #partial: Buffer = EMPTY;
   #partialBytes = 0;
@@ -102,22 +112,33 @@ export class FrameReader {
         this.#unmask(head, payload);
         this.#frameDone(head, payload);
       } else {
-        this.#frame = { head, payload: this.#buffers.take(head.payloadBytes), filled: 0 };
+        const payload = this.#buffers.take(Math.min(head.payloadBytes, FIRST_PAYLOAD_BYTES));
+        this.#frame = { head, payload, filled: 0 };
       }
     }
   }
 
-  #fill(frame: { head: FrameHead; payload: Buffer; filled: number }, data: Buffer): Buffer {
-    const part = data.subarray(0, frame.payload.length - frame.filled);
+  #fill(frame: UnfinishedFrame, data: Buffer): Buffer {
+    const { head } = frame;
+    const part = data.subarray(0, head.payloadBytes - frame.filled);
+    this.#makeRoom(frame, frame.filled + part.length);
     frame.payload.set(part, frame.filled);
     frame.filled += part.length;
-    if (frame.filled === frame.payload.length) {
+    if (frame.filled === head.payloadBytes) {
       this.#frame = null;
-      this.#unmask(frame.head, frame.payload);
-      this.#frameDone(frame.head, frame.payload);
+      this.#unmask(head, frame.payload);
+      this.#frameDone(head, frame.payload);
       this.#buffers.give(frame.payload);
     }
     return data.subarray(part.length);
+  }
+
+  #makeRoom(frame: UnfinishedFrame, bytes: number): void {
+    const { head, payload, filled } = frame;
+    if (bytes <= payload.length) return;
+    frame.payload = this.#buffers.take(Math.min(head.payloadBytes, Math.max(bytes, 2 * payload.length)));
+    frame.payload.set(payload.subarray(0, filled));
+    this.#buffers.give(payload);
   }
 
   #unmask(head: FrameHead, payload: Buffer): void {

@@ -36,6 +36,9 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   onDetach: "pause",
 };
 
+/** A message is one text for the JSON parser, and a text in JavaScript is no longer than this. */
+export const LARGEST_MESSAGE_BYTES = 512 * 1024 * 1024 - 24;
+
 /** How long a closed process can still be read before its id is free again; the reference server's number. */
 export const CLOSED_PROCESS_KEPT_MS = 30_000;
 

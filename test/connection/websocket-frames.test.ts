@@ -159,6 +159,31 @@ describe("a frame reader", () => {
     assert.deepEqual(told, [`text ${Buffer.alloc(MAX_MESSAGE_BYTES).toString("base64")}`]);
   });
 
+  test("does not grow by what heads claim, only by what comes", () => {
+    const claimed = 64 * 1024 * 1024;
+    const before = process.memoryUsage().arrayBuffers;
+    const readers = Array.from({ length: 100 }, () => reader("server", claimed));
+    for (const { frames } of readers) frames.push(frame({ opcode: 1, claimed: BigInt(claimed) }));
+    const grown = process.memoryUsage().arrayBuffers - before;
+    assert.ok(grown < claimed, `100 heads made it grow by ${grown} bytes`);
+    assert.ok(readers.every(({ told }) => told.length === 0));
+  });
+
+  test("puts a large frame together from parts of any size", () => {
+    const payload = Buffer.alloc(3_000_000);
+    for (let at = 0; at < payload.length; at++) payload[at] = at % 251;
+    for (const size of [65_536, 300_000, 1_000_001]) {
+      const { frames, told } = reader("server", 4_000_000);
+      const bytes = Buffer.concat([
+        frame({ opcode: 2, payload }),
+        frame({ opcode: 1, payload: Buffer.from("next") }),
+      ]);
+      for (let at = 0; at < bytes.length; at += size) frames.push(Buffer.from(bytes.subarray(at, at + size)));
+      assert.equal(told.length, 2);
+      assert.ok(told[0] === `binary ${payload.toString("base64")}`, `in parts of ${size}`);
+    }
+  });
+
   test("does not grow by the number of fragments", () => {
     const { frames, told } = reader("server", 1 << 20);
     const empty = Buffer.concat(Array.from({ length: 1000 }, () => frame({ opcode: 0, fin: false })));

@@ -138,6 +138,7 @@ describe("starting", () => {
       ["--max-processes", "many"],
       ["--detached-session-ttl=-1"],
       ["--on-detach", "x"],
+      ["--max-message-bytes", "536870889"],
     ]) {
       const { code, stderr } = await runToEnd(...args);
       assert.equal(code, 2, stderr);
