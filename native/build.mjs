@@ -2,7 +2,8 @@
 // make, no download. Run by `npm install`; does nothing when the result is already there and current.
 //
 //   node native/build.mjs            build if needed; without a compiler say so and succeed
-//   node native/build.mjs --asan     build the addon with AddressSanitizer into build/asan/, for the test that uses it
+//   node native/build.mjs --asan     build the addon with AddressSanitizer and UndefinedBehaviorSanitizer into build/asan/,
+//                                    for the test and the fuzzer that use it
 //
 // A prebuild in prebuilds/<platform>-<arch>/ is used as it is.
 import { spawnSync } from "node:child_process";
@@ -53,7 +54,9 @@ function build() {
     // A worker's end unloads its addons; the threads that start programs go on.
     "-Wl,-z,nodelete",
     ...["-DNAPI_VERSION=8", `-I${includeDir}`, `-I${here}`, "-pthread"],
-    ...(asan ? ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address"] : ["-s"]),
+    ...(asan
+      ? ["-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize=vptr"]
+      : ["-s"]),
     ...sources.map((name) => join(here, name)),
   ];
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.

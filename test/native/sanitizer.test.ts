@@ -24,7 +24,7 @@ const library = process.platform === "linux" ? sanitizerLibrary() : null;
 
 const skip = library ? false : "THE ADDON IS NOT CHECKED FOR MEMORY ERRORS: this compiler has no libasan";
 
-describe("the addon under AddressSanitizer", () => {
+describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () => {
   async function runChecked(...args: string[]): Promise<string> {
     const { stdout, stderr } = await run(process.execPath, args, {
       env: {
@@ -37,20 +37,22 @@ describe("the addon under AddressSanitizer", () => {
         PROCWIRE_NATIVE_SPAWNER: addon,
       },
     });
-    assert.doesNotMatch(stderr, /AddressSanitizer/);
+    assert.doesNotMatch(stderr, /AddressSanitizer|runtime error:/);
     return stdout;
   }
 
   before(() => skip || run(process.execPath, [join(root, "native", "build.mjs"), "--asan"]));
 
-  it("is compiled without a warning and goes through all its paths without a memory error", {
+  it("is compiled without a warning and goes through all its paths without a memory error or undefined behaviour", {
     skip,
   }, async () => {
     const stdout = await runChecked(join(root, "test", "fixtures", "native", "churn.ts"));
     assert.equal(stdout.trim(), "churned");
   });
 
-  it("goes through all that is asked of its sockets without a memory error", { skip }, async () => {
+  it("goes through all that is asked of its sockets without a memory error or undefined behaviour", {
+    skip,
+  }, async () => {
     const stdout = await runChecked("--test", join(root, "test", "native", "wire.test.ts"));
     assert.match(stdout, /^(#|ℹ) fail 0$/m);
     assert.match(stdout, /^(#|ℹ) pass [1-9]/m);

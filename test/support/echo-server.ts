@@ -2,7 +2,7 @@
  * A WebSocket echo over the path the server uses: the addon's sockets and frames, or Node's. Also a program, so that an
  * outside suite can be pointed at it:
  *
- *   node test/support/echo-server.ts [--node] [--port 9001]
+ *   node test/support/echo-server.ts [--node] [--port 9001] [--max-message-bytes N]
  *
  * A text that is a whole `process/write` request is not echoed: the addon takes it for one.
  */
@@ -37,8 +37,16 @@ export function serveEcho(
 
 if (import.meta.main) {
   const { values } = parseArgs({
-    options: { node: { type: "boolean", default: false }, port: { type: "string", default: "0" } },
+    options: {
+      node: { type: "boolean", default: false },
+      port: { type: "string", default: "0" },
+      "max-message-bytes": { type: "string", default: String(MAX_MESSAGE_BYTES) },
+    },
   });
-  const listener = await serveEcho(values.node ? "node" : "native", { port: Number(values.port) });
+  const listener = await serveEcho(values.node ? "node" : "native", {
+    port: Number(values.port),
+    maxMessageBytes: Number(values["max-message-bytes"]),
+  });
+  console.error(`echoing on ws://127.0.0.1:${listener.port}`);
   console.log(`ws://127.0.0.1:${listener.port}`);
 }

@@ -27,7 +27,9 @@ export function rawFrame(options: RawFrame): Buffer {
   if (mask === null) return Buffer.concat([head, payload]);
   const key = Buffer.alloc(4);
   key.writeUInt32BE(mask);
-  return Buffer.concat([head, key, Uint8Array.from(payload, (byte, at) => byte ^ (key[at % 4] ?? 0))]);
+  const masked = Buffer.from(payload);
+  for (let at = 0; at < masked.length; at++) masked[at] = (masked[at] ?? 0) ^ (key[at & 3] ?? 0);
+  return Buffer.concat([head, key, masked]);
 }
 
 /** The payload of a close frame. */

@@ -1,0 +1,202 @@
+/**
+ * Raw bytes over real TCP to real servers, and their verdicts side by side. The addon's sockets must answer frames exactly
+ * as Node's do; a request head that gets through must get through node:http too; a token comes in only if it was made
+ * right.
+ *
+ *   npm run fuzz -- [--seconds 30] [--seed N] [--asan]
+ *
+ * `--asan` runs the addon built with AddressSanitizer and UndefinedBehaviorSanitizer. A failure prints what was sent, made
+ * as small as it can be, and the seed that finds it again.
+ */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { createHmac } from "node:crypto";
+import { existsSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import fc from "fast-check";
+import { hostileFrames } from "../test/support/hostile-frames.ts";
+import { hostileHead, NodeReader } from "../test/support/hostile-heads.ts";
+import { cut, RawWebSocket } from "../test/support/raw-frames.ts";
+import { ServeChild, scratchDirectory } from "../test/support/serve.ts";
+
+const root = join(import.meta.dirname, "..");
+const { values } = parseArgs({
+  options: {
+    seconds: { type: "string", default: "30" },
+    seed: { type: "string" },
+    asan: { type: "boolean", default: false },
+  },
+});
+const seed = values.seed === undefined ? Date.now() % 0x7fffffff : Number(values.seed);
+/** The time is shared out among frames, heads and tokens. */
+const SHARE = { frames: 0.6, heads: 0.25, tokens: 0.15 };
+const HANGS_AFTER_MS = 15_000;
+const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
+const SECRET = "a secret of at least thirty-two bytes";
+
+const nativeEnv = values.asan ? sanitized() : {};
+const nodeEnv = { PROCWIRE_NATIVE_SPAWNER: "/nowhere" };
+
+using scratch = scratchDirectory();
+const secretFile = join(scratch.path, "secret");
+writeFileSync(secretFile, SECRET);
+
+await using nativeEcho = await echo(nativeEnv);
+await using nodeEcho = await echo({}, "--node");
+await using nativeServer = await serve(nativeEnv);
+await using nodeServer = await serve(nodeEnv);
+const auth = ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", secretFile];
+await using authServer = await serve(nativeEnv, ...auth);
+const all = { nativeEcho, nodeEcho, nativeServer, nodeServer, authServer };
+
+console.log(`seed ${seed}, ${values.seconds} s${values.asan ? ", under sanitizers" : ""}`);
+await frames();
+await heads();
+await tokens();
+for (const [name, server] of Object.entries(all)) {
+  assert.equal(server.child.exitCode, null, `${name} ended: ${server.stderr}`);
+  assert.doesNotMatch(server.stderr, /Sanitizer|runtime error:|Error:/, name);
+}
+for (const server of [nativeServer, nodeServer]) {
+  await using client = await server.connect();
+  await client.handshake();
+}
+console.log("all servers still serve");
+
+/** Echoes answer before they see the end, so all they say can be compared; of a server, what it says at once. */
+async function frames(): Promise<void> {
+  const property = fc.asyncProperty(
+    hostileFrames,
+    fc.array(fc.nat(), { maxLength: 12 }),
+    fc.nat(60),
+    async (bytes, places, early) => {
+      const parts = cut(bytes.subarray(early), places);
+      const told = (server: ServeChild) => answers(server, bytes.subarray(0, early), parts);
+      const [native, node] = await Promise.all([told(nativeEcho), told(nodeEcho)]);
+      assert.deepEqual(native, node);
+      const atOnce = (verdicts: string[]) => verdicts.filter((verdict) => /^(pong|close)/.test(verdict));
+      const served = await Promise.all([told(nativeServer), told(nodeServer)]);
+      assert.deepEqual(served.map(atOnce), [atOnce(native), atOnce(native)]);
+    },
+  );
+  await run("frames", property);
+}
+
+async function answers(server: ServeChild, early: Buffer, parts: Buffer[]): Promise<string[]> {
+  const client = await RawWebSocket.open(portOf(server), early);
+  for (const part of parts) {
+    client.send(part);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return client.finish();
+}
+
+async function heads(): Promise<void> {
+  const node = await new NodeReader().listen();
+  const property = fc.asyncProperty(hostileHead, async (head) => {
+    const text = head.toString("latin1");
+    const [native, fallBack] = await Promise.all([status(nativeServer, head), status(nodeServer, head)]);
+    assert.equal(native, fallBack);
+    const refused = [0, 400, 408, 431, 505].includes(native);
+    // A host is not asked for here; other methods and targets are answered by the door.
+    if (refused || !/^(GET|HEAD|POST|OPTIONS) \/.*\r\nhost:/is.test(text)) return;
+    assert.ok(await node.read(head), `answered ${native}, but node:http refuses ${JSON.stringify(text)}`);
+  });
+  await run("heads", property);
+  node.close();
+}
+
+/** The status of the answer; 0 when there was none. */
+function status(server: ServeChild, head: Buffer): Promise<number> {
+  return new Promise((resolve) => {
+    const socket = connect(portOf(server), "127.0.0.1");
+    let text = "";
+    socket.on("error", () => undefined);
+    socket.on("data", (data) => {
+      text += data.toString("latin1");
+    });
+    socket.on("close", () => resolve(Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0)));
+    socket.end(head);
+  });
+}
+
+async function tokens(): Promise<void> {
+  const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const soon = Math.floor(Date.now() / 1000) + 86_400;
+  const token = fc.record({
+    alg: fc.constantFrom("HS256", "HS256", "none", "HS512", "hs256", null),
+    exp: fc.constantFrom<unknown>(soon, soon, 0, -1, "soon", null, String(soon)),
+    secret: fc.constantFrom(SECRET, SECRET, "", "another"),
+    // Where a letter of what was signed is changed afterwards, if at all.
+    changed: fc.oneof(fc.constant(null), fc.nat()),
+    tail: fc.constantFrom("", "", ".", ".x", "=", " ", "\x80"),
+    scheme: fc.constantFrom("Bearer ", "bearer   ", "Basic ", "Bearer", ""),
+  });
+  const property = fc.asyncProperty(token, async ({ alg, exp, secret, changed, tail, scheme }) => {
+    const signed = `${part({ alg })}.${part({ exp })}`;
+    const signature = createHmac("sha256", secret).update(signed).digest("base64url");
+    const at = changed === null ? -1 : changed % signed.length;
+    const other = signed[at] === "A" ? "B" : "A";
+    const shown = at < 0 ? signed : signed.slice(0, at) + other + signed.slice(at + 1);
+    const head = `GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\nauthorization: ${scheme}${shown}.${signature}${tail}\r\n\r\n`;
+    const right =
+      alg === "HS256" && exp === soon && secret === SECRET && changed === null && /^bearer +$/i.test(scheme);
+    const got = await status(authServer, Buffer.from(head, "latin1"));
+    // Padding and blanks behind a signature change nothing it says; what else stands there may be refused or not.
+    if (!right) assert.equal(got, 401);
+    else if (tail === "") assert.equal(got, 101);
+    else assert.ok(got === 101 || got === 401, `status ${got}`);
+  });
+  await run("tokens", property);
+}
+
+async function run<T>(kind: keyof typeof SHARE, property: fc.IAsyncProperty<T>): Promise<void> {
+  const result = await fc.check(property, {
+    seed,
+    // A server that hangs is a difference too.
+    timeout: HANGS_AFTER_MS,
+    numRuns: Number.MAX_SAFE_INTEGER,
+    interruptAfterTimeLimit: Number(values.seconds) * 1000 * SHARE[kind],
+  });
+  if (result.counterexample !== null) assert.fail(`${kind}: ${fc.defaultReportMessage(result)}`);
+  assert.ok(result.numRuns > 0, `${kind}: nothing was run`);
+  console.log(`${kind}: ${result.numRuns} runs, no difference`);
+}
+
+function portOf(server: ServeChild): number {
+  return Number(new URL(server.url).port);
+}
+
+async function echo(env: Record<string, string>, ...args: string[]): Promise<ServeChild> {
+  const program = join(root, "test", "support", "echo-server.ts");
+  return new ServeChild(["--max-message-bytes", String(MAX_MESSAGE_BYTES), ...args], {
+    command: [process.execPath, program],
+    env,
+  }).listening();
+}
+
+/** Without the launcher and the watchdog: what is preloaded is for Node alone. */
+function serve(env: Record<string, string>, ...args: string[]): Promise<ServeChild> {
+  const listen = ["--listen", "ws://127.0.0.1:0", "--max-message-bytes", String(MAX_MESSAGE_BYTES)];
+  return new ServeChild([...listen, ...args], {
+    command: [process.execPath, join(root, "bin", "main.cjs"), "src/cli/procwire.ts", "serve"],
+    env,
+  }).listening();
+}
+
+function sanitized(): Record<string, string> {
+  execFileSync(process.execPath, [join(root, "native", "build.mjs"), "--asan"], { stdio: "inherit" });
+  const cxx = process.env.CXX ?? "c++";
+  const library = execFileSync(cxx, ["-print-file-name=libasan.so"], { encoding: "utf8" }).trim();
+  assert.ok(existsSync(library), `${cxx} has no libasan; install it, or fuzz without --asan`);
+  return {
+    LD_PRELOAD: library,
+    // Node itself never frees everything; what counts here is use after free and out of bounds.
+    ASAN_OPTIONS: "detect_leaks=0",
+    UBSAN_OPTIONS: "print_stacktrace=1",
+    PROCWIRE_NATIVE_SPAWNER: join(root, "native", "build", "asan", "spawner.node"),
+  };
+}

@@ -1,0 +1,66 @@
+/** Frames that are not quite right, in any order and length. */
+
+import fc from "fast-check";
+import { closePayload, rawFrame } from "./raw-frames.ts";
+
+/** Around where a sum, a sign, a double or a 32-bit number goes wrong, and around this project's own sizes. */
+const EDGES = [
+  125n,
+  126n,
+  65_535n,
+  65_536n,
+  2n ** 20n,
+  2n ** 21n,
+  2n ** 31n,
+  2n ** 32n,
+  2n ** 53n,
+  2n ** 63n,
+  2n ** 64n,
+];
+
+const claimed = fc
+  .tuple(fc.constantFrom(...EDGES), fc.integer({ min: -20, max: 20 }))
+  .map(([edge, by]) => edge + BigInt(by))
+  .filter((length) => length < 2n ** 64n);
+
+const sized = (...lengths: number[]) => fc.constantFrom(...lengths).map((length) => Buffer.alloc(length, 97));
+
+const payload = fc.oneof(
+  { weight: 20, arbitrary: fc.uint8Array({ maxLength: 130 }) },
+  { weight: 20, arbitrary: fc.string({ unit: "binary", maxLength: 60 }).map((text) => Buffer.from(text)) },
+  { weight: 8, arbitrary: sized(125, 126, 127, 65_535, 65_536) },
+  { weight: 1, arbitrary: sized(300_000, 1_048_576, 1_048_577, 2_097_152, 2_097_153) },
+  {
+    weight: 10,
+    arbitrary: fc
+      .tuple(fc.integer({ min: 0, max: 5100 }), fc.uint8Array({ maxLength: 8 }))
+      .map(([code, reason]) => closePayload(code, reason)),
+  },
+);
+
+/** Mostly of good form, so that the odd one finds a reader in any state. */
+const frame = fc
+  .record({
+    fin: fc.oneof({ weight: 3, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.constant(false) }),
+    opcode: fc.oneof(
+      { weight: 12, arbitrary: fc.constantFrom(0, 1, 1, 1, 2, 8, 9, 9, 10) },
+      { weight: 1, arbitrary: fc.nat(15) },
+    ),
+    payload,
+    mask: fc.oneof(
+      { weight: 20, arbitrary: fc.integer({ min: 0, max: 0xffffffff }) },
+      { weight: 1, arbitrary: fc.constant(null) },
+    ),
+    rsv: fc.oneof({ weight: 20, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat(7) }),
+    lengthBytes: fc.constantFrom("fewest" as const, 8 as const),
+    claimed: fc.oneof({ weight: 8, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: claimed }),
+  })
+  .map(({ lengthBytes, claimed, ...rest }) =>
+    rawFrame({
+      ...rest,
+      ...(lengthBytes === 8 ? { lengthBytes } : {}),
+      ...(claimed === null ? {} : { claimed }),
+    }),
+  );
+
+export const hostileFrames = fc.array(frame, { minLength: 1, maxLength: 8 }).map((all) => Buffer.concat(all));

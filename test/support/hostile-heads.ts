@@ -1,0 +1,81 @@
+/** Request heads that are not quite right, and what node:http makes of them. */
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type IncomingMessage } from "node:http";
+import { connect } from "node:net";
+import fc from "fast-check";
+
+export const token = fc.stringMatching(/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}$/);
+export const value = fc.stringMatching(/^[!-~\x80-\xff]([ \t!-~\x80-\xff]{0,40}[!-~\x80-\xff])?$/);
+export const blank = fc.stringMatching(/^[ \t]{0,3}$/);
+
+const ODD = [...'\0\t\n\r :;,"()<>@[]{}\\/?#%\x01\x1f\x7f\x80\xa0\xff'];
+const header = fc
+  .record({
+    name: fc.oneof(token, fc.constantFrom("connection", "upgrade", "origin", "x")),
+    value: fc.oneof(value, fc.constant("")),
+    before: blank,
+    after: blank,
+  })
+  // A body is nobody's matter here: this server answers the head and closes.
+  .filter(({ name }) => !/^(content-length|transfer-encoding|expect|host)$/i.test(name));
+/** A head of good form, then changed at a few places: bytes put in, replaced or taken away. */
+export const hostileHead = fc
+  .record({
+    method: fc.constantFrom("GET", "HEAD", "POST", "OPTIONS"),
+    target: fc.stringMatching(/^\/[a-z0-9/._~-]{0,20}$/),
+    headers: fc.array(header, { maxLength: 5 }),
+    changes: fc.array(
+      fc.tuple(fc.nat(), fc.constantFrom("insert", "replace", "remove"), fc.constantFrom(...ODD)),
+      { maxLength: 2 },
+    ),
+  })
+  .map(({ method, target, headers, changes }) => {
+    const lines = headers.map(({ name, value, before, after }) => `${name}:${before}${value}${after}\r\n`);
+    let text = `${method} ${target} HTTP/1.1\r\nhost: x\r\n${lines.join("")}`;
+    for (const [place, how, odd] of changes) {
+      const at = place % text.length;
+      text = text.slice(0, at) + (how === "remove" ? "" : odd) + text.slice(how === "insert" ? at : at + 1);
+    }
+    return Buffer.from(`${text}\r\n`, "latin1");
+  });
+
+/** What node:http makes of a head: its method, path and headers, or null when it refuses it. */
+export class NodeReader {
+  readonly #server = createServer({ joinDuplicateHeaders: true });
+  readonly #verdicts = new Map<number, (message: IncomingMessage) => void>();
+
+  async listen(): Promise<this> {
+    const told = (message: IncomingMessage) => this.#verdicts.get(message.socket.remotePort ?? 0)?.(message);
+    this.#server.on("request", told);
+    this.#server.on("upgrade", told);
+    this.#server.on("clientError", (_, socket) => socket.destroy());
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+    return this;
+  }
+
+  async read(head: Buffer): Promise<IncomingMessage | null> {
+    const address = this.#server.address();
+    assert.ok(typeof address === "object" && address !== null);
+    const socket = connect(address.port, "127.0.0.1");
+    socket.on("error", () => undefined);
+    await once(socket, "connect");
+    const verdict = new Promise<IncomingMessage>((resolve) =>
+      this.#verdicts.set(socket.localPort ?? 0, resolve),
+    );
+    socket.end(head);
+    socket.resume();
+    // One that ends before its head does is closed without a word.
+    const message = await Promise.race([verdict, once(socket, "close").then(() => null)]);
+    this.#verdicts.delete(socket.localPort ?? 0);
+    socket.destroy();
+    return message;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
