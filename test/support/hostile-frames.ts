@@ -3,25 +3,14 @@
 import fc from "fast-check";
 import { closePayload, rawFrame } from "./raw-frames.ts";
 
-/** Around where a sum, a sign, a double or a 32-bit number goes wrong, and around this project's own sizes. */
-const EDGES = [
-  125n,
-  126n,
-  65_535n,
-  65_536n,
-  2n ** 20n,
-  2n ** 21n,
-  2n ** 31n,
-  2n ** 32n,
-  2n ** 53n,
-  2n ** 63n,
-  2n ** 64n,
-];
+/** Where a sum, a sign, a double or a 32-bit number goes wrong, and this project's own sizes. */
+const EDGES = [2n ** 64n, 2n ** 63n, 2n ** 53n, 2n ** 32n, 2n ** 31n, 2n ** 21n, 2n ** 20n, 2n ** 16n];
+/** By the sizes of heads, with a mask and without. */
+const AROUND = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
 
-const claimed = fc
-  .tuple(fc.constantFrom(...EDGES), fc.integer({ min: -20, max: 20 }))
-  .map(([edge, by]) => edge + BigInt(by))
-  .filter((length) => length < 2n ** 64n);
+const HOSTILE_LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter(
+  (length) => length < 2n ** 64n,
+);
 
 const sized = (...lengths: number[]) => fc.constantFrom(...lengths).map((length) => Buffer.alloc(length, 97));
 
@@ -53,7 +42,10 @@ const frame = fc
     ),
     rsv: fc.oneof({ weight: 20, arbitrary: fc.constant(0) }, { weight: 1, arbitrary: fc.nat(7) }),
     lengthBytes: fc.constantFrom("fewest" as const, 8 as const),
-    claimed: fc.oneof({ weight: 8, arbitrary: fc.constant(null) }, { weight: 1, arbitrary: claimed }),
+    claimed: fc.oneof(
+      { weight: 8, arbitrary: fc.constant(null) },
+      { weight: 1, arbitrary: fc.constantFrom(...HOSTILE_LENGTHS) },
+    ),
   })
   .map(({ lengthBytes, claimed, ...rest }) =>
     rawFrame({
@@ -63,4 +55,9 @@ const frame = fc
     }),
   );
 
-export const hostileFrames = fc.array(frame, { minLength: 1, maxLength: 8 }).map((all) => Buffer.concat(all));
+export const hostileFrames = fc
+  .array(frame, { minLength: 1, maxLength: 8 })
+  .map((all): Buffer => Buffer.concat(all));
+
+/** One message of each length, of which only the head comes. */
+export const HOSTILE_HEADS = HOSTILE_LENGTHS.map((claimed) => rawFrame({ opcode: 1, claimed }));
