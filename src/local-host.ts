@@ -51,7 +51,8 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
     },
     walledFiles: {
       behind: async (intent) => {
-        walled ??= new (await import("./walled-files.ts")).BubblewrappedFiles();
+        const { BubblewrappedFiles } = await import("./walled-files.ts");
+        walled ??= new BubblewrappedFiles({ onEnded: () => backend.expectOrphans() });
         return walled.behind(intent);
       },
       close: () => walled?.close(),
@@ -61,7 +62,12 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
       version: VERSION,
       beforeReading: requireNodeThreads,
       degraded: () => backend.degraded(),
-      sandboxes: async () => (await import("./sandbox/available.ts")).availableSandboxes(),
+      sandboxes: async () => {
+        const { availableSandboxes } = await import("./sandbox/available.ts");
+        // Bubblewrap, run to see whether it works, leaves one behind.
+        backend.expectOrphans();
+        return availableSandboxes();
+      },
     }),
     log,
   };

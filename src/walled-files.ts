@@ -20,20 +20,31 @@ const IDLE_MS = 10_000;
 /** A healthy inner server answers within 200 ms. */
 const START_WITHIN_MS = 10_000;
 
+export interface BubblewrappedFilesOptions {
+  clock?: Clock;
+  /** An inner server has ended; bubblewrap leaves one behind that nobody waits for. */
+  onEnded?: () => void;
+}
+
 /** One inner server per intent, kept while it is used. */
 export class BubblewrappedFiles implements WalledFileServers {
   readonly #clock: Clock;
+  readonly #onEnded: () => void;
   readonly #servers = new Map<string, InnerServer>();
 
-  constructor(clock: Clock = systemClock) {
-    this.#clock = clock;
+  constructor(options: BubblewrappedFilesOptions = {}) {
+    this.#clock = options.clock ?? systemClock;
+    this.#onEnded = options.onEnded ?? (() => undefined);
   }
 
   async behind(intent: unknown): Promise<WalledFiles> {
     const key = JSON.stringify(intent);
     let server = this.#servers.get(key);
     if (!server) {
-      server = new InnerServer(intent, this.#clock, () => this.#servers.delete(key));
+      server = new InnerServer(intent, this.#clock, {
+        onGone: () => this.#servers.delete(key),
+        onEnded: this.#onEnded,
+      });
       this.#servers.set(key, server);
     }
     const caller = await server.caller();
@@ -49,12 +60,14 @@ export class BubblewrappedFiles implements WalledFileServers {
 class InnerServer {
   readonly #clock: Clock;
   readonly #onGone: () => void;
+  readonly #onEnded: () => void;
   readonly #started: Promise<{ caller: Caller; child: ChildProcess }>;
   #idle: Timer | null = null;
 
-  constructor(intent: unknown, clock: Clock, onGone: () => void) {
+  constructor(intent: unknown, clock: Clock, events: { onGone: () => void; onEnded: () => void }) {
     this.#clock = clock;
-    this.#onGone = onGone;
+    this.#onGone = events.onGone;
+    this.#onEnded = events.onEnded;
     this.#started = this.#start(intent);
   }
 
@@ -82,6 +95,7 @@ class InnerServer {
       const [file = "", ...args] = walled;
       const child = spawn(file, args, { stdio: ["pipe", "pipe", "ignore"], env });
       child.unref();
+      child.once("exit", this.#onEnded);
       const failed = new Promise<never>((_, reject) => child.once("error", reject));
       const connection = new LineConnection(child.stdout, child.stdin, { label: "the server behind walls" });
       const caller = new RpcCaller(connection, { notified: () => undefined, closed: () => this.#onGone() });

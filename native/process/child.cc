@@ -3,6 +3,7 @@
 #include "process/child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 
 #include "core/fd.h"
+#include "process/wait-thread.h"
 
 namespace procwire {
 namespace {
@@ -79,6 +81,7 @@ void Child::onReady(Watch& watch, uint32_t events) {
 }
 
 void Child::onDelayOver(Watch& watch) {
+  if (&watch == &exit_) return loop_->arm(exit_, EPOLLIN);
   OutStream& stream = *outStreamOf(watch);
   if (paused_) return;
   napi_env env = loop_->env();
@@ -100,6 +103,7 @@ void Child::onExit() {
     info.si_code = CLD_EXITED;
     info.si_status = -1;
   } else if (info.si_pid == 0) {
+    awaitTracer();
     return;
   }
   reaped_ = true;
@@ -128,6 +132,25 @@ void Child::onExit() {
     settle();
   }
   release();
+}
+
+// It has ended, but its end belongs to whoever traces it, and to us only when that one lets it go. Until then a pidfd says
+// "ready" for ever, and to believe it would keep a processor busy.
+void Child::awaitTracer() {
+  loop_->arm(exit_, 0);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) == 0) {
+    if (watchExitAsleep(pid_, ends[1])) {
+      closeFd(exit_.fd);
+      exit_.fd = ends[0];
+      loop_->arm(exit_, EPOLLIN);
+      return;
+    }
+    close(ends[0]);
+    close(ends[1]);
+  }
+  // No room for that now: look again in a moment.
+  loop_->delay(exit_);
 }
 
 void Child::drainAtExit(OutStream& stream, size_t most) {

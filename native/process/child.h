@@ -85,6 +85,7 @@ class Child final : public Watched {
   void chunkDone(OutStream& stream, size_t length, size_t asked);
   void endOut(OutStream& stream);
   void onExit();
+  void awaitTracer();
   void flush(bool hungUp);
   void endStdin();
   int stdinFd() const;

@@ -84,6 +84,17 @@ void add(Waited child) {
   pthread_mutex_unlock(&only->mutex);
 }
 
+void* sleepMain(void* argument) {
+  Waited* child = static_cast<Waited*>(argument);
+  pthread_setname_np(pthread_self(), "procwire-wait");
+  siginfo_t info;
+  while (waitid(P_PID, static_cast<id_t>(child->pid), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  close(child->writeEnd);
+  delete child;
+  return nullptr;
+}
+
 // Threads that are only made to see whether they can be.
 struct Trial {
   pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
@@ -135,6 +146,13 @@ bool canMakeThreads(size_t count) {
     while (isThere(trials[at].thread)) sched_yield();
   }
   return threads.size() == count;
+}
+
+bool watchExitAsleep(pid_t pid, int writeEnd) {
+  Waited* child = new Waited{pid, writeEnd};
+  if (startThread(sleepMain, child)) return true;
+  delete child;
+  return false;
 }
 
 void watchExit(pid_t pid, int writeEnd) { add({pid, writeEnd}); }

@@ -10,6 +10,9 @@ namespace procwire {
 // Where there are no pidfds: closes `writeEnd` once the child has ended, without reaping it.
 void watchExit(pid_t pid, int writeEnd);
 
+// The same by a thread of its own that sleeps until then; false when there is no room for one.
+bool watchExitAsleep(pid_t pid, int writeEnd);
+
 // Starts a detached thread with a small stack that takes no signal; false when the machine has no room for it.
 bool startThread(void* (*main)(void*), void* argument);
 

@@ -14,7 +14,12 @@ export const command: Command = {
       return 0;
     }
     const { transport, ...rest } = options;
-    await runMainWithTransport(transport, rest);
+    try {
+      await runMainWithTransport(transport, rest);
+    } catch (error) {
+      leave(1);
+      throw error;
+    }
     return leave(0);
   },
 };

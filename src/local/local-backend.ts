@@ -118,22 +118,34 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     }
   }
 
+  /** Something was run that may leave orphans behind, though not as a process of this backend. */
+  expectOrphans(): void {
+    this.#orphans?.expect();
+  }
+
   async list(): Promise<ProcessListing[]> {
     return [...this.#open].map((process) => process.listing());
   }
 
   /**
    * Ends everything: TERM, `graceMs`, KILL, sweep; then orphans that belong to no process known. Resolves when all is
-   * closed; can be called again.
+   * closed; can be called again. Rejects, after all that, when one of them could not be ended.
    */
   async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
+    const failures: unknown[] = [];
+    const end = (process: LocalProcess) =>
+      this.#end(process, graceMs, reason).catch((error: unknown) => {
+        failures.push(error);
+        this.#forget(process);
+      });
     // What is being started while everything ends, ends too.
     while (this.#open.size > 0 || this.#starting.size > 0) {
       await Promise.allSettled(this.#starting);
-      await Promise.all([...this.#open].map((process) => this.#end(process, graceMs, reason)));
+      await Promise.all([...this.#open].map(end));
     }
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
+    if (failures.length > 0) throw failures[0];
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -25,8 +25,8 @@ export interface OrphanKeeperOptions {
 
 /**
  * Makes this program the subreaper of what it starts: orphans come to it instead of to init. Reaps the dead ones, each
- * by its number, and ends the living at shutdown. Children of this program's own session are left alone: somebody
- * else here started them and waits for them.
+ * by its number, and ends the living at shutdown. Living children of this program's own session are left alone:
+ * somebody else here started them and waits for them.
  */
 export class OrphanKeeper {
   readonly #options: OrphanKeeperOptions;
@@ -77,7 +77,8 @@ export class OrphanKeeper {
 
   #look(): void {
     this.#timer = null;
-    const orphans = this.#orphans();
+    // Who is of this program's own session and alive is somebody else's here; who is dead may be an orphan all the same.
+    const orphans = this.#children().filter(({ zombie, session }) => zombie || session !== this.#ownSession);
     for (const { pid, startTime, zombie } of orphans) {
       // Only who was here at the last look too: whoever waits for a child of his own has taken it by now.
       if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);
@@ -90,11 +91,12 @@ export class OrphanKeeper {
   }
 
   #orphans(): ProcessEntry[] {
+    return this.#children().filter(({ session }) => session !== this.#ownSession);
+  }
+
+  #children(): ProcessEntry[] {
     const { table } = this.#options;
-    return table.orphanPids().flatMap((pid) => {
-      const entry = table.entry(pid);
-      return entry && entry.session !== this.#ownSession ? [entry] : [];
-    });
+    return table.orphanPids().flatMap((pid) => table.entry(pid) ?? []);
   }
 }
 

@@ -111,8 +111,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   }
 
   async #close(): Promise<void> {
-    const { backend } = this.#host;
-    await backend.shutdown(this.config.shutdownGraceMs);
+    await this.#endProcesses(this.config.shutdownGraceMs);
     for (const connection of [...this.#open]) connection.close("server is shutting down");
     await withDeadline(
       this.#connections.settled(),
@@ -123,7 +122,16 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#sessions.endAll();
     this.#host.walledFiles?.close();
     // Once more for what was just being started when the end began.
-    await backend.shutdown(0);
+    await this.#endProcesses(0);
+  }
+
+  /** One that cannot be ended, as one that a debugger holds, is no reason to keep the rest. */
+  async #endProcesses(graceMs: number): Promise<void> {
+    await this.#host.backend
+      .shutdown(graceMs)
+      .catch((error: unknown) =>
+        this.#log("error", "a process could not be ended", { error: describe(error) }),
+      );
   }
 
   /** The same backend, which starts nothing more once the server closes. */
