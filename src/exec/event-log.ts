@@ -89,7 +89,7 @@ export class EventLog {
     // Chunks are evicted whole: one that is large beside the retention is kept in pieces, so that not all of it goes.
     const pieceBytes = this.#isFollower
       ? chunk.length
-      : Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES) | 0;
+      : Math.floor(Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES));
     for (let at = 0; at < chunk.length; at += pieceBytes) {
       const piece = chunk.length <= pieceBytes ? chunk : chunk.subarray(at, at + pieceBytes);
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });

@@ -36,6 +36,15 @@ async function collect(log: EventLog, afterSeq = 0): Promise<string[]> {
 }
 
 describe("events", () => {
+  test("takes output whatever the retention, also one beyond 32 bits", async () => {
+    for (const retainedBytes of [0, 1, 2 ** 33, 2 ** 34, Number.MAX_SAFE_INTEGER]) {
+      const log = new EventLog({ limits: { retainedBytes } });
+      log.append("stdout", bytes("text"));
+      log.closed();
+      assert.equal(log.totalBytes, 4);
+    }
+  });
+
   test("replays to a subscriber that arrives after close", async () => {
     const log = new EventLog();
     log.append("stdout", bytes("a"));
