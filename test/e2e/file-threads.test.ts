@@ -1,18 +1,13 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
 import { mkdirSync, renameSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { makePipe, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
 import type { WireClient } from "../support/wire.ts";
 
 /** As many as Node has threads for files. */
 const THREADS = 4;
 const GIB = 1024 ** 3;
-
-function makePipe(path: string): void {
-  assert.equal(spawnSync("mkfifo", [path]).status, 0);
-}
 
 /** A file request that any healthy server answers. */
 async function filesAreServed(client: WireClient): Promise<void> {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { fuzz } from "../support/request-fuzz.ts";
-import { isAlive, scratchDirectory, serve, until } from "../support/serve.ts";
+import { isAlive, makePipe, scratchDirectory, serve, until } from "../support/serve.ts";
 import type { WireClient } from "../support/wire.ts";
 
 /** More seeds: `PROCWIRE_FUZZ_SEEDS=200 node --test test/e2e/idle-server.test.ts`. */
@@ -39,7 +39,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
       mkdirSync(join(directory.path, "c"));
       writeFileSync(join(directory.path, "a"), "text");
       symlinkSync("a", join(directory.path, "link"));
-      assert.equal(spawnSync("mkfifo", [join(directory.path, "fifo")]).status, 0);
+      makePipe(join(directory.path, "fifo"));
       await using server = await serve("--detached-session-ttl", "0.2", "--retained-output-bytes", "65536");
       await fuzz({ url: server.url, seed, directory: directory.path });
       assert.equal(server.child.exitCode, null, `seed ${seed}: ${server.stderr}`);

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { PROCWIRE, scratchDirectory, until } from "../support/serve.ts";
+import { makePipe, PROCWIRE, scratchDirectory, until } from "../support/serve.ts";
 import { sh, WireClient, webSocketWire } from "../support/wire.ts";
 
 const servers: ChildProcess[] = [];
@@ -77,7 +77,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
   test("is counted, and how many lines were dropped is told when it can be written again", async () => {
     using directory = scratchDirectory();
     const pipe = join(directory.path, "log");
-    assert.equal(spawnSync("mkfifo", [pipe]).status, 0);
+    makePipe(pipe);
     let reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
     const writer = openSync(pipe, constants.O_WRONLY);
     const { child, url, exited } = await serveWith(writer);
@@ -92,7 +92,8 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
       log += read(reader);
       return log.includes("nobody/knows");
     });
-    assert.match(log, /3 log lines were dropped/);
+    // One more where the addon is missing, which is told as well.
+    assert.match(log, /[34] log lines were dropped/);
     assert.equal(log.split("\n").length, 3, log);
     await endsWell(child, exited);
     closeSync(reader);
@@ -101,7 +102,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
   test("because its reader stands still, is dropped instead of piling up, and SIGTERM still ends the server", async () => {
     using directory = scratchDirectory();
     const pipe = join(directory.path, "log");
-    assert.equal(spawnSync("mkfifo", [pipe]).status, 0);
+    makePipe(pipe);
     const reader = openSync(pipe, constants.O_RDONLY | constants.O_NONBLOCK);
     const writer = openSync(pipe, constants.O_WRONLY);
     const { child, url, exited } = await serveWith(writer, ["serve", "--log-level", "debug"]);

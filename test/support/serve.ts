@@ -1,7 +1,7 @@
 /** `procwire serve` as a user starts it: a child program, its URL read from where the documentation says it stands. */
 
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -132,6 +132,11 @@ export async function until(
 export function scratchDirectory(): { path: string } & Disposable {
   const path = mkdtempSync(join(tmpdir(), "procwire-test-"));
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** A named pipe. */
+export function makePipe(path: string): void {
+  execFileSync("sh", ["-c", 'mkfifo "$1"', "sh", path]);
 }
 
 export function childrenOf(pid: number): number[] {
