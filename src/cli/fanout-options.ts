@@ -51,6 +51,7 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
       --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
+      --outage-patience SECONDS  how long the database may be away before the run gives up (default 600)
       --json                   events as JSON lines on stdout
 `;
 
@@ -73,6 +74,7 @@ export const RUN_FLAGS = {
   sandbox: { type: "string" },
   "database-url": { type: "string" },
   heartbeat: { type: "string" },
+  "outage-patience": { type: "string" },
   explode: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
   json: { type: "boolean" },
@@ -100,6 +102,7 @@ export interface RunOptions {
   };
   databaseUrl: string | undefined;
   heartbeatSeconds: number | undefined;
+  outagePatienceSeconds: number | undefined;
   export: { explode: boolean; escapeFormulas: boolean };
   json: boolean;
 }
@@ -192,6 +195,7 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     },
     databaseUrl: text("database-url"),
     heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
+    outagePatienceSeconds: count("outage-patience", text("outage-patience")),
     export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
     json: values.json === true,
   };

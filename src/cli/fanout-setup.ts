@@ -54,15 +54,18 @@ export function jobOutput(json: boolean): JobListener {
 }
 
 /** Jobs of this machine, or of a database that several machines share. */
-export async function openJobStore(options: {
-  databaseUrl: string | undefined;
-  heartbeatSeconds: number | undefined;
-}): Promise<JobStore> {
+export async function openJobStore(
+  options: Pick<RunOptions, "databaseUrl" | "heartbeatSeconds" | "outagePatienceSeconds">,
+  signal?: AbortSignal,
+): Promise<JobStore> {
   if (options.databaseUrl !== undefined) {
     const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
+    const patience = options.outagePatienceSeconds;
     return PostgresStore.open({
       databaseUrl: options.databaseUrl,
-      ...(options.heartbeatSeconds === undefined ? {} : { heartbeatSeconds: options.heartbeatSeconds }),
+      heartbeatSeconds: options.heartbeatSeconds,
+      outagePatienceMs: patience === undefined ? undefined : patience * 1000,
+      signal,
       onError: (error) =>
         process.stderr.write(`database: ${error instanceof Error ? error.message : String(error)}\n`),
     });

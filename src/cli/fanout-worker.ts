@@ -16,6 +16,7 @@ rows go to others within about half a minute.
       --rpm N, --tpm N      requests and tokens a minute at most, on this machine
       --exit-when-idle      leave when no job runs
       --heartbeat SECONDS   after so much silence a worker's rows go to others (default 20, at least 10)
+      --outage-patience SECONDS  how long the database may be away before the worker gives up (default 600)
       --connect URL         run the agents' commands on that server; may be repeated
       --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
@@ -34,7 +35,7 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
   if (options.databaseUrl === undefined) throw new UsageError("no --database-url given");
   return runToExit((signal) =>
     withRowResources(options, signal, async (resources) => {
-      await using store = await openJobStore(options);
+      await using store = await openJobStore(options, signal);
       process.stderr.write("worker ready\n");
       await runWorker({
         ...resources,

@@ -45,7 +45,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
   });
   if (options.dryRun) return await showDryRun(options, input);
   return await withRowResources(options, signal, async (resources) => {
-    await using store = await openJobStore(options);
+    await using store = await openJobStore(options, signal);
     const end = await startOrResumeJob({
       ...coordinatorOptions(options, resources, store),
       input,

@@ -66,6 +66,7 @@ class RowAttempt {
   #outer: AbortSignal;
   #usage: TokenUsage = NO_USAGE;
   #reported: { item: ItemRecord; stop: boolean } | null = null;
+  #ledgerFault: { cause: unknown } | null = null;
   #toolCrash: string | null = null;
   #controller = new AbortController();
   #deadline: RowDeadline;
@@ -152,12 +153,24 @@ class RowAttempt {
 
   async #commit(result: string, stop: boolean): Promise<boolean> {
     if (this.#deadline.expired) return false;
-    const item = await this.#options.ledger.complete(this.#claim, { result, usage: this.#usage, stop });
-    if (item) this.#reported = { item, stop };
-    return item !== null;
+    // A ledger that has to wait for its database is no fault of the row: the wait does not count as its time.
+    this.#deadline.pause();
+    try {
+      const item = await this.#options.ledger.complete(this.#claim, { result, usage: this.#usage, stop });
+      if (item) this.#reported = { item, stop };
+      return item !== null;
+    } catch (error) {
+      // The model is not to blame and cannot help: it is never told, and the job stops with this error.
+      this.#ledgerFault = { cause: error };
+      this.#controller.abort(error);
+      throw error;
+    } finally {
+      this.#deadline.resume();
+    }
   }
 
   #judge(report: ReportTool, outcome: TurnOutcome): RowOutcome {
+    if (this.#ledgerFault) throw this.#ledgerFault.cause;
     if (this.#reported) return { type: "reported", usage: this.#usage, ...this.#reported };
     if (outcome.type === "failed" && outcome.error instanceof ModelError) {
       this.#usage = addUsage(this.#usage, outcome.error.usage);

@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import pg from "pg";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
+import { systemClock } from "../../../src/async/clock.ts";
 import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
+import { Outage } from "../../../src/fanout/ledger/postgres/outage.ts";
+import { PostgresDatabase } from "../../../src/fanout/ledger/postgres/postgres-database.ts";
+import { COMPLETE_ITEM, READ_SETTLED_BY } from "../../../src/fanout/ledger/postgres/postgres-statements.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
 import { storeContract } from "./store-contract.ts";
@@ -44,6 +48,21 @@ if (missing) {
       await new Promise((wake) => setTimeout(wake, 100));
     }
     assert.fail("the engine never noticed");
+  }
+
+  /** The first statement is carried out, but its answer never arrives. */
+  function answerLost(pool: pg.Pool): pg.Pool {
+    let isLost = false;
+    const query = pool.query.bind(pool);
+    Object.assign(pool, {
+      query: async (text: string, values: unknown[]) => {
+        const result = await query(text, values);
+        if (isLost) return result;
+        isLost = true;
+        throw new Error("Connection terminated unexpectedly");
+      },
+    });
+    return pool;
   }
 
   storeContract("postgres", async () => {
@@ -143,6 +162,48 @@ if (missing) {
     assert.equal(await ledger.complete(late, report), null);
     assert.ok(await other.complete(now, report));
     await other.endRun();
+  });
+
+  test("a row that the engine gives out again goes on in the process that still works on it", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    const ledger = await startedJob(store, 1);
+    const [claim] = await ledger.claim(1);
+    assert.ok(claim);
+    await silence(ledger.jobId);
+    assert.deepEqual(await ledger.claim(1), []);
+    assert.ok(await ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false }));
+    assert.deepEqual(await ledger.claim(1), []);
+    await ledger.endRun();
+  });
+
+  test("a report whose answer was lost counts once, and as the attempt's own", async () => {
+    await using store = await PostgresStore.open({ databaseUrl: url });
+    const ledger = await startedJob(store, 1);
+    const [claim] = await ledger.claim(1);
+    assert.ok(claim);
+    const pool = new pg.Pool({ connectionString: url, max: 1 });
+    const lossy = answerLost(pool);
+    const clock = systemClock;
+    const outage = new Outage({
+      probe: async () => undefined,
+      patienceMs: 1000,
+      clock,
+      tell: () => undefined,
+    });
+    const database = new PostgresDatabase(lossy, outage);
+    const values = {
+      jobId: ledger.jobId,
+      rowIndex: 0,
+      token: claim.token,
+      result: '{"n":1}',
+      now: 1,
+      ...NO_USAGE,
+    };
+    const row = await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
+    assert.equal(row?.result_json, '{"n":1}');
+    assert.equal(await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values), undefined);
+    await database.close();
+    await ledger.endRun();
   });
 
   test("a row that kills everyone who touches it ends in the dead letters and fails as spawn", async () => {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import type { JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
+import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import type { Tool } from "../../../src/tools/tool.ts";
 import {
   answer,
@@ -430,5 +432,29 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       reasoningOutputTokens: 0,
     });
     assert.ok(harness.told.every((item) => item.usage.inputTokens === 200));
+  });
+
+  test("a ledger that cannot take a report stops the job, and the model is not asked because of it", async () => {
+    await using harness = await FanoutHarness.open((request) => report(request));
+    const store = new SqliteStore(harness.jobsHome);
+    const broken: JobStore = {
+      find: (key) => store.find(key),
+      create: (...args) => store.create(...args),
+      list: () => store.list(),
+      open: async (id) => {
+        const ledger = await store.open(id);
+        if (!ledger) return null;
+        ledger.complete = async () => {
+          throw new Error("database or disk is full");
+        };
+        return ledger;
+      },
+      [Symbol.asyncDispose]: async () => undefined,
+    };
+    await assert.rejects(
+      harness.run({ table: catTable(1), concurrency: 1, store: broken }),
+      /database or disk is full/,
+    );
+    assert.equal(harness.mock.requests.length, 1);
   });
 });

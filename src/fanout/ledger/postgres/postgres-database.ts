@@ -1,39 +1,78 @@
 import type { Pool, PoolClient, QueryResult } from "pg";
+import type { Outage } from "./outage.ts";
 import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
-/** The ledger's connections, and the two ways its statements run: alone, or together in a transaction. */
+type Values = Readonly<Record<string, unknown>>;
+
+/** The ledger's connections, and the ways its statements run. All but `tryTransaction` ride out an outage. */
 export class PostgresDatabase {
+  readonly outage: Outage;
   #pool: Pool;
 
-  constructor(pool: Pool) {
+  constructor(pool: Pool, outage: Outage) {
     this.#pool = pool;
+    this.outage = outage;
   }
 
-  run(statement: Statement, values?: Readonly<Record<string, unknown>>): Promise<QueryResult<DatabaseRow>> {
-    return execute(this.#pool, statement, values);
+  run(statement: Statement, values?: Values): Promise<QueryResult<DatabaseRow>> {
+    return this.outage.ride(() => execute(this.#pool, statement, values));
   }
 
-  async all(statement: Statement, values?: Readonly<Record<string, unknown>>): Promise<DatabaseRow[]> {
+  async all(statement: Statement, values?: Values): Promise<DatabaseRow[]> {
     return (await this.run(statement, values)).rows;
   }
 
+  /**
+   * For a change that can be made only once and gives its row back. Where the answer to it was lost, `lookUp` finds the row
+   * if the change was made after all.
+   */
+  changeOnce(change: Statement, lookUp: Statement, values: Values): Promise<DatabaseRow | undefined> {
+    return this.outage.ride((isRepeat) => changeOnce(this.#pool, change, lookUp, values, isRepeat));
+  }
+
   /** All of the task's statements count, or none does. */
-  async transaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
+  transaction<T>(task: (client: PoolClient, isRepeat: boolean) => Promise<T>): Promise<T> {
+    return this.outage.ride((isRepeat) => this.tryTransaction((client) => task(client, isRepeat)));
+  }
+
+  /** A transaction that cannot be repeated, because what it reads is gone then. */
+  async tryTransaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
+    // A connection that is lost while it is ours says so on its own as well; the statement under way says it to us.
+    let lost: Error | undefined;
+    const onError = (error: Error) => {
+      lost = error;
+    };
+    client.on("error", onError);
     try {
       await client.query("BEGIN");
       const value = await task(client);
       await client.query("COMMIT");
       return value;
     } catch (error) {
-      await client.query("ROLLBACK").catch(() => undefined);
+      await client.query("ROLLBACK").catch((failure: unknown) => {
+        lost ??= failure instanceof Error ? failure : new Error(String(failure));
+      });
       throw error;
     } finally {
-      client.release();
+      client.off("error", onError);
+      client.release(lost);
     }
   }
 
   close(): Promise<void> {
     return this.#pool.end();
   }
+}
+
+export async function changeOnce(
+  client: Pool | PoolClient,
+  change: Statement,
+  lookUp: Statement,
+  values: Values,
+  isRepeat: boolean,
+): Promise<DatabaseRow | undefined> {
+  const { rows } = await execute(client, change, values);
+  if (rows[0] || !isRepeat) return rows[0];
+  return (await execute(client, lookUp, values)).rows[0];
 }

@@ -14,7 +14,7 @@ import {
 } from "../../job.ts";
 import type { AttemptFailure, Claim, JobLedger, Report } from "../job-ledger.ts";
 import { decodeItem } from "../record-codec.ts";
-import type { PostgresDatabase } from "./postgres-database.ts";
+import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
 import {
   CLAIM_ITEMS,
@@ -22,7 +22,9 @@ import {
   FAIL_DEAD_ITEM,
   FAIL_ITEM,
   FILTER_OPEN_ITEMS,
+  READ_JOB,
   READ_OPEN_ITEMS,
+  READ_SETTLED_BY,
   RELEASE_ITEM,
   RETRY_FAILED_ITEMS,
   RETRY_ITEM,
@@ -30,7 +32,7 @@ import {
   SET_STATUS,
 } from "./postgres-statements.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
-import { type DatabaseRow, execute, type Statement } from "./statement.ts";
+import { execute, type Statement } from "./statement.ts";
 
 /** Dead letters taken at a time. */
 const DEAD_LETTERS_BATCH = 100;
@@ -105,12 +107,14 @@ export class PostgresLedger implements JobLedger {
     await this.#queue.create();
     if (!options.join) await this.#enqueueMissing();
     this.#touchLater();
+    this.#database.outage.onBack.add(this.#touch);
     return true;
   }
 
   async endRun(): Promise<void> {
     this.#touching?.cancel();
     this.#touching = null;
+    this.#database.outage.onBack.delete(this.#touch);
   }
 
   async isBeingRun(): Promise<null> {
@@ -120,7 +124,7 @@ export class PostgresLedger implements JobLedger {
   async claim(limit: number): Promise<Claim[]> {
     await this.#failDeadRows();
     if ((await this.job()).status !== "running") return [];
-    const deliveries = await this.#take(limit);
+    const deliveries = this.#withoutOwn(await this.#take(limit));
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());
     const rows = await this.#database.all(CLAIM_ITEMS, {
@@ -142,33 +146,24 @@ export class PostgresLedger implements JobLedger {
 
   async complete(claim: Claim, { result, usage, stop }: Report): Promise<ItemRecord | null> {
     const values = { ...this.#held(claim), ...usage, result, now: this.#clock.now() };
-    const { rows } = stop
-      ? await this.#database.transaction(async (client) => {
-          const settled = await execute(client, COMPLETE_ITEM, values);
-          if (settled.rows.length > 0) {
-            await execute(
-              client,
-              SET_STATUS,
-              this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT),
-            );
-          }
+    const row = stop
+      ? await this.#database.transaction(async (client, isRepeat) => {
+          const settled = await changeOnce(client, COMPLETE_ITEM, READ_SETTLED_BY, values, isRepeat);
+          const change = this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
+          if (settled) await execute(client, SET_STATUS, change);
           return settled;
         })
-      : await this.#database.run(COMPLETE_ITEM, values);
+      : await this.#database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
     await this.#letGo(claim);
-    return recordOf(rows);
+    return row ? decodeItem(row) : null;
   }
 
   async fail(claim: Claim, { errorClass, message, usage }: AttemptFailure): Promise<ItemRecord | null> {
-    const { rows } = await this.#database.run(FAIL_ITEM, {
-      ...this.#held(claim),
-      ...usage,
-      errorClass,
-      message: storable(message),
-      now: this.#clock.now(),
-    });
+    const now = this.#clock.now();
+    const values = { ...this.#held(claim), ...usage, errorClass, message: storable(message), now };
+    const row = await this.#database.changeOnce(FAIL_ITEM, READ_SETTLED_BY, values);
     await this.#letGo(claim);
-    return recordOf(rows);
+    return row ? decodeItem(row) : null;
   }
 
   retry(claim: Claim, { errorClass, message, usage }: AttemptFailure, delayMs: number): Promise<boolean> {
@@ -182,8 +177,14 @@ export class PostgresLedger implements JobLedger {
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
-    const { rowCount } = await this.#database.run(SET_STATUS, this.#statusChange(to, from, error));
-    const changed = rowCount === 1;
+    const values = this.#statusChange(to, from, error);
+    const changed = await this.#database.transaction(async (client, isRepeat) => {
+      const { rowCount } = await execute(client, SET_STATUS, values);
+      if (rowCount === 1 || !isRepeat) return rowCount === 1;
+      // The change may have been made before the connection was lost.
+      const { rows } = await execute(client, READ_JOB, { jobId: this.jobId });
+      return rows[0]?.status === to;
+    });
     // Nothing of a finished job is left to deliver; should rows be asked for again, its queue is made again.
     if (changed && (to === "completed" || to === "completed_with_errors")) await this.#queue.remove();
     return changed;
@@ -214,6 +215,19 @@ export class PostgresLedger implements JobLedger {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
+  }
+
+  /**
+   * A row that this process is working on comes again when the engine has heard nothing for too long, as after an outage.
+   * The attempt goes on, with the right that was just given.
+   */
+  #withoutOwn(deliveries: readonly Delivery[]): Delivery[] {
+    const tokens = new Map([...this.#deliveries].map(([token, { itemId }]) => [itemId, token]));
+    return deliveries.filter((one) => {
+      const token = tokens.get(one.itemId);
+      if (token !== undefined) this.#deliveries.set(token, one);
+      return token === undefined;
+    });
   }
 
   async #take(limit: number): Promise<Delivery[]> {
@@ -282,16 +296,17 @@ export class PostgresLedger implements JobLedger {
     await this.#queue.buried(dead);
   }
 
+  /** Tells the engine that the rows held here are worked on. What fails now is tried again at the next beat. */
+  #touch = (): Promise<void> =>
+    this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
+
   #touchLater(): void {
     this.#touching = this.#clock.after(
       this.#options.touchEveryMs,
       () => {
-        this.#queue
-          .touch([...this.#deliveries.values()])
-          .catch(this.#options.onError)
-          .finally(() => {
-            if (this.#touching) this.#touchLater();
-          });
+        void this.#touch().finally(() => {
+          if (this.#touching) this.#touchLater();
+        });
       },
       { keepAlive: false },
     );
@@ -341,10 +356,6 @@ export class PostgresLedger implements JobLedger {
       startedAt: to === "running" ? now : null,
     };
   }
-}
-
-function recordOf([row]: readonly DatabaseRow[]): ItemRecord | null {
-  return row ? decodeItem(row) : null;
 }
 
 /** Postgres has no place for the character 0 in a text. */

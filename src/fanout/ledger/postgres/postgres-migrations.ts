@@ -57,6 +57,11 @@ const MIGRATIONS: readonly Migration[] = [
   CREATE INDEX agent_job_items_by_end ON ${ITEMS} (job_id, completed_at);
   `,
   },
+  {
+    // The attempt that has settled a row, so that a report whose answer was lost is known again.
+    version: 2,
+    sql: `ALTER TABLE ${ITEMS} ADD COLUMN settled_token text`,
+  },
 ];
 
 /** Any number that nobody else in the database is likely to lock. */
@@ -65,6 +70,8 @@ const MIGRATION_LOCK = 7_041_985_260;
 /** Workers on many machines may come at once: one migrates, the others wait for it. */
 export async function migrate(pool: Pool): Promise<void> {
   const client = await pool.connect();
+  // The statement that is under way tells of a lost connection; without a listener it would end the program too.
+  client.on("error", () => undefined);
   try {
     await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
     await client.query(

@@ -86,13 +86,17 @@ const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' A
 
 export const COMPLETE_ITEM = statement(`
   UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
-    error_class = NULL, last_error = NULL, ${SPEND}
+    error_class = NULL, last_error = NULL, settled_token = :token, ${SPEND}
   WHERE ${HELD} RETURNING *`);
 
 export const FAIL_ITEM = statement(`
   UPDATE ${ITEMS} SET status = 'failed', error_class = :errorClass, last_error = :message, completed_at = :now,
-    ${SPEND}
+    settled_token = :token, ${SPEND}
   WHERE ${HELD} RETURNING *`);
+
+/** The row as this very attempt has settled it. */
+export const READ_SETTLED_BY = statement(`
+  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :token`);
 
 export const RETRY_ITEM = statement(`
   UPDATE ${ITEMS} SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt, ${SPEND}

@@ -6,6 +6,7 @@ import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { JobLedger, JobStore } from "../job-ledger.ts";
 import { decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
+import { Outage } from "./outage.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
 import { migrate } from "./postgres-migrations.ts";
@@ -24,9 +25,13 @@ import { type DatabaseRow, execute } from "./statement.ts";
 export interface PostgresStoreOptions {
   databaseUrl: string;
   /** A worker that is silent for so long has lost its rows; at least 10. */
-  heartbeatSeconds?: number;
+  heartbeatSeconds?: number | undefined;
   /** How often the engine looks for silent workers. */
   monitorSeconds?: number;
+  /** How long the database may be away before the work is given up. */
+  outagePatienceMs?: number | undefined;
+  /** Aborted when the user wants out. */
+  signal?: AbortSignal | undefined;
   clock?: Clock;
   newToken?: () => string;
   /** Told what happened in the background, such as a lost connection that is being made again. */
@@ -43,6 +48,10 @@ const QUEUE_SCHEMA = "procwire_queue";
 /** Connections of one process: enough for its lanes to settle without waiting long. */
 const LEDGER_CONNECTIONS = 8;
 const QUEUE_CONNECTIONS = 4;
+/** A database that takes no connection for so long is away. */
+const CONNECT_TIMEOUT_MS = 10_000;
+/** Longer than a restart, a fail-over or a lunch-time mistake takes. */
+const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
 /** Rows written by one statement while a table is read in. */
 const INSERT_ROWS = 1_000;
 
@@ -67,7 +76,19 @@ export class PostgresStore implements JobStore {
   static async open(options: PostgresStoreOptions): Promise<PostgresStore> {
     const { Pool, Engine } = await loadPackages();
     const { monitorSeconds = DEFAULT_MONITOR_SECONDS } = options;
-    const pool = new Pool({ connectionString: options.databaseUrl, max: LEDGER_CONNECTIONS });
+    const { onError = () => undefined } = options;
+    const pool = new Pool({
+      connectionString: options.databaseUrl,
+      max: LEDGER_CONNECTIONS,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    });
+    const outage = new Outage({
+      probe: () => pool.query("SELECT 1"),
+      patienceMs: options.outagePatienceMs ?? DEFAULT_OUTAGE_PATIENCE_MS,
+      clock: options.clock ?? systemClock,
+      signal: options.signal,
+      tell: (message) => onError(new Error(message)),
+    });
     const engine = new Engine({
       connectionString: options.databaseUrl,
       schema: QUEUE_SCHEMA,
@@ -76,7 +97,7 @@ export class PostgresStore implements JobStore {
       monitorIntervalSeconds: monitorSeconds,
       max: QUEUE_CONNECTIONS,
     });
-    const store = new PostgresStore(new PostgresDatabase(pool), engine, options);
+    const store = new PostgresStore(new PostgresDatabase(pool, outage), engine, options);
     pool.on("error", store.#onError);
     engine.on("error", store.#onError);
     try {
@@ -98,7 +119,7 @@ export class PostgresStore implements JobStore {
   }
 
   create(job: NewJob, rows: AsyncIterable<NewItem>, headers: () => readonly string[]): Promise<JobRecord> {
-    return this.#database.transaction(async (client) => {
+    return this.#database.tryTransaction(async (client) => {
       await execute(client, RETIRE_KEY, { key: job.key });
       await execute(client, INSERT_JOB, {
         id: job.id,
@@ -133,7 +154,7 @@ export class PostgresStore implements JobStore {
     }
     return new PostgresLedger({
       database: this.#database,
-      queue: new RowQueue(this.#engine, id, this.#heartbeatSeconds),
+      queue: new RowQueue(this.#engine, id, this.#heartbeatSeconds, this.#database.outage),
       jobId: id,
       clock: this.#clock,
       newToken: this.#newToken,

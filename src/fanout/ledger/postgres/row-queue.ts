@@ -6,6 +6,7 @@ import type {
   InTransaction,
   NewDelivery,
 } from "./delivery-engine.ts";
+import type { Outage } from "./outage.ts";
 
 /** The right to work on one row, as the engine gave it. */
 export interface Delivery extends DeliveryAttempt {
@@ -40,15 +41,21 @@ export class RowQueue {
   #jobId: string;
   #name: string;
   #heartbeatSeconds: number;
+  #outage: Outage;
 
-  constructor(engine: DeliveryEngine, jobId: string, heartbeatSeconds: number) {
+  constructor(engine: DeliveryEngine, jobId: string, heartbeatSeconds: number, outage: Outage) {
+    this.#outage = outage;
     this.#engine = engine;
     this.#jobId = jobId;
     this.#name = `job-${jobId}`;
     this.#heartbeatSeconds = heartbeatSeconds;
   }
 
-  async create(): Promise<void> {
+  create(): Promise<void> {
+    return this.#outage.ride(() => this.#create());
+  }
+
+  async #create(): Promise<void> {
     await this.#engine.createQueue(DEAD_LETTERS);
     await this.#engine.createQueue(this.#name, {
       // One live delivery a row: putting a row in twice is putting it in once.
@@ -65,12 +72,15 @@ export class RowQueue {
   async put(rows: readonly QueuedRow[], client?: PoolClient): Promise<void> {
     for (let from = 0; from < rows.length; from += INSERT_BATCH) {
       const deliveries = rows.slice(from, from + INSERT_BATCH).map((row) => this.#insert(row));
-      await this.#engine.insert(this.#name, deliveries, inTransaction(client));
+      const insert = () => this.#engine.insert(this.#name, deliveries, inTransaction(client));
+      await (client ? insert() : this.#outage.ride(insert));
     }
   }
 
   async take(limit: number): Promise<Delivery[]> {
-    return (await this.#engine.fetch(this.#name, { batchSize: limit })).map(delivery);
+    // Rows whose delivery was lost on the way come again after a heartbeat.
+    const given = await this.#outage.ride(() => this.#engine.fetch(this.#name, { batchSize: limit }));
+    return given.map(delivery);
   }
 
   /** The worker is alive and at it. */
@@ -80,21 +90,24 @@ export class RowQueue {
 
   async done(deliveries: readonly Delivery[], client?: PoolClient): Promise<void> {
     if (deliveries.length === 0) return;
-    await this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
+    const complete = () =>
+      this.#engine.complete(this.#name, deliveries.map(attempt), null, inTransaction(client));
+    await (client ? complete() : this.#outage.ride(complete));
   }
 
   /** Rows of any job whose deliveries were lost too often; the caller fails them in the ledger and says `buried`. */
   async takeDead(limit: number): Promise<DeadRow[]> {
-    const dead = await this.#engine.fetch(DEAD_LETTERS, { batchSize: limit });
+    const dead = await this.#outage.ride(() => this.#engine.fetch(DEAD_LETTERS, { batchSize: limit }));
     return dead.map((one) => ({ ...attempt(one), jobId: one.data.jobId, itemId: one.data.itemId }));
   }
 
   async buried(dead: readonly DeliveryAttempt[]): Promise<void> {
-    if (dead.length > 0) await this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {});
+    if (dead.length === 0) return;
+    await this.#outage.ride(() => this.#engine.complete(DEAD_LETTERS, dead.map(attempt), null, {}));
   }
 
   async remove(): Promise<void> {
-    await this.#engine.deleteQueue(this.#name);
+    await this.#outage.ride(() => this.#engine.deleteQueue(this.#name));
   }
 
   #insert(row: QueuedRow): NewDelivery {

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ManualClock } from "../../../src/async/clock.ts";
+import { Outage } from "../../../src/fanout/ledger/postgres/outage.ts";
+
+const refused = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+
+function outageOf(options: { patienceMs: number; signal?: AbortSignal }) {
+  const clock = new ManualClock();
+  const world = { isAway: true, probes: 0, told: [] as string[] };
+  const outage = new Outage({
+    ...options,
+    clock,
+    tell: (message) => world.told.push(message),
+    probe: async () => {
+      world.probes++;
+      if (world.isAway) throw refused();
+    },
+  });
+  const statement = async () => {
+    if (world.isAway) throw refused();
+    return "done";
+  };
+  return { clock, world, outage, statement };
+}
+
+test("statements wait together for a database that is away, and it is told once when it goes and comes", async () => {
+  const { clock, world, outage, statement } = outageOf({ patienceMs: 600_000 });
+  const riding = Array.from({ length: 5 }, () => outage.ride(statement));
+  await clock.advance(60_000);
+  assert.ok(world.probes < 300, `${world.probes} probes for all of them`);
+  world.isAway = false;
+  await clock.advance(1_000);
+  assert.deepEqual(await Promise.all(riding), Array(5).fill("done"));
+  assert.equal(world.told.length, 2);
+  assert.match(world.told[0] ?? "", /ECONNREFUSED; waiting until it is back/);
+  assert.match(world.told[1] ?? "", /back after 60 s/);
+});
+
+test("a database that stays away is given up on when patience is over", async () => {
+  const { clock, outage, statement } = outageOf({ patienceMs: 600_000 });
+  const riding = assert.rejects(
+    outage.ride(statement),
+    /the database has been away for 600 s: connect ECONN/,
+  );
+  await clock.advance(601_000);
+  await riding;
+});
+
+test("a process that was told to end waits a few seconds at most", async () => {
+  const { clock, outage, statement } = outageOf({ patienceMs: 600_000, signal: AbortSignal.abort() });
+  const riding = assert.rejects(outage.ride(statement), /away for 3 s/);
+  await clock.advance(5_000);
+  await riding;
+});
+
+test("what the database itself refuses is no outage", async () => {
+  const { outage, world } = outageOf({ patienceMs: 600_000 });
+  const error = Object.assign(new Error("duplicate key"), { code: "23505" });
+  await assert.rejects(
+    outage.ride(async () => {
+      throw error;
+    }),
+    error,
+  );
+  assert.equal(world.probes, 0);
+});

@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { connect, createServer, type Server, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { suite, test } from "node:test";
+import { parse } from "csv-parse/sync";
+import pg from "pg";
+import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
+import { postgresMissing, startPostgres } from "../../support/postgres.ts";
+import { type CliRun, startCli } from "../../support/run-cli.ts";
+import { until } from "../../support/serve.ts";
+import { catTable } from "../fanout-harness.ts";
+
+/** The way to a database; it can be taken away, so that connections are reset and new ones refused. */
+class DatabaseRoad implements AsyncDisposable {
+  #target: URL;
+  #server: Server | null = null;
+  #port = 0;
+  #sockets = new Set<Socket>();
+
+  private constructor(target: URL) {
+    this.#target = target;
+  }
+
+  static async to(url: string): Promise<DatabaseRoad> {
+    const road = new DatabaseRoad(new URL(url));
+    await road.giveBack();
+    return road;
+  }
+
+  get url(): string {
+    const url = new URL(this.#target);
+    url.port = `${this.#port}`;
+    return url.href;
+  }
+
+  async takeAway(): Promise<void> {
+    const server = this.#server;
+    this.#server = null;
+    for (const socket of this.#sockets) socket.resetAndDestroy();
+    await new Promise((resolve) => server?.close(resolve));
+  }
+
+  async giveBack(): Promise<void> {
+    this.#server = createServer((near) => {
+      const far = connect(Number(this.#target.port), this.#target.hostname);
+      for (const [socket, other] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        this.#sockets.add(socket);
+        socket.on("error", () => undefined);
+        socket.on("close", () => {
+          this.#sockets.delete(socket);
+          other.destroy();
+        });
+        socket.pipe(other);
+      }
+    });
+    this.#server.listen(this.#port, "127.0.0.1");
+    await once(this.#server, "listening");
+    const address = this.#server.address();
+    if (typeof address === "object" && address) this.#port = address.port;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#server) await this.takeAway();
+  }
+}
+
+const ROWS = 40;
+const missing = await postgresMissing();
+if (missing && process.env.CI) throw new Error(missing);
+
+interface Fleet {
+  road: DatabaseRoad;
+  mock: MockResponses;
+  /** Answers that were held back go out, and later ones at once. */
+  answerAll(): void;
+  query(sql: string): Promise<void>;
+  runs: { coordinator: CliRun; worker: CliRun };
+}
+
+/** A coordinator and a worker, each with rows under way whose answers are held back. */
+async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-outage-"));
+  const postgres = await startPostgres();
+  const gate = Promise.withResolvers<void>();
+  const mock = await startMockResponses(async (request) => {
+    await gate.promise;
+    return report(request);
+  });
+  const url = await postgres.createDatabase();
+  await using road = await DatabaseRoad.to(url);
+  const query = async (sql: string) => {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query(sql);
+    await client.end();
+  };
+  const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
+  const database = ["--database-url", road.url, "--concurrency", "4"];
+  const runs: CliRun[] = [];
+  const start = (args: string[]) => {
+    const run = startCli(["fanout", ...args, ...database], options);
+    runs.push(run);
+    return run;
+  };
+  try {
+    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    const coordinator = start(["cats.csv", "--instruction", "{name}", "--output", "out.csv"]);
+    await until("the coordinator's rows", () => mock.inFlight === 4, coordinator.ended);
+    const worker = start(["worker", "--exit-when-idle"]);
+    await until("the worker's rows", () => mock.inFlight === 8, worker.ended);
+
+    await disturb({ road, mock, answerAll: gate.resolve, query, runs: { coordinator, worker } });
+
+    for (const run of [coordinator, worker]) {
+      const { code, stderr } = await run.ended;
+      assert.equal(code, 0, stderr);
+    }
+    const rows: Record<string, string>[] = parse(await readFile(path.join(folder, "out.csv"), "utf8"), {
+      columns: true,
+    });
+    assert.deepEqual(
+      rows.map((row) => [row.item_id, row.status, row.attempt_count]),
+      Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
+    );
+    const asked = mock.requests.map((request) => request.item?.itemId);
+    assert.equal(new Set(asked).size, ROWS);
+    assert.equal(asked.length, ROWS, "no row is asked twice");
+  } finally {
+    for (const run of runs) run.child.kill("SIGKILL");
+    await Promise.all(runs.map((run) => run.ended));
+    await mock.close();
+    await postgres.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? false }, () => {
+  test("waits for it, settles the rows that were answered meanwhile, and asks no row again", async () => {
+    await withFleet(async ({ road, mock, answerAll, runs }) => {
+      await road.takeAway();
+      answerAll();
+      await until("all answers to be given", () => mock.inFlight === 0);
+      for (const run of [runs.coordinator, runs.worker]) {
+        await until("the outage to be told", () => /database: .*waiting/.test(run.stderr), run.ended);
+      }
+      await road.giveBack();
+    });
+  });
+
+  test("goes on when its sessions are ended again and again while rows are settled", async () => {
+    await withFleet(async ({ answerAll, query, runs, mock }) => {
+      answerAll();
+      const { ended } = runs.coordinator;
+      for (let seen = 8; seen < ROWS; seen += 8) {
+        await until(`${seen} rows to be asked`, () => mock.requests.length >= seen, ended);
+        await query(
+          "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname LIKE 'test%' AND pid <> pg_backend_pid()",
+        );
+      }
+    });
+  });
+});
