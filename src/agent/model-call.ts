@@ -1,4 +1,5 @@
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
+import { ApiHealth } from "./api-health.ts";
 import { type CallGate, openGate } from "./call-gate.ts";
 import { errorFromEvent, ModelError } from "./model-error.ts";
 import type { OutputItem, ResponseEvent } from "./response-events.ts";
@@ -21,6 +22,8 @@ export interface RetryPolicy {
   maxDelayMs: number;
   /** A Retry-After beyond this is no rate limit but a quota: nobody waits for it inside a call. */
   maxRetryAfterMs: number;
+  /** While the API answers nobody, tries are not counted for this long. Default: they always are. */
+  outagePatienceMs?: number | undefined;
 }
 
 /** For one agent with somebody waiting: about six seconds of transport trouble, some minutes of rate limits. */
@@ -48,6 +51,8 @@ export interface ModelCallerOptions {
   retry?: RetryPolicy;
   clock?: Clock;
   random?: () => number;
+  /** Shared by all who want to know whether the API is there. */
+  health?: ApiHealth;
 }
 
 export type CallModel = (
@@ -68,16 +73,20 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
     retry = DEFAULT_RETRY_POLICY,
     clock = systemClock,
     random = Math.random,
+    health = new ApiHealth(),
   } = options;
 
   return async (request, signal, hooks = {}) => {
-    const budget = { transport: retry.transportRetries, rateLimit: retry.rateLimitRetries };
-    for (let tries = 1; ; tries++) {
+    const tries = new CallTries(retry, health, clock, random);
+    for (let count = 1; ; count++) {
       const error = await tryOnce(api, gate, request, signal, hooks);
-      if (!(error instanceof ModelError)) return error;
+      if (!(error instanceof ModelError)) {
+        health.answered();
+        return error;
+      }
       // The connection had been closed before the request arrived: nothing was tried yet.
-      if (error.staleConnection && tries === 1) continue;
-      const delayMs = nextDelay(error, budget, retry, random);
+      if (error.staleConnection && count === 1) continue;
+      const delayMs = tries.nextDelay(error);
       hooks.onRetry?.(error, delayMs);
       await waiting(hooks, () => sleep(clock, delayMs, signal));
     }
@@ -156,30 +165,72 @@ class AnswerCollector {
   }
 }
 
-/** The wait before the next try; rethrows the error where there is none to come. */
-function nextDelay(
-  error: ModelError,
-  budget: { transport: number; rateLimit: number },
-  retry: RetryPolicy,
-  random: () => number,
-): number {
-  if (!error.retryable) throw error;
-  const limited = error.kind === "rate_limit" || error.kind === "overloaded";
-  if (error.retryAfterMs !== undefined && error.retryAfterMs > retry.maxRetryAfterMs) {
-    throw new ModelError(
-      "quota",
-      `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`,
-      { cause: error, retryAfterMs: error.retryAfterMs, ...(error.code ? { code: error.code } : {}) },
-    );
+/** In an outage the API is asked at least this often, so that its return is noticed soon. */
+const OUTAGE_MAX_DELAY_MS = 5_000;
+/** A call that failed so often while others were answered has a fault of its own. */
+const OWN_FAULT_AFTER = 3;
+
+/** How often one call may still be tried. */
+class CallTries {
+  #retry: RetryPolicy;
+  #health: ApiHealth;
+  #clock: Clock;
+  #random: () => number;
+  #transportLeft: number;
+  #rateLimitLeft: number;
+  #uncounted = 0;
+  #answersSeen: number | null = null;
+  #failuresAmongAnswers = 0;
+
+  constructor(retry: RetryPolicy, health: ApiHealth, clock: Clock, random: () => number) {
+    this.#retry = retry;
+    this.#health = health;
+    this.#clock = clock;
+    this.#random = random;
+    this.#transportLeft = retry.transportRetries;
+    this.#rateLimitLeft = retry.rateLimitRetries;
   }
-  const left = limited ? budget.rateLimit-- : budget.transport--;
-  if (left <= 0) throw error;
-  const total = limited ? retry.rateLimitRetries : retry.transportRetries;
-  const backoffMs = Math.min(retry.maxDelayMs, retry.baseDelayMs * 2 ** (total - left));
-  // A delay that was asked for is never cut short; an own one may fall a little to either side.
-  return error.retryAfterMs !== undefined
-    ? error.retryAfterMs * (1 + JITTER * random())
-    : backoffMs * (1 + JITTER * (2 * random() - 1));
+
+  /** The wait before the next try; throws where there is none to come. */
+  nextDelay(error: ModelError): number {
+    if (!error.retryable) throw error;
+    const { maxRetryAfterMs, outagePatienceMs = 0 } = this.#retry;
+    if (error.retryAfterMs !== undefined && error.retryAfterMs > maxRetryAfterMs) {
+      throw new ModelError(
+        "quota",
+        `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`,
+        { cause: error, retryAfterMs: error.retryAfterMs, ...(error.code ? { code: error.code } : {}) },
+      );
+    }
+    if (this.#answersSeen !== null && this.#health.answers > this.#answersSeen) this.#failuresAmongAnswers++;
+    this.#answersSeen = this.#health.answers;
+    const now = this.#clock.now();
+    const awaySinceMs = this.#health.failed(this, error, now);
+    if (awaySinceMs === null || outagePatienceMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
+      return this.#countedDelay(error);
+    }
+    if (now - awaySinceMs >= outagePatienceMs) throw error.asOutage();
+    return this.#jittered(error, Math.min(OUTAGE_MAX_DELAY_MS, this.#backoff(this.#uncounted++)));
+  }
+
+  #countedDelay(error: ModelError): number {
+    const limited = error.kind === "rate_limit" || error.kind === "overloaded";
+    const left = limited ? this.#rateLimitLeft-- : this.#transportLeft--;
+    if (left <= 0) throw error;
+    const total = limited ? this.#retry.rateLimitRetries : this.#retry.transportRetries;
+    return this.#jittered(error, this.#backoff(total - left));
+  }
+
+  #backoff(tries: number): number {
+    return Math.min(this.#retry.maxDelayMs, this.#retry.baseDelayMs * 2 ** tries);
+  }
+
+  /** A delay that was asked for is never cut short; an own one may fall a little to either side. */
+  #jittered({ retryAfterMs }: ModelError, backoffMs: number): number {
+    return retryAfterMs !== undefined
+      ? retryAfterMs * (1 + JITTER * this.#random())
+      : backoffMs * (1 + JITTER * (2 * this.#random() - 1));
+  }
 }
 
 async function waiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> {

@@ -29,6 +29,8 @@ export interface ModelErrorDetails extends ErrorOptions {
   permanent?: boolean;
   /** A kept-alive connection had been closed by the other side: the request was never looked at. */
   staleConnection?: boolean;
+  /** The API answered nobody, for longer than anybody would wait. */
+  apiAway?: boolean;
   /** What an answer that came to nothing has cost all the same. */
   usage?: TokenUsage;
 }
@@ -41,6 +43,7 @@ export class ModelError extends Error {
   readonly retryAfterMs: number | undefined;
   readonly retryable: boolean;
   readonly staleConnection: boolean;
+  readonly apiAway: boolean;
   readonly usage: TokenUsage;
 
   constructor(kind: ModelErrorKind, message: string, details: ModelErrorDetails = {}) {
@@ -51,7 +54,19 @@ export class ModelError extends Error {
     this.retryAfterMs = details.retryAfterMs;
     this.retryable = RETRYABLE.has(kind) && details.permanent !== true;
     this.staleConnection = details.staleConnection === true;
+    this.apiAway = details.apiAway === true;
     this.usage = details.usage ?? NO_USAGE;
+  }
+
+  /** The same error, told as the API's own and not the request's. */
+  asOutage(): ModelError {
+    return new ModelError(this.kind, this.message, {
+      cause: this,
+      ...(this.status === undefined ? {} : { status: this.status }),
+      ...(this.code === undefined ? {} : { code: this.code }),
+      apiAway: true,
+      usage: this.usage,
+    });
   }
 }
 

@@ -51,7 +51,8 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
       --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
-      --outage-patience SECONDS  how long the database may be away before the run gives up (default 600)
+      --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
+      --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
       --json                   events as JSON lines on stdout
 `;
 
@@ -75,6 +76,7 @@ export const RUN_FLAGS = {
   "database-url": { type: "string" },
   heartbeat: { type: "string" },
   "outage-patience": { type: "string" },
+  "idle-timeout": { type: "string" },
   explode: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
   json: { type: "boolean" },
@@ -103,6 +105,7 @@ export interface RunOptions {
   databaseUrl: string | undefined;
   heartbeatSeconds: number | undefined;
   outagePatienceSeconds: number | undefined;
+  idleTimeoutSeconds: number | undefined;
   export: { explode: boolean; escapeFormulas: boolean };
   json: boolean;
 }
@@ -196,6 +199,7 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     databaseUrl: text("database-url"),
     heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
     outagePatienceSeconds: count("outage-patience", text("outage-patience")),
+    idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
     export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
     json: values.json === true,
   };

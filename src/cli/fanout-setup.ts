@@ -15,7 +15,10 @@ export async function withRowResources<T>(
   signal: AbortSignal,
   work: (resources: RowResources) => Promise<T>,
 ): Promise<T> {
-  const api = openResponsesApi(process.env);
+  const { idleTimeoutSeconds, outagePatienceSeconds } = options;
+  const api = openResponsesApi(process.env, {
+    idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
+  });
   await using hosts = await openHostPool(options.hosts);
   try {
     return await work({
@@ -23,6 +26,7 @@ export async function withRowResources<T>(
         width: options.concurrency,
         requestsPerMinute: options.requestsPerMinute,
         tokensPerMinute: options.tokensPerMinute,
+        outagePatienceMs: outagePatienceSeconds === undefined ? undefined : outagePatienceSeconds * 1000,
       }),
       concurrency: options.concurrency,
       openTools: async (job) => (job.task.tools === "exec" ? hosts.openTools() : null),

@@ -16,7 +16,7 @@ rows go to others within about half a minute.
       --rpm N, --tpm N      requests and tokens a minute at most, on this machine
       --exit-when-idle      leave when no job runs
       --heartbeat SECONDS   after so much silence a worker's rows go to others (default 20, at least 10)
-      --outage-patience SECONDS  how long the database may be away before the worker gives up (default 600)
+      --outage-patience SECONDS  how long the API or the database may be away before the worker gives up (default 600)
       --connect URL         run the agents' commands on that server; may be repeated
       --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands

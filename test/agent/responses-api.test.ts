@@ -112,8 +112,7 @@ for (const [name, lineEnd] of [
     const lines = [": keep-alive", ...events.flatMap((event) => [`data: ${JSON.stringify(event)}`, ""]), ":"];
     const bytes = Buffer.from(lines.map((line) => `${line}${lineEnd}`).join(""));
     // One byte a chunk cuts everywhere at once: in a line end, in a character, in a field's name.
-    const server = http.createServer(async (incoming, outgoing) => {
-      incoming.resume();
+    const drip = async (outgoing: http.ServerResponse) => {
       outgoing.writeHead(200, { "content-type": "text/event-stream" });
       outgoing.socket?.setNoDelay(true);
       for (const byte of bytes) {
@@ -121,6 +120,10 @@ for (const [name, lineEnd] of [
         await setImmediate();
       }
       outgoing.end();
+    };
+    const server = http.createServer((incoming, outgoing) => {
+      incoming.resume();
+      void drip(outgoing);
     });
     server.listen(0, "127.0.0.1");
     await once(server, "listening");

@@ -1,3 +1,4 @@
+import type { ApiHealth, ApiSilence } from "../../agent/api-health.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
@@ -13,6 +14,7 @@ interface LimiterState {
 export interface ProgressTickerOptions {
   ledger: JobLedger;
   limiter: LimiterState | null;
+  health: Pick<ApiHealth, "silence"> | null;
   clock: Clock;
   onProgress(progress: Progress): void;
   /** Rows that others have settled. */
@@ -61,7 +63,7 @@ export class ProgressTicker {
   }
 
   async #look(): Promise<void> {
-    const { ledger, limiter, clock, onSettled } = this.#options;
+    const { ledger, limiter, health, clock, onSettled } = this.#options;
     if (ledger.shared && onSettled) {
       const lookedAtMs = clock.now();
       for (const item of await ledger.settledSince(this.#sinceMs)) onSettled(item);
@@ -74,7 +76,16 @@ export class ProgressTicker {
       ...this.#meter.sample(counts, clock.now()),
       width: limiter?.width ?? 0,
       maxWidth: limiter?.maxWidth ?? 0,
+      apiAway: apiAway(health?.silence ?? null, clock.now()),
       heldMs: limiter ? Math.max(0, limiter.heldUntilMs - clock.now()) : 0,
     });
   }
+}
+
+/** A single failure is nothing to tell; a second without an answer is. */
+const TOLD_AFTER_MS = 1_000;
+
+function apiAway(silence: ApiSilence | null, nowMs: number): Progress["apiAway"] {
+  if (!silence || nowMs - silence.sinceMs < TOLD_AFTER_MS) return null;
+  return { seconds: Math.floor((nowMs - silence.sinceMs) / 1000), reason: silence.reason };
 }

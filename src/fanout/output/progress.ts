@@ -9,6 +9,8 @@ export interface Progress {
   etaSeconds: number | null;
   width: number;
   maxWidth: number;
+  /** Set while the API answers nobody: for how long, and what it said last. */
+  apiAway: { seconds: number; reason: string } | null;
   /** How much longer the API wants to be left alone. */
   heldMs: number;
 }
@@ -38,8 +40,11 @@ export function progressLine(progress: Progress, columns: number): string {
   const { counts } = progress;
   const done = counts.completed + counts.failed;
   const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
+  const { apiAway } = progress;
   const parts = [
     `${done}/${counts.total} ${percent}%`,
+    // Early in the line, because a narrow terminal cuts its end.
+    ...(apiAway ? [`no answer from the API for ${durationText(apiAway.seconds)} (${apiAway.reason})`] : []),
     `f${counts.failed} r${counts.running} p${counts.pending}`,
     `${progress.ratePerSecond.toFixed(1)}/s`,
     `eta ${progress.etaSeconds === null ? "?" : durationText(progress.etaSeconds)}`,
@@ -70,6 +75,7 @@ export function progressFields(progress: Progress): Record<string, unknown> {
     eta_seconds: progress.etaSeconds,
     tokens: totalTokens(counts.usage),
     width: progress.width,
+    api_away_seconds: progress.apiAway?.seconds ?? null,
   };
 }
 

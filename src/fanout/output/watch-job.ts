@@ -26,6 +26,7 @@ export async function watchJob(
   const ticker = new ProgressTicker({
     ledger,
     limiter: null,
+    health: null,
     clock,
     onProgress: (progress) => listener.progress?.(progress),
   });

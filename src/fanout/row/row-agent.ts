@@ -34,7 +34,14 @@ export type RowOutcome =
   /** `final`: another attempt would go the same way. */
   | { type: "failed"; errorClass: ErrorClass; message: string; usage: TokenUsage; final: boolean }
   /** The API took no request of this row, however often it was asked. */
-  | { type: "exhausted"; errorClass: "rate_limit" | "transport"; message: string; usage: TokenUsage }
+  | {
+      type: "exhausted";
+      errorClass: "rate_limit" | "transport";
+      message: string;
+      usage: TokenUsage;
+      /** It took none of any other row either. */
+      apiAway: boolean;
+    }
   /** Nobody's requests will be taken until a person acts. */
   | { type: "wall"; message: string; usage: TokenUsage }
   | { type: "interrupted"; usage: TokenUsage }
@@ -195,6 +202,7 @@ class RowAttempt {
 
   #judgeError(error: Error): RowOutcome {
     const { message } = error;
+    const usage = this.#usage;
     if (error instanceof TooManyCallsError) {
       return this.#failed("no_report", `worker made no accepted report: ${message}`);
     }
@@ -202,13 +210,13 @@ class RowAttempt {
     switch (error.kind) {
       case "quota":
       case "auth":
-        return { type: "wall", message, usage: this.#usage };
+        return { type: "wall", message, usage };
       case "rate_limit":
       case "overloaded":
-        return { type: "exhausted", errorClass: "rate_limit", message, usage: this.#usage };
+        return { type: "exhausted", errorClass: "rate_limit", message, usage, apiAway: error.apiAway };
       case "server":
       case "transport":
-        return { type: "exhausted", errorClass: "transport", message, usage: this.#usage };
+        return { type: "exhausted", errorClass: "transport", message, usage, apiAway: error.apiAway };
       case "context_length":
       case "refused":
       case "invalid_request":

@@ -74,6 +74,7 @@ async function workOn(
   const ticker = new ProgressTicker({
     ledger,
     limiter: options.limiter,
+    health: options.health,
     clock,
     onProgress: (progress) => listener.progress?.(progress),
     onSettled: tell,

@@ -52,10 +52,10 @@ export async function workRow(
     case "failed":
       return settleFailure(options, claim, outcome);
     case "exhausted":
-      if (limiter.lastAnswerAtMs >= beganAtMs) {
+      if (!outcome.apiAway && limiter.lastAnswerAtMs >= beganAtMs) {
         return settleFailure(options, claim, { ...outcome, type: "failed", final: false });
       }
-      // No row has had an answer since: the fault is the API's, not the row's.
+      // No row has had an answer since, or for too long: the fault is the API's, not the row's.
       options.pause(`the API cannot be used: ${outcome.message}`);
       break;
     case "wall":

@@ -1,3 +1,4 @@
+import { ApiHealth } from "../../agent/api-health.ts";
 import type { RunTools } from "../../agent/headless-run.ts";
 import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
 import type { ResponsesApi } from "../../agent/responses-api.ts";
@@ -12,6 +13,7 @@ import { Limiter } from "./limiter.ts";
 export interface RowResources {
   callModel: CallModel;
   limiter: Limiter;
+  health: ApiHealth;
   concurrency: number;
   /** The tools a row agent has besides the report; null: none. */
   openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
@@ -20,8 +22,8 @@ export interface RowResources {
 }
 
 /**
- * Patient, because a lost row costs more than a minute: about 13 s of transport trouble a call, and rate limits for as
- * long as anybody still gets answers.
+ * Patient, because a lost row costs more than a minute: about 13 s of transport trouble of a call that has it alone, ten
+ * minutes of an API that answers nobody, and rate limits for as long as anybody still gets answers.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 6,
@@ -29,17 +31,29 @@ const FANOUT_RETRY_POLICY: RetryPolicy = {
   baseDelayMs: 200,
   maxDelayMs: 30_000,
   maxRetryAfterMs: 15 * 60_000,
+  outagePatienceMs: 10 * 60_000,
 };
 
 /** The one limiter of all rows, and the way through it to the model. */
 export function createRowCaller(
   api: ResponsesApi,
-  limits: { width: number; requestsPerMinute?: number | undefined; tokensPerMinute?: number | undefined },
+  limits: {
+    width: number;
+    requestsPerMinute?: number | undefined;
+    tokensPerMinute?: number | undefined;
+    outagePatienceMs?: number | undefined;
+  },
   overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
-): { limiter: Limiter; callModel: CallModel } {
-  const limiter = new Limiter({ ...limits, clock: overrides.clock ?? systemClock });
-  const callModel = createModelCaller({ api, gate: limiter, retry: FANOUT_RETRY_POLICY, ...overrides });
-  return { limiter, callModel };
+): { limiter: Limiter; health: ApiHealth; callModel: CallModel } {
+  const { outagePatienceMs = FANOUT_RETRY_POLICY.outagePatienceMs, ...widths } = limits;
+  const limiter = new Limiter({ ...widths, clock: overrides.clock ?? systemClock });
+  const health = new ApiHealth();
+  const retry = { ...FANOUT_RETRY_POLICY, outagePatienceMs };
+  return {
+    limiter,
+    health,
+    callModel: createModelCaller({ api, gate: limiter, health, retry, ...overrides }),
+  };
 }
 
 /** The row agent for all rows of one job. */

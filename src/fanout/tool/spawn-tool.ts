@@ -145,6 +145,7 @@ async function run(
     fresh: options.fresh ?? false,
     callModel: options.callModel,
     limiter: options.limiter,
+    health: options.health,
     concurrency,
     openTools: options.openTools,
     signal,

@@ -31,6 +31,7 @@ const progress = (completed: number, extra: Partial<Progress> = {}): Progress =>
   width: 16,
   maxWidth: 16,
   heldMs: 0,
+  apiAway: null,
   ...extra,
 });
 

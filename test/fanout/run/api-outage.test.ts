@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { suite, test } from "node:test";
+import type { RetryPolicy } from "../../../src/agent/model-call.ts";
+import type { Progress } from "../../../src/fanout/output/progress.ts";
+import { progressLine } from "../../../src/fanout/output/progress.ts";
+import { created, type MockAnswer, report } from "../../support/mock-responses.ts";
+import { runCli } from "../../support/run-cli.ts";
+import { catTable, FanoutHarness } from "../fanout-harness.ts";
+
+/** As the product, only faster: few tries a call, and patience for a long time without any answer. */
+const QUICK: RetryPolicy = {
+  transportRetries: 4,
+  rateLimitRetries: 4,
+  baseDelayMs: 2,
+  maxDelayMs: 10,
+  maxRetryAfterMs: 60_000,
+  outagePatienceMs: 60_000,
+};
+
+const OUTAGES: [string, MockAnswer][] = [
+  ["answers 500", { type: "status", status: 500, body: "oops" }],
+  ["answers 503", { type: "status", status: 503, headers: { "retry-after-ms": "1" } }],
+  ["resets every connection", { type: "reset" }],
+  ["cuts every stream", { type: "cut", events: [] }],
+];
+
+suite("an API that goes away", { concurrency: 4 }, () => {
+  for (const [what, fault] of OUTAGES) {
+    test(`is waited for when it ${what}, and no row pays for it with an attempt`, async () => {
+      // It works, is away for a hundred requests, and works again.
+      await using harness = await FanoutHarness.open((request) =>
+        request.index >= 5 && request.index < 105 ? fault : report(request),
+      );
+      const { end, summary } = await harness.run({
+        table: catTable(20),
+        concurrency: 4,
+        retry: QUICK,
+        settings: { maxAttempts: 1 },
+      });
+      assert.deepEqual(end, { type: "finished" });
+      assert.equal(summary.counts.completed, 20);
+      assert.ok((await harness.output()).every((row) => row.attempt_count === "1"));
+    });
+  }
+
+  test("is waited for only so long; then the job pauses, and its rows have lost nothing", async () => {
+    await using harness = await FanoutHarness.open((request) =>
+      request.index >= 2 ? { type: "status", status: 500, body: "oops" } : report(request),
+    );
+    const { end, summary } = await harness.run({
+      table: catTable(6),
+      concurrency: 2,
+      retry: { ...QUICK, outagePatienceMs: 100 },
+      settings: { maxAttempts: 1 },
+    });
+    assert.equal(end.type === "stopped" && end.status, "paused");
+    assert.match(summary.job.error ?? "", /^the API cannot be used: .*500/);
+    assert.deepEqual([summary.counts.failed, summary.counts.pending], [0, 4]);
+  });
+
+  test("is told on the progress line, with what it said last", async () => {
+    const lines: Progress[] = [];
+    let isAway = true;
+    await using harness = await FanoutHarness.open((request) =>
+      isAway ? { type: "status", status: 500, body: "out to lunch" } : report(request),
+    );
+    await harness.run({
+      table: catTable(2),
+      retry: QUICK,
+      listener: {
+        progress: (progress) => {
+          lines.push(progress);
+          if (progress.apiAway) isAway = false;
+        },
+      },
+    });
+    const away = lines.find((progress) => progress.apiAway !== null);
+    assert.ok(away);
+    assert.match(progressLine(away, 200), /no answer from the API for \d+s \(.*out to lunch\)/);
+    assert.equal(lines.at(-1)?.apiAway, null);
+  });
+
+  test("does not hide a row that alone is answered with 500 while others get answers", async () => {
+    await using harness = await FanoutHarness.open((request) =>
+      request.item?.itemId === "row-1" ? { type: "status", status: 500, body: "oops" } : report(request),
+    );
+    const { summary } = await harness.run({
+      table: catTable(40),
+      concurrency: 2,
+      retry: QUICK,
+      settings: { maxAttempts: 1 },
+    });
+    assert.deepEqual([summary.counts.completed, summary.counts.failed], [39, 1]);
+  });
+
+  test("that stalls in an answer is asked again after --idle-timeout", async () => {
+    await using harness = await FanoutHarness.open((request) =>
+      request.index === 0 ? { type: "sse", events: [created()], keepOpen: true } : report(request),
+    );
+    await writeFile(path.join(harness.folder, "cats.csv"), catTable(1));
+    const { code, stderr } = await runCli(
+      ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--idle-timeout", "1"],
+      { cwd: harness.folder, env: { OPENAI_BASE_URL: harness.mock.url } },
+    );
+    assert.equal(code, 0, stderr);
+    assert.equal(harness.mock.requests.length, 2);
+    assert.deepEqual(
+      (await harness.output()).map((row) => row.attempt_count),
+      ["1"],
+    );
+  });
+});
