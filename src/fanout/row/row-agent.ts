@@ -32,7 +32,15 @@ export type RowOutcome =
   /** The ledger has the result; this is the row as it stands there. */
   | { type: "reported"; item: ItemRecord; usage: TokenUsage; stop: boolean }
   /** `final`: another attempt would go the same way. */
-  | { type: "failed"; errorClass: ErrorClass; message: string; usage: TokenUsage; final: boolean }
+  | {
+      type: "failed";
+      errorClass: ErrorClass;
+      message: string;
+      usage: TokenUsage;
+      final: boolean;
+      /** Set when the API took the request for a wrong one, which other rows' requests may be too. */
+      refusal?: Refusal | undefined;
+    }
   /** The API took no request of this row, however often it was asked. */
   | {
       type: "exhausted";
@@ -47,6 +55,12 @@ export type RowOutcome =
   | { type: "interrupted"; usage: TokenUsage }
   /** Somebody else has the row now. */
   | { type: "superseded" };
+
+/** How the API refused a request. */
+export interface Refusal {
+  status: number;
+  code: string;
+}
 
 /** An agent with nothing but the report to call has no reason to be asked more often. */
 const MAX_CALLS_WITHOUT_TOOLS = 8;
@@ -219,8 +233,12 @@ class RowAttempt {
         return { type: "exhausted", errorClass: "transport", message, usage, apiAway: error.apiAway };
       case "context_length":
       case "refused":
-      case "invalid_request":
         return this.#failed("refused", message, true);
+      case "invalid_request": {
+        const { status, code = "" } = error;
+        const refusal = status === undefined ? undefined : { status, code };
+        return { type: "failed", errorClass: "refused", message, usage, final: true, refusal };
+      }
     }
   }
 

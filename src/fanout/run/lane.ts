@@ -3,7 +3,7 @@ import type { Clock } from "../../async/clock.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { RowAgent, RowOutcome } from "../row/row-agent.ts";
+import type { Refusal, RowAgent, RowOutcome } from "../row/row-agent.ts";
 import type { Limiter } from "./limiter.ts";
 
 export interface LaneOptions {
@@ -20,7 +20,7 @@ export interface LaneOptions {
 /** What has become of a claimed row, once the ledger has it. */
 export type LaneEnd =
   | { type: "completed"; item: ItemRecord; tokens: number; stop: boolean }
-  | { type: "failed"; item: ItemRecord; tokens: number }
+  | { type: "failed"; item: ItemRecord; tokens: number; refusal: Refusal | undefined }
   | { type: "retrying"; retry: RowRetry; tokens: number }
   /** The row was given back, or somebody else has it. */
   | { type: "let-go" };
@@ -85,7 +85,7 @@ async function settleFailure(
     return isHeld ? { type: "retrying", retry, tokens } : { type: "let-go" };
   }
   const item = await ledger.fail(claim, failure);
-  return item ? { type: "failed", item, tokens } : { type: "let-go" };
+  return item ? { type: "failed", item, tokens, refusal: failure.refusal } : { type: "let-go" };
 }
 
 /** What the model said wrong it may say right at once; what broke needs a moment. */

@@ -16,7 +16,8 @@ import {
 } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { RowAgent } from "../row/row-agent.ts";
+import type { Refusal, RowAgent } from "../row/row-agent.ts";
+import { CommonFault } from "./common-fault.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
 import type { Limiter } from "./limiter.ts";
 import { TokenBudget } from "./token-budget.ts";
@@ -60,6 +61,7 @@ class Scheduler {
   #wake = Promise.withResolvers<void>();
   #laneOptions: LaneOptions;
   #budget: TokenBudget;
+  #commonFault = new CommonFault();
   #failedHere = 0;
   #total = 0;
   #failedBefore = 0;
@@ -92,6 +94,7 @@ class Scheduler {
       this.#budget.used = totalTokens(counts.usage);
       await this.#fillLanes();
       await Promise.all(this.#lanes);
+      if (!this.#error) await this.#judgeSuspects();
     } finally {
       polling.cancel();
       signal.removeEventListener("abort", onAbort);
@@ -137,26 +140,48 @@ class Scheduler {
 
   /** Counts what has become of a row, and tells it. */
   #take(end: LaneEnd): void {
-    const { onSettled, onRetry } = this.#options;
     switch (end.type) {
       case "completed":
         this.#budget.finishRow(end.tokens);
-        onSettled?.(end.item);
+        this.#tellSuspects(this.#commonFault.answered());
+        this.#options.onSettled?.(end.item);
         if (end.stop) this.#halt("cancelled", CANCELLED_BY_ROW_AGENT);
         return;
       case "failed":
         this.#budget.finishRow(end.tokens);
-        this.#failedHere++;
-        onSettled?.(end.item);
-        this.#checkFailFast();
+        if (end.refusal) this.#suspect(end.item, end.refusal);
+        else this.#tellFailure(end.item);
         return;
       case "retrying":
         this.#budget.spend(end.tokens);
-        onRetry?.(end.retry);
+        this.#options.onRetry?.(end.retry);
         return;
       case "let-go":
         return;
     }
+  }
+
+  #suspect(item: ItemRecord, refusal: Refusal): void {
+    this.#commonFault.add(item, refusal);
+    const { reason } = this.#commonFault;
+    if (reason !== null) this.#halt("paused", `the API refuses every request: ${reason}`);
+  }
+
+  /** At the end it is known whether the rows that were refused have failed, or were never to blame. */
+  async #judgeSuspects(): Promise<void> {
+    const suspects = this.#commonFault.takeSuspects();
+    if (this.#commonFault.reason === null) return this.#tellSuspects(suspects);
+    await this.#options.ledger.retryFailed({ itemIds: suspects.map((item) => item.itemId) });
+  }
+
+  #tellSuspects(items: readonly ItemRecord[]): void {
+    for (const item of items) this.#tellFailure(item);
+  }
+
+  #tellFailure(item: ItemRecord): void {
+    this.#failedHere++;
+    this.#options.onSettled?.(item);
+    this.#checkFailFast();
   }
 
   #checkFailFast(): void {

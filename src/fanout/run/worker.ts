@@ -101,7 +101,11 @@ async function work(
     onRetry: (retry) => listener.retrying?.(retry),
   });
   if (told) listener.left?.(job, rows);
-  // Somebody who goes home does not stop the others.
+  // A worker that is told to end does not stop the others.
   if (end.type === "stopped" && end.reason === INTERRUPTED) return;
+  // What keeps this machine from working (its key, its quota, its way to the API) says nothing about the others.
+  if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
+    throw new Error(`this worker cannot go on: ${end.reason}`);
+  }
   await setFinalStatus(ledger, job, end);
 }
