@@ -172,10 +172,22 @@ async function retry(ledger: JobLedger, request: Request, store: JobStore): Prom
     await ledger.setStatus("paused", ["completed", "completed_with_errors", "failed", "cancelled"], reason);
   }
   if (!request.run.json) process.stderr.write(`${rows} failed rows are pending again\n`);
-  return request.markOnly ? 0 : resume(ledger, request, store);
+  if (request.markOnly) return 0;
+  // A job that was asked for a sample only stays with it: these rows were asked for, not the rest of the table.
+  const { settings } = await ledger.job();
+  return work(ledger, request, store, settings.rowLimit);
 }
 
-async function resume(ledger: JobLedger, { run }: Request, store: JobStore): Promise<number> {
+function resume(ledger: JobLedger, request: Request, store: JobStore): Promise<number> {
+  return work(ledger, request, store, null);
+}
+
+async function work(
+  ledger: JobLedger,
+  { run }: Request,
+  store: JobStore,
+  rowLimit: number | null,
+): Promise<number> {
   const { task, settings, outputPath } = await ledger.job();
   return runToExit((signal) =>
     withRowResources(run, signal, async (resources) => {
@@ -185,7 +197,7 @@ async function resume(ledger: JobLedger, { run }: Request, store: JobStore): Pro
         settings: {
           maxAttempts: run.maxAttempts ?? settings.maxAttempts,
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
-          rowLimit: null,
+          rowLimit,
         },
         outputPath,
         resumed: true,

@@ -103,6 +103,27 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     });
   });
 
+  test("rows of a sample are retried without asking the rest of the table", async () => {
+    let isBroken = true;
+    await withJobs(
+      (request) => (isBroken && request.item?.itemId === "row-1" ? says("no") : report(request)),
+      async ({ run, mock, jobId }) => {
+        await run(...FANOUT, "--sample", "2");
+        assert.equal(mock.requests.length, 2);
+        isBroken = false;
+        const retried = await run("jobs", "retry", await jobId(), "--item", "row-1");
+        assert.equal(retried.code, 0, retried.stderr);
+        assert.deepEqual(
+          mock.requests.slice(2).map((request) => request.item?.itemId),
+          ["row-1"],
+        );
+        const resumed = await run("jobs", "resume", await jobId());
+        assert.equal(resumed.code, 0, resumed.stderr);
+        assert.equal(mock.requests.length, 5);
+      },
+    );
+  });
+
   test("a running job is watched to its end, and cancelled from outside", async () => {
     const hold = Promise.withResolvers<void>();
     const handler: MockHandler = async (request) => {

@@ -17,6 +17,11 @@ import type {
 } from "../job.ts";
 
 export interface JobStore extends AsyncDisposable {
+  /**
+   * Runs a task while no other process runs one for the same key: the same command, started twice at once, must find or
+   * make one job.
+   */
+  withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T>;
   /** The job that this key stands for now; `--fresh` makes a new one stand for it. */
   find(key: string): Promise<JobRecord | null>;
   /** All or nothing: an error while the rows are read leaves no job. `headers` is asked after the last row. */

@@ -24,16 +24,19 @@ export interface StartJobOptions extends CoordinatorOptions {
 export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
   const { settings } = options;
   const task = await compileTask(options.task);
-  const { job, resumed, outputPath } = await findOrCreate(options, task);
+  const key = jobKey(options.input, options.task);
+  const { job, resumed, outputPath } = await options.store.withKey(key, options.signal, () =>
+    findOrCreate(options, key, task),
+  );
   return coordinateJob(options, { jobId: job.id, task, settings, outputPath, resumed });
 }
 
 async function findOrCreate(
   options: StartJobOptions,
+  key: string,
   { template }: CompiledTask,
 ): Promise<{ job: JobRecord; resumed: boolean; outputPath: string }> {
   const { store, input, task, clock = systemClock, newId = () => crypto.randomUUID() } = options;
-  const key = jobKey(input, task);
   const known = options.fresh ? null : await store.find(key);
   const id = known?.id ?? newId();
   const outputPath = typeof options.outputPath === "string" ? options.outputPath : options.outputPath(id);

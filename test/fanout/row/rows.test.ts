@@ -438,6 +438,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     const store = new SqliteStore(harness.jobsHome);
     const broken: JobStore = {
+      withKey: (...args) => store.withKey(...args),
       find: (key) => store.find(key),
       create: (...args) => store.create(...args),
       list: () => store.list(),

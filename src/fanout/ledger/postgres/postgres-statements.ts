@@ -14,6 +14,9 @@ export const FIND_JOB_IDS = statement(
   `SELECT id FROM ${JOBS} WHERE starts_with(id, :prefix) ORDER BY id LIMIT 3`,
 );
 
+/** Held to the end of the transaction. */
+export const LOCK_KEY = statement("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))");
+
 export const LIST_JOBS = statement(`SELECT * FROM ${JOBS} ORDER BY created_at DESC, id`);
 
 export const READ_JOB = statement(`SELECT * FROM ${JOBS} WHERE id = :jobId`);

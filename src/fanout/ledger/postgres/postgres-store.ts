@@ -17,6 +17,7 @@ import {
   INSERT_ITEMS,
   INSERT_JOB,
   LIST_JOBS,
+  LOCK_KEY,
   RETIRE_KEY,
 } from "./postgres-statements.ts";
 import { RowQueue } from "./row-queue.ts";
@@ -111,6 +112,14 @@ export class PostgresStore implements JobStore {
         { cause: error },
       );
     }
+  }
+
+  /** The lock goes with its connection, so a process that dies holds nobody up. */
+  withKey<T>(key: string, _signal: AbortSignal, task: () => Promise<T>): Promise<T> {
+    return this.#database.tryTransaction(async (client) => {
+      await execute(client, LOCK_KEY, { key });
+      return task();
+    });
   }
 
   async find(key: string): Promise<JobRecord | null> {

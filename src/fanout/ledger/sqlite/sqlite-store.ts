@@ -4,9 +4,10 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
-import { type Clock, systemClock } from "../../../async/clock.ts";
+import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { JobLedger, JobStore } from "../job-ledger.ts";
+import { takeLock } from "./sqlite-database.ts";
 import { SqliteLedger } from "./sqlite-ledger.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
@@ -14,6 +15,9 @@ const LEDGER_FILE = "ledger.sqlite";
 const KEYS_FOLDER = "by-key";
 /** A job that is still being read in; left behind only by a crash in that moment. */
 const PARTIAL_SUFFIX = ".partial";
+
+/** How often a process looks whether another one, which makes the same job, has come to an end with it. */
+const KEY_LOOK_MS = 50;
 
 export interface SqliteStoreOptions {
   clock?: Clock;
@@ -30,6 +34,21 @@ export class SqliteStore implements JobStore {
     this.#home = home;
     this.#clock = options.clock ?? systemClock;
     this.#newToken = options.newToken ?? (() => crypto.randomUUID());
+  }
+
+  async withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T> {
+    const folder = path.join(this.#home, KEYS_FOLDER);
+    await mkdir(folder, { recursive: true });
+    let lock = takeLock(path.join(folder, `${key}.lock`));
+    while (!lock) {
+      await sleep(this.#clock, KEY_LOOK_MS, signal);
+      lock = takeLock(path.join(folder, `${key}.lock`));
+    }
+    try {
+      return await task();
+    } finally {
+      lock.close();
+    }
   }
 
   async find(key: string): Promise<JobRecord | null> {
