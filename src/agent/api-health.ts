@@ -1,12 +1,12 @@
 import type { ModelError } from "./model-error.ts";
 
-/** Since when the API has given no answer to anybody, and what it said last in place of one. */
+/** Since when the API has answered no call, and the last error in place of an answer. */
 export interface ApiSilence {
   sinceMs: number;
   reason: string;
 }
 
-/** Codes that say that nobody could have been reached, whatever the request. */
+/** Codes that say that the API was not reached at all, whatever the request. */
 const UNREACHABLE: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
   "EHOSTUNREACH",

@@ -5,7 +5,7 @@ export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
-/** Used when nobody names a model. */
+/** Used when no model is named. */
 export const DEFAULT_MODEL = "gpt-5";
 
 const DEFAULT_BASE_URL = "https://api.openai.com/v1";
@@ -75,7 +75,7 @@ export class ConfigOverrides {
     throw invalid(key, value, choices.join(" or "));
   }
 
-  /** Keys that nobody has asked for: most likely misspelt. */
+  /** Keys that no setting has: most likely misspelt. */
   unknownKeys(): string[] {
     return [...this.#unread];
   }

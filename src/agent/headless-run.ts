@@ -8,11 +8,11 @@ import { runTurn } from "./turn.ts";
 import { decodeTurnCompleted } from "./turn-completion.ts";
 import { addUsage, NO_USAGE, type TokenUsage } from "./usage.ts";
 
-/** What a tool that has something to tell, or agents of its own, is made with. */
+/** What a tool gets that sends events, or that has agents of its own. */
 export interface RunContext {
   threadId: string;
   turnId: string;
-  /** Sends news to whoever follows the run; `required` news is never left out. */
+  /** Sends an event to the output of the run; a `required` one is never dropped. */
   notify(notification: Notification, options?: { required?: boolean }): void;
   /** Counts tokens that agents below this one have used. */
   addSubagentsUsage(usage: TokenUsage): void;
@@ -189,7 +189,7 @@ class HeadlessRun {
   }
 }
 
-/** A worker that shuts down ends nothing but itself. */
+/** An agent of a job that shuts down does not end the run. */
 function endsRun(status: RunStatus): boolean {
   return status === "initiateShutdown";
 }

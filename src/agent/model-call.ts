@@ -20,13 +20,13 @@ export interface RetryPolicy {
   /** The first delay; it doubles each time. */
   baseDelayMs: number;
   maxDelayMs: number;
-  /** A Retry-After beyond this is no rate limit but a quota: nobody waits for it inside a call. */
+  /** A Retry-After beyond this is no rate limit but a quota: a call does not wait for it. */
   maxRetryAfterMs: number;
-  /** While the API answers nobody, tries are not counted for this long. Default: they always are. */
+  /** While the API answers no call at all, tries are not counted for this long. Default: they always are. */
   outagePatienceMs?: number | undefined;
 }
 
-/** For one agent with somebody waiting: about six seconds of transport trouble, some minutes of rate limits. */
+/** For one agent with a user waiting: about six seconds of transport trouble, some minutes of rate limits. */
 export const DEFAULT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 5,
   rateLimitRetries: 10,
@@ -51,7 +51,7 @@ export interface ModelCallerOptions {
   retry?: RetryPolicy;
   clock?: Clock;
   random?: () => number;
-  /** Shared by all who want to know whether the API is there. */
+  /** What is known about the API; shared with the progress line. */
   health?: ApiHealth;
 }
 

@@ -29,7 +29,7 @@ export interface ModelErrorDetails extends ErrorOptions {
   permanent?: boolean;
   /** A kept-alive connection had been closed by the other side: the request was never looked at. */
   staleConnection?: boolean;
-  /** The API answered nobody, for longer than anybody would wait. */
+  /** The API answered no call at all, for longer than the outage patience. */
   apiAway?: boolean;
   /** What an answer that came to nothing has cost all the same. */
   usage?: TokenUsage;

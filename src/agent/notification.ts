@@ -20,7 +20,7 @@ export type TurnStatus = "inProgress" | "completed" | "failed" | "interrupted";
 
 export interface Turn {
   id: string;
-  /** Everything that happened in it, so that nobody has to ask for it after the end. */
+  /** Everything that happened in it, so that it need not be asked for after the end. */
   items: readonly ThreadItem[];
   status: TurnStatus;
   error: { message: string } | null;

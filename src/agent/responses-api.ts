@@ -173,7 +173,7 @@ function readEvents(incoming: http.IncomingMessage, listener: ResponseListener):
         if (finished) drain = setTimeout(() => incoming.destroy(), DRAIN_MS);
       },
       onError: (error) => {
-        // Fields that nobody knows are no reason to give up an answer.
+        // An unknown field is no reason to give up an answer.
         if (error.type === "max-buffer-size-exceeded") throw error;
       },
     });

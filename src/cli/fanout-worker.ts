@@ -7,7 +7,7 @@ import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire fanout worker --database-url URL [options]
 
-Works on the rows of the jobs in that database, together with whoever else does, until it is told to stop. Start it on as
+Works on the rows of the jobs in that database, together with other workers, until it is told to stop. Start it on as
 many machines as you like; each needs OPENAI_BASE_URL and OPENAI_API_KEY of its own. A worker that dies loses nothing: its
 rows go to others within about half a minute.
 

@@ -31,8 +31,8 @@ show     one job: its task, how far it is, why rows failed; or one of its rows
 watch    follows a job that another process runs, to its end
 cancel   stops a job; what is finished stays, the rest stays pending
 resume   goes on with the rows that are left
-retry    asks failed rows again, all of them, or those of a class or an id; classes are
-         ${ERROR_CLASSES.join(", ")}
+retry    asks failed rows again, all of them, or those of a class or an id, and rows that are still pending; the rows
+         behind a sample are left alone; classes are ${ERROR_CLASSES.join(", ")}
 export   writes the results, or the failures, of any job at any time
 
 For all: --json, --database-url URL. For resume and retry also:
@@ -140,7 +140,7 @@ function watch(ledger: JobLedger, { run }: Request): Promise<number> {
     if (end.type === "interrupted") return 130;
     if (end.type === "abandoned") {
       throw new Error(
-        `nobody works on job ${ledger.jobId.slice(0, 8)}; \`procwire jobs resume ${ledger.jobId.slice(0, 8)}\` goes on with it`,
+        `no process works on job ${ledger.jobId.slice(0, 8)}; \`procwire jobs resume ${ledger.jobId.slice(0, 8)}\` goes on with it`,
       );
     }
     const summary = await summarize(ledger);

@@ -51,7 +51,7 @@ export type ErrorClass =
   | "refused"
   /** A tool broke, and the agent ended without a report. */
   | "tool"
-  /** The agent could not be started, or whoever ran it died. */
+  /** The row agent could not be started, or the process that ran it died. */
   | "spawn"
   /** The API could not be reached for this row while it answered others. */
   | "transport";
@@ -141,7 +141,7 @@ export function jobName(id: string): string {
   return `agent-job-${id.slice(0, 8)}`;
 }
 
-/** Rows are neither worked on nor waiting for somebody to go on with them. */
+/** No row of the job is worked on, and none waits for the job to be resumed. */
 export function hasEnded(status: JobStatus): boolean {
   return status !== "pending" && status !== "running" && status !== "paused";
 }

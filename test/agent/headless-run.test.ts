@@ -218,7 +218,7 @@ test("the tokens of workers are counted in the usage and told apart", async () =
   });
 });
 
-test("events nobody reads are dropped, counted and told as a warning; the end still arrives", async () => {
+test("events beyond the capacity of the stream are dropped, counted and told as a warning; the end still arrives", async () => {
   const { end, stdout } = await run({
     handler: (request) => (request.index === 0 ? answer(functionCall("c", "chatty", {})) : says("done")),
     tools: ({ notify, threadId, turnId }) => [

@@ -277,7 +277,7 @@ test("an abort rejects with its own reason, before and after the answer has begu
   await assert.rejects(reading, reason);
 });
 
-test("nobody listening is a transport error", async () => {
+test("a refused connection is a transport error", async () => {
   const gone = await startMockResponses(() => ({ type: "hang" }));
   await gone.close();
   const lonely = createHttpResponsesApi({ baseUrl: gone.url, apiKey: undefined });

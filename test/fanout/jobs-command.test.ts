@@ -170,7 +170,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
         await running.ended;
         const watched = await run("jobs", "watch", await jobId());
         assert.equal(watched.code, 1);
-        assert.match(watched.stderr, /nobody works on job [0-9a-f]{8}; `procwire jobs resume/);
+        assert.match(watched.stderr, /no process works on job [0-9a-f]{8}; `procwire jobs resume/);
       },
     );
   });

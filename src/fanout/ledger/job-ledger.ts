@@ -1,6 +1,6 @@
 /**
  * fanout/ledger/: where jobs are kept, in SQLite or in Postgres, behind the one contract of this file. The ledger is the truth about every row; files and screens only repeat it. Each state
- * change is one guarded statement, so that whoever comes second, for whatever reason, changes nothing.
+ * change is one guarded statement, so that a second attempt at the same change has no effect.
  */
 
 import type { TokenUsage } from "../../agent/usage.ts";
@@ -32,7 +32,7 @@ export interface JobStore extends AsyncDisposable {
   open(idOrPrefix: string): Promise<JobLedger | null>;
 }
 
-/** One attempt at one row, held by whoever claimed it. */
+/** One attempt at one row, held by the process that claimed it. */
 export interface Claim {
   item: ItemRecord;
   /** Only the newest attempt's token settles the row. */
@@ -63,11 +63,11 @@ export interface JobLedger extends AsyncDisposable {
   /**
    * The right to work on the job's rows. False when another process on this machine has it and the store can serve only
    * one. With it, rows that a dead process left behind become pending again, and their attempts do not count. `join`:
-   * somebody else has begun the run and is responsible for that.
+   * another process has begun the run and does that.
    */
   beginRun(options?: { join?: boolean }): Promise<boolean>;
   endRun(): Promise<void>;
-  /** Whether somebody has that right now; null where it cannot be told. */
+  /** Whether a process has that right now; null where the store cannot tell. */
   isBeingRun(): Promise<boolean | null>;
 
   /** Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running. */

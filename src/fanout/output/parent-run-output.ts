@@ -6,12 +6,12 @@ import { endedEvent, progressEvent, rowEventLine, startedEvent } from "./job-eve
 import type { JobEnd, JobListener } from "./job-listener.ts";
 import { type Progress, progressLine } from "./progress.ts";
 
-/** More often nobody needs to know. */
+/** Progress events are sent at most this often. */
 const PROGRESS_EVERY_MS = 1_000;
-/** The bar is cut to the terminal by whoever draws it. */
+/** The output that draws the bar cuts it to the width of the terminal. */
 const STATUS_COLUMNS = 100;
 
-/** Passes the news of a job that an agent has started on to whoever follows that agent's run. */
+/** Passes the events of a job on to the run of the agent that started it. */
 export class ParentRunOutput implements JobListener {
   #context: RunContext;
   #clock: Clock;

@@ -9,7 +9,7 @@ export interface Progress {
   etaSeconds: number | null;
   width: number;
   maxWidth: number;
-  /** Set while the API answers nobody: for how long, and what it said last. */
+  /** Set while the API answers no call: for how long, and the last error. */
   apiAway: { seconds: number; reason: string } | null;
   /** How much longer the API wants to be left alone. */
   heldMs: number;

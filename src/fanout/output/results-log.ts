@@ -5,7 +5,7 @@ import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 
 /**
- * `results.jsonl`: every finished row as it finishes, for whoever wants to look while the job runs. The ledger is the
+ * `results.jsonl`: every finished row as it finishes, so that it can be read while the job runs. The ledger is the
  * truth: the file is written anew from it when a run begins, so a crash between the two leaves no trace.
  */
 export class ResultsLog {

@@ -7,7 +7,7 @@ import { ProgressTicker } from "./progress-ticker.ts";
 export type WatchEnd =
   /** It ended while it was watched, or had ended before. */
   | { type: "ended"; job: JobRecord }
-  /** It says it is running, but nobody works on it. */
+  /** Its status is running, but no process works on it. */
   | { type: "abandoned"; job: JobRecord }
   | { type: "interrupted" };
 

@@ -70,8 +70,8 @@ async function anyPlace(target: string): Promise<Place> {
 }
 
 /**
- * The folder is opened, judged by where it really is, and then used through its descriptor: whoever swaps it for a link
- * meanwhile changes nothing. A link in the target's own place is replaced, never followed.
+ * The folder is opened, judged by where it really is, and then used through its descriptor: swapping it for a link
+ * meanwhile has no effect. A link in the target's own place is replaced, never followed.
  */
 async function judgedPlace(target: string, judge: FolderJudge): Promise<Place> {
   const handle = await open(path.dirname(target), constants.O_RDONLY | constants.O_DIRECTORY);

@@ -97,7 +97,7 @@ export class HostPool implements AsyncDisposable {
     };
   }
 
-  /** All who want the same host wait for the same connection. */
+  /** Rows that want the same host wait for the same connection. */
   async #connect(member: Member): Promise<ConnectedHost> {
     const known = member.connected;
     if (known) {

@@ -28,7 +28,7 @@ export class CommonFault {
     if (equal.length >= this.#limit(refusal)) this.reason ??= item.error ?? "";
   }
 
-  /** The API has answered somebody: the rows that are kept were refused for their own sake. */
+  /** The API has answered a call: the rows that are kept were refused for faults of their own. */
   answered(): ItemRecord[] {
     this.#hasAnswers = true;
     return this.takeSuspects();

@@ -109,7 +109,7 @@ async function workOn(
   return { summary: await summarize(ledger), end, errorsPath };
 }
 
-/** The end of a run becomes the state of the job, unless somebody else has said how it ended. */
+/** The end of a run becomes the state of the job, unless another process has set it already. */
 export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: ScheduleEnd): Promise<void> {
   if (end.type === "idle") return;
   if (end.type === "stopped") {

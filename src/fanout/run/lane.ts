@@ -13,7 +13,7 @@ export interface LaneOptions {
   maxAttempts: number;
   clock: Clock;
   random: () => number;
-  /** Says that no row can be worked on for now; called before the row is given back, so that nobody takes it again. */
+  /** Says that no row can be worked on for now; called before the row is given back, so that no lane takes it again. */
   pause(reason: string): void;
 }
 
@@ -22,7 +22,7 @@ export type LaneEnd =
   | { type: "completed"; item: ItemRecord; tokens: number; stop: boolean }
   | { type: "failed"; item: ItemRecord; tokens: number; refusal: Refusal | undefined }
   | { type: "retrying"; retry: RowRetry; tokens: number }
-  /** The row was given back, or somebody else has it. */
+  /** The row was given back, or another process has it. */
   | { type: "let-go" };
 
 /** Before a row is tried again; doubles with each attempt. */

@@ -23,7 +23,7 @@ export interface RowResources {
 
 /**
  * Patient, because a lost row costs more than a minute: about 13 s of transport trouble of a call that has it alone, ten
- * minutes of an API that answers nobody, and rate limits for as long as anybody still gets answers.
+ * minutes of an API that answers no call, and rate limits for as long as any call still gets an answer.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 6,

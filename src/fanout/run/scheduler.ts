@@ -18,9 +18,9 @@ import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
 import type { Refusal, RowAgent } from "../row/row-agent.ts";
 import { CommonFault } from "./common-fault.ts";
+import { JobBudget } from "./job-budget.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
 import type { Limiter } from "./limiter.ts";
-import { TokenBudget } from "./token-budget.ts";
 
 export type FailFast = { type: "count"; rows: number } | { type: "percent"; percent: number };
 
@@ -60,7 +60,7 @@ class Scheduler {
   #error: { cause: unknown } | null = null;
   #wake = Promise.withResolvers<void>();
   #laneOptions: LaneOptions;
-  #budget: TokenBudget;
+  #budget: JobBudget;
   #commonFault = new CommonFault();
   #failedHere = 0;
   #total = 0;
@@ -69,7 +69,7 @@ class Scheduler {
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
-    this.#budget = new TokenBudget(options.budgetTokens);
+    this.#budget = new JobBudget(options.budgetTokens);
     this.#laneOptions = {
       ledger: options.ledger,
       rowAgent: options.rowAgent,

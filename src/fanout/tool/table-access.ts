@@ -87,7 +87,7 @@ export class TablePaths {
     return `it lies outside of what this run may write, which is ${writable.join(", ")}`;
   }
 
-  /** Null when somebody who may decide it has allowed it. */
+  /** Null when the approval policy allows it; else why it does not. */
   async #ask(deed: string, signal: AbortSignal): Promise<string | null> {
     const permission = await this.#gate.permit(
       {

@@ -114,7 +114,7 @@ if (missing) {
     return ledger;
   }
 
-  test("two who run the same job never get the same row", async () => {
+  test("two processes that run the same job never get the same row", async () => {
     await using first = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     await using second = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(first, 40);
@@ -206,7 +206,7 @@ if (missing) {
     await ledger.endRun();
   });
 
-  test("a row that kills everyone who touches it ends in the dead letters and fails as spawn", async () => {
+  test("a row at which every worker dies ends in the dead letters and fails as spawn", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
     assert.equal((await ledger.claim(1)).length, 1);
@@ -223,7 +223,7 @@ if (missing) {
     const item = await next.item("row-1");
     assert.equal(item?.status, "failed");
     assert.equal(item?.errorClass, "spawn");
-    assert.equal(item?.error, "whoever worked on this row died 6 times");
+    assert.equal(item?.error, "6 workers died at this row");
     await next.endRun();
   });
 

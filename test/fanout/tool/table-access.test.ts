@@ -170,7 +170,7 @@ suite("spawn_agents_on_csv behind walls", { concurrency: 3, skip }, () => {
   });
 });
 
-test("a path outside of the workspace is put to whoever approves, and used when that one allows it", async () => {
+test("a path outside of the workspace needs the approval of the policy, and is used when it is given", async () => {
   const asked: ApprovalRequest[] = [];
   const paths = new TablePaths(tableAccess("workspace-write", "/workspace", false), "/workspace", {
     review: (request) => {

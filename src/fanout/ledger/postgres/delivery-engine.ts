@@ -47,7 +47,7 @@ export interface NewDelivery {
 
 export interface DeliveryAttempt {
   id: string;
-  /** Rises each time the delivery is given to somebody else. */
+  /** Rises each time the delivery is given to another worker. */
   retryCount: number;
 }
 
@@ -55,7 +55,7 @@ export interface EngineDelivery extends DeliveryAttempt {
   data: RowData;
 }
 
-/** Lets a statement of the engine run inside somebody else's transaction. */
+/** Lets a statement of the engine run inside the ledger's transaction. */
 export interface InTransaction {
   db?: { executeSql(text: string, values?: unknown[]): Promise<{ rows: unknown[] }> };
 }

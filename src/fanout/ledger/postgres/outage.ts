@@ -7,7 +7,7 @@ export interface OutageOptions {
   /** How long a database may be away before the work on its rows is given up. */
   patienceMs: number;
   clock: Clock;
-  /** Aborted when the user wants out: then nobody waits much longer. */
+  /** Aborted when the user ends the program: then the wait is cut short. */
   signal?: AbortSignal | undefined;
   /** Told when an outage begins and when it is over. */
   tell(message: string): void;
@@ -16,8 +16,8 @@ export interface OutageOptions {
 /** The first look after a loss is soon, because most are only a session that was ended. */
 const FIRST_LOOK_MS = 50;
 /**
- * Rows that are held may be given to others once their heartbeat is too old: whoever holds them must notice that the
- * database is back before the engine, which looks every few seconds, has drawn that conclusion.
+ * Rows that are held may be given to others once their heartbeat is too old: their process must notice that the
+ * database is back before the engine does, which looks for old heartbeats every few seconds.
  */
 const LONGEST_LOOK_MS = 250;
 /** What a process that was told to end still waits, so that its rows can be given back. */

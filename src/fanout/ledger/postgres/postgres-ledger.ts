@@ -36,7 +36,7 @@ import { execute, type Statement } from "./statement.ts";
 
 /** Dead letters taken at a time. */
 const DEAD_LETTERS_BATCH = 100;
-/** Dead letters are looked for this often by everyone who runs rows. */
+/** Each process that works on rows looks for dead letters this often. */
 const DEAD_LETTERS_EVERY_MS = 5_000;
 
 export interface PostgresLedgerOptions {
@@ -52,7 +52,7 @@ export interface PostgresLedgerOptions {
 }
 
 /**
- * One job in a database that several machines share. The engine decides who works on a row; this decides what counts. A
+ * One job in a database that several machines share. The engine decides which process works on a row; the ledger decides which report counts. A
  * row's settle is one guarded statement here, and only then is the engine told: dying in between means that the row is
  * delivered once more and dropped before anything is asked.
  */
@@ -234,7 +234,7 @@ export class PostgresLedger implements JobLedger {
     try {
       return await this.#queue.take(limit);
     } catch (error) {
-      // Somebody has finished the job in this moment, and its queue is gone.
+      // Another process has just finished the job, and its queue is gone.
       if ((await this.job()).status !== "running") return [];
       throw error;
     }
@@ -289,7 +289,7 @@ export class PostgresLedger implements JobLedger {
       await this.#database.run(FAIL_DEAD_ITEM, {
         jobId: one.jobId,
         itemId: one.itemId,
-        message: `whoever worked on this row died ${MAX_DELIVERIES_LOST + 1} times`,
+        message: `${MAX_DELIVERIES_LOST + 1} workers died at this row`,
         now,
       });
     }

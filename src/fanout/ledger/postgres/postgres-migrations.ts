@@ -64,7 +64,7 @@ const MIGRATIONS: readonly Migration[] = [
   },
 ];
 
-/** Any number that nobody else in the database is likely to lock. */
+/** An arbitrary number that no other program in the database is likely to lock. */
 const MIGRATION_LOCK = 7_041_985_260;
 
 /** Workers on many machines may come at once: one migrates, the others wait for it. */

@@ -114,7 +114,7 @@ export class PostgresStore implements JobStore {
     }
   }
 
-  /** The lock goes with its connection, so a process that dies holds nobody up. */
+  /** The lock ends with its connection, so a process that dies does not hold it. */
   withKey<T>(key: string, _signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     return this.#database.tryTransaction(async (client) => {
       await execute(client, LOCK_KEY, { key });

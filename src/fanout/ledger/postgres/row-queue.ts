@@ -21,9 +21,9 @@ export interface QueuedRow {
   dueAtMs: number;
 }
 
-/** Where rows go whose workers died again and again. */
+/** The queue for rows whose workers died too often. */
 const DEAD_LETTERS = "dead-rows";
-/** So often may whoever works on a row die before the row itself is held to be the reason. */
+/** Workers that may die at one row before the row itself is held to be the reason. */
 export const MAX_DELIVERIES_LOST = 5;
 /** The engine's own limit for one delivery; a row's time is bounded by us, and long before. */
 const EXPIRE_SECONDS = 23 * 3600;
@@ -121,7 +121,7 @@ export class RowQueue {
   }
 }
 
-/** A row that kills whoever works on it. */
+/** A row whose workers died, too often. */
 interface DeadRow extends DeliveryAttempt {
   jobId: string;
   itemId: string;

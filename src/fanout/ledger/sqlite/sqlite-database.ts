@@ -72,7 +72,7 @@ export class SqliteDatabase {
 
 /**
  * The right to run a job is an open transaction on a file of its own: the system ends it with the process, however that
- * ends. Null: somebody else has it.
+ * ends. Null: another process has it.
  */
 export function takeLock(path: string): DatabaseSync | null {
   const lock = new DatabaseSync(path);
@@ -86,5 +86,5 @@ export function takeLock(path: string): DatabaseSync | null {
   }
 }
 
-/** Somebody else holds the lock. */
+/** Another process holds the lock. */
 const SQLITE_BUSY = 5;

@@ -1,5 +1,5 @@
 /** How many tokens a job has used, and how many more rows its budget is good for. */
-export class TokenBudget {
+export class JobBudget {
   used = 0;
   #limit: number | undefined;
   #finishedTokens = 0;
