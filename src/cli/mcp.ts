@@ -3,9 +3,11 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { ExecBackend } from "../exec/exec-process.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
+import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import type { SandboxChoice } from "../tools/sandbox-attempt.ts";
 import { VERSION } from "../version.ts";
+import { approvalPolicy } from "./approval.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
 
@@ -21,7 +23,9 @@ client on stdin and stdout, so that it has terminals that live on between calls,
   --sandbox MODE     none (default), read-only, or workspace-write: only --cwd and --writable can be written
   --writable DIR     can be written as well; may be repeated
   --network on|off   for a sandbox; default: off
-  --rules FILE       which commands may run; what it would ask about is refused, since nobody can be asked
+  --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
+  --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
+                     where these want somebody to be asked; refused when the client cannot ask
 `;
 
 const OPTIONS = {
@@ -33,6 +37,7 @@ const OPTIONS = {
   writable: { type: "string", multiple: true },
   network: { type: "string", default: "off" },
   rules: { type: "string" },
+  ask: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const;
 
@@ -50,10 +55,10 @@ export const command: Command = {
     const cwd = host.realPath(values.cwd ?? host.cwd);
     const writable = [cwd, ...(values.writable ?? []).map(host.realPath)];
     const sandbox = sandboxChoice(values.sandbox, writable, values.network);
-    const [{ createUnifiedExec }, { loadRulesFile }, { serveMcp }] = await Promise.all([
+    const [{ createUnifiedExec }, { serveMcp }, { askCaller }] = await Promise.all([
       import("../tools/unified-exec.ts"),
-      import("../tools/approval/rules-file.ts"),
       import("../tools/mcp-server.ts"),
+      import("../tools/approval/ask-caller.ts"),
     ]);
     await using unified = createUnifiedExec({
       backend: host.backend,
@@ -61,7 +66,7 @@ export const command: Command = {
       cwd,
       sandbox,
       shell: values.shell ?? host.shell,
-      ...(values.rules !== undefined && { approval: await loadRulesFile(values.rules) }),
+      approval: await approvalPolicy(values.rules, values.ask ? askCaller() : undefined),
       onError: report,
     });
     const serving = await serveMcp({
@@ -131,7 +136,8 @@ function sandboxChoice(mode: string, writableRoots: string[], network: string): 
 
 /** Stdout is the wire, so everything else goes to stderr. */
 function report(error: unknown): void {
-  standardStream(2).write(`procwire mcp: ${error instanceof Error ? error.message : String(error)}\n`);
+  const message = error instanceof Error ? error.message : String(error);
+  standardStream(2).write(`procwire mcp: ${visibleText(message)}\n`);
 }
 
 function askedToStop(): Promise<void> {

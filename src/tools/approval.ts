@@ -43,7 +43,12 @@ export type AskCaller = (request: ApprovalRequest, signal?: AbortSignal) => Prom
 export interface ApprovalPolicy {
   /** What can be said without asking anyone. */
   review(request: ApprovalRequest): ApprovalVerdict;
-  /** Asks whoever can answer. Called for `ask` only, one request at a time. `caller` where who made the call can be asked. */
+  /** Questions may be open side by side, so that one nobody answers holds up no other. */
+  readonly together?: boolean;
+  /**
+   * Asks whoever can answer. Called for `ask` only, one request at a time unless `together` is set. `caller` where who
+   * made the call can be asked.
+   */
   ask(request: ApprovalRequest, signal?: AbortSignal, caller?: AskCaller): Promise<ApprovalAnswer>;
 }
 
@@ -74,6 +79,7 @@ export class ApprovalGate {
       case "refuse":
         return { type: "refused", reason: verdict.reason };
       case "ask":
+        if (this.#policy.together) return this.#ask(request, asking);
         return this.#turns.run("ask", () => this.#ask(request, asking));
     }
   }

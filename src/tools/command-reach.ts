@@ -47,14 +47,14 @@ function follow(reach: Reach, words: readonly string[], open: boolean, depth: nu
     return;
   }
   reach.commands.push({ words, open, guessed: false });
-  if (depth > MAX_DEPTH) return hide(reach, "certainly");
   const name = posix.basename(first);
   const wrapper = WRAPPERS.get(name);
-  if (wrapper) return followWrapper(reach, wrapper, words, open, depth);
-  if (SHELLS.has(name)) return followShell(reach, words, open, depth);
-  if (name === "eval") return followLine(reach, words.slice(1).join(" "), open, depth);
-  if (name === "find") return followFind(reach, words, depth);
-  if (RUNNERS.test(name)) {
+  if (depth > MAX_DEPTH) hide(reach, "certainly");
+  else if (wrapper) followWrapper(reach, wrapper, words, open, depth);
+  else if (SHELLS.has(name)) followShell(reach, words, open, depth);
+  else if (name === "eval") followLine(reach, words.slice(1).join(" "), open, depth);
+  else if (name === "find") followFind(reach, words, depth);
+  else if (RUNNERS.test(name)) {
     hide(reach, "maybe");
     for (let at = 1; at < words.length; at++)
       reach.commands.push({ words: words.slice(at), open, guessed: true });
@@ -72,9 +72,12 @@ function followWrapper(
   open: boolean,
   depth: number,
 ): void {
-  let at = afterOptions(wrapper, words);
-  if (at === null) return hide(reach, "certainly");
-  at += wrapper.operands ?? 0;
+  const options = afterOptions(wrapper, words);
+  if (options === null) {
+    hide(reach, "certainly");
+    return;
+  }
+  let at = options + (wrapper.operands ?? 0);
   while (wrapper.assigns && /^[^=/]+=/.test(words[at] ?? "")) at++;
   const inner = words.slice(at);
   if (inner.length > 0 || open) follow(reach, inner, open || wrapper.appends === true, depth + 1);
@@ -117,6 +120,7 @@ const SHELL_OPTIONS_WITH_VALUE = new Set(["--rcfile", "--init-file"]);
 
 function followShell(reach: Reach, words: readonly string[], open: boolean, depth: number): void {
   let isLine = false;
+  let readsInput = false;
   let at = 1;
   for (; at < words.length; at++) {
     const word = words[at] ?? "";
@@ -125,27 +129,30 @@ function followShell(reach: Reach, words: readonly string[], open: boolean, dept
       break;
     }
     if (!/^[-+]./.test(word)) break;
-    if (/^-[^-]*s/.test(word)) return hide(reach, "certainly");
+    if (/^-[^-]*s/.test(word)) readsInput = true;
     if (/^-[^-]*c/.test(word)) isLine = true;
     if (/^[-+][^-]*[oO]/.test(word) || SHELL_OPTIONS_WITH_VALUE.has(word)) at++;
   }
   const operand = words[at];
-  if (operand === undefined) return hide(reach, "certainly");
-  if (isLine) followLine(reach, operand, open && at === words.length - 1, depth);
+  if (operand === undefined || readsInput) hide(reach, "certainly");
+  else if (isLine) followLine(reach, operand, open && at === words.length - 1, depth);
   else hide(reach, "maybe");
 }
 
 function followLine(reach: Reach, line: string, open: boolean, depth: number): void {
   const commands = assigningCommands(line);
-  if (!commands) return hide(reach, "certainly");
-  for (const { words } of commands) follow(reach, words, open, depth + 1);
+  if (!commands) hide(reach, "certainly");
+  for (const { words } of commands ?? []) follow(reach, words, open, depth + 1);
 }
 
 function followFind(reach: Reach, words: readonly string[], depth: number): void {
   for (let at = 1; at < words.length; at++) {
     if (!/^-(exec|ok)(dir)?$/.test(words[at] ?? "")) continue;
     const end = words.findIndex((word, index) => index > at && (word === ";" || word === "+"));
-    if (end < 0) return hide(reach, "certainly");
+    if (end < 0) {
+      hide(reach, "certainly");
+      return;
+    }
     const inner = words.slice(at + 1, end);
     // What is found stands where the braces are: as an argument that is a file, else as anything.
     if (inner[0]?.includes("{}")) hide(reach, "certainly");

@@ -1,5 +1,7 @@
 import type { Readable, Writable } from "node:stream";
-import type { Tool, ToolCallContext } from "./tool.ts";
+import type { McpRequestContext } from "@modelcontextprotocol/server";
+import { McpCalls } from "./mcp-calls.ts";
+import type { Tool } from "./tool.ts";
 
 export interface McpOptions {
   tools: readonly Tool[];
@@ -20,14 +22,18 @@ export interface McpServing {
 
 /**
  * Serves tools to an MCP client over a pair of streams. While a call waits the client is told of its progress; a call
- * that is cancelled ends the wait and not the process behind it. The library is loaded here and nowhere else.
+ * that is cancelled ends the wait and not the process behind it. What needs approval is asked of the client's user. The library is loaded here and nowhere else.
  */
 export async function serveMcp(options: McpOptions): Promise<McpServing> {
   const { input = process.stdin, output = process.stdout } = options;
-  const [{ ProtocolError, ProtocolErrorCode, Server }, { serveStdio, StdioServerTransport }] =
-    await Promise.all([import("@modelcontextprotocol/server"), import("@modelcontextprotocol/server/stdio")]);
+  const [library, { serveStdio, StdioServerTransport }] = await Promise.all([
+    import("@modelcontextprotocol/server"),
+    import("@modelcontextprotocol/server/stdio"),
+  ]);
+  const { ProtocolError, ProtocolErrorCode, Server } = library;
+  const calls = new McpCalls(library, (error) => options.onError?.(toError(error)));
 
-  const newServer = () => {
+  const newServer = ({ era }: McpRequestContext) => {
     const { name, version } = options;
     const server = new Server({ name, version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
     server.setRequestHandler("tools/list", () => ({
@@ -37,24 +43,10 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
         inputSchema: { ...definition.parameters, type: "object" as const },
       })),
     }));
-    server.setRequestHandler("tools/call", async ({ params }, { mcpReq }) => {
+    server.setRequestHandler("tools/call", async ({ params }, context) => {
       const tool = options.tools.find(({ definition }) => definition.name === params.name);
       if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
-      const progressToken = mcpReq._meta?.progressToken;
-      let progress = 0;
-      const call: ToolCallContext = { signal: mcpReq.signal };
-      if (progressToken !== undefined) {
-        call.onProgress = (message) => {
-          const told = mcpReq.notify({
-            method: "notifications/progress",
-            params: { progressToken, progress: ++progress, message },
-          });
-          told.catch((error: unknown) => options.onError?.(toError(error)));
-        };
-      }
-      const { text, ok } = await tool.call(params.arguments, call);
-      // The text has every fact already; sent as an object as well, the output would cost a model twice.
-      return { content: [{ type: "text", text }], isError: !ok };
+      return calls.run(tool, params.arguments, context, { server, era });
     });
     return server;
   };
@@ -66,7 +58,13 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
     transport: new StdioServerTransport(input, output),
     ...(options.onError && { onerror: options.onError }),
   });
-  return { closed, close: () => handle.close() };
+  return {
+    closed,
+    close: () => {
+      calls.close();
+      return handle.close();
+    },
+  };
 }
 
 const INSTRUCTIONS =

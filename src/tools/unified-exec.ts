@@ -47,7 +47,7 @@ export interface UnifiedExecOptions {
    */
   envPolicy?: EnvPolicy | null;
   /** Default: nobody is asked, and commands stay inside the sandbox, if there is one. */
-  approval?: ApprovalPolicy;
+  approval?: ApprovalPolicy | undefined;
   /** Default: none. */
   sandbox?: SandboxChoice;
   /** The sandboxes the host of the processes says it has. A choice it does not have is an error. */

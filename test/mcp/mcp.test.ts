@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { createLocalHost } from "../../src/local-host.ts";
@@ -12,40 +11,7 @@ import { definitions } from "../../src/tools/definitions.ts";
 import { noWalls } from "../sandbox/walls.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 import { until } from "../tools/calls.ts";
-
-const PROGRAM = fileURLToPath(new URL("../../src/cli/procwire.ts", import.meta.url));
-
-/** `procwire mcp` as a client's configuration would start it, with a real client on its stdin and stdout. */
-async function startMcp(args: string[] = []) {
-  const directory = realpathSync(mkdtempSync("/var/tmp/procwire-mcp-"));
-  const transport = new StdioClientTransport({
-    command: process.execPath,
-    args: [PROGRAM, "mcp", "--cwd", directory, "--shell", "/bin/bash", ...args],
-    env: { PATH: process.env.PATH ?? "", HOME: directory },
-  });
-  const client = new Client({ name: "test", version: "1" });
-  await client.connect(transport);
-  const call = async (
-    name: string,
-    given: Record<string, unknown> = {},
-    options: Parameters<typeof client.callTool>[1] = {},
-  ) => {
-    const { content, isError } = await client.callTool({ name, arguments: given }, options);
-    const [first] = content;
-    assert.ok(first?.type === "text");
-    return { text: first.text, isError: isError ?? false };
-  };
-  return {
-    client,
-    directory,
-    call,
-    pid: () => transport.pid ?? 0,
-    async [Symbol.asyncDispose]() {
-      await client.close();
-      rmSync(directory, { recursive: true, force: true });
-    },
-  };
-}
+import { PROGRAM, startMcp } from "./start-mcp.ts";
 
 /** The number of a session that goes on, from what a model reads. */
 function sessionIn(text: string): number {

@@ -220,7 +220,7 @@ test("whatever really runs a refused program is never simply allowed", () => {
     "\\victim",
     "'vic'tim",
     "v$'i'ctim",
-    "v${x}ictim",
+    'v"$x"ictim',
     "vi?tim",
   );
   let ran = 0;

@@ -6,6 +6,7 @@ import type { ApprovalPolicy } from "../approval.ts";
  */
 export function askCaller(): ApprovalPolicy {
   return {
+    together: true,
     review: ({ sandbox }) => (sandbox === "none" ? { type: "ask" } : { type: "allow" }),
     ask: async (request, signal, caller) =>
       caller

@@ -42,7 +42,7 @@ export interface Rules {
  */
 export async function loadRulesFile(
   path: string,
-  asker?: Pick<ApprovalPolicy, "ask">,
+  asker?: Pick<ApprovalPolicy, "ask" | "together">,
 ): Promise<ApprovalPolicy> {
   const text = await readFile(path, "utf8");
   const { parse } = await import("smol-toml");
@@ -54,8 +54,9 @@ export async function loadRulesFile(
   }
 }
 
-export function rulesPolicy(rules: Rules, asker?: Pick<ApprovalPolicy, "ask">): ApprovalPolicy {
+export function rulesPolicy(rules: Rules, asker?: Pick<ApprovalPolicy, "ask" | "together">): ApprovalPolicy {
   return {
+    together: asker?.together ?? false,
     review(request) {
       const decision = decide(rules, request);
       return decision === "refuse"
