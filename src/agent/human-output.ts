@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "../async/clock.ts";
+import { visibleText } from "../protocol/visible-text.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
 import type { Notification, ThreadItem } from "./notification.ts";
 import type { RunOutput, RunStatus, TurnEnd } from "./run-output.ts";
@@ -89,7 +90,8 @@ export class HumanOutput implements RunOutput {
     // On a terminal the message already stands above.
     const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;
     if (event.msg.type === "turnComplete" && !end.error && end.lastMessage !== null && !shown) {
-      this.#stdout.line(end.lastMessage);
+      // A file or a program gets it as it is.
+      this.#stdout.line(this.#options.stdout.isTTY === true ? visibleText(end.lastMessage) : end.lastMessage);
     }
     return "initiateShutdown";
   }

@@ -1,6 +1,10 @@
+import { visibleLine, visibleText } from "../protocol/visible-text.ts";
 import type { LineSink } from "./line-writer.ts";
 
-/** One line at the bottom of a terminal that is written over, with ordinary lines above it. Not a terminal: no status. */
+/**
+ * One line at the bottom of a terminal that is written over, with ordinary lines above it. Not a terminal: no status. What
+ * is written may come from a model or a command: nothing in it is obeyed.
+ */
 export class StatusLine {
   #sink: LineSink;
   #inPlace: boolean;
@@ -22,7 +26,8 @@ export class StatusLine {
   status(text: string): void {
     if (!this.#inPlace || text === this.#shown) return;
     // One short of the width: a full last column makes some terminals wrap.
-    const fitting = text.length >= this.columns ? text.slice(0, this.columns - 1) : text;
+    const visible = visibleLine(text);
+    const fitting = visible.length >= this.columns ? visible.slice(0, this.columns - 1) : visible;
     this.#sink.write(`\r\x1b[2K${fitting}`);
     this.#shown = text;
   }
@@ -30,7 +35,7 @@ export class StatusLine {
   line(text: string): void {
     const status = this.#shown;
     this.clear();
-    this.#sink.write(`${text}\n`);
+    this.#sink.write(`${visibleText(text)}\n`);
     if (status !== "") this.status(status);
   }
 

@@ -1,4 +1,5 @@
 import type { ConnectedHost, ExecHost, HostPool, SandboxMode } from "../fanout/row/host-pool.ts";
+import type { ApprovalPolicy } from "../tools/approval.ts";
 import { UsageError } from "./command.ts";
 import { type ConnectValues, connectTo } from "./connect-options.ts";
 
@@ -10,6 +11,8 @@ export interface ExecHostOptions {
   cwd: string | undefined;
   sandbox: SandboxMode;
   values: ConnectValues;
+  /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
+  approval?: ApprovalPolicy | undefined;
 }
 
 /** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
@@ -19,7 +22,7 @@ export async function openHostPool(options: ExecHostOptions): Promise<HostPool> 
     options.connect.length === 0
       ? [thisMachine(options.cwd)]
       : options.connect.map((url) => server(url, options));
-  return new HostPool({ hosts, sandbox: options.sandbox });
+  return new HostPool({ hosts, sandbox: options.sandbox, approval: options.approval });
 }
 
 export function parseSandbox(value: string | undefined): SandboxMode {

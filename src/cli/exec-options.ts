@@ -16,6 +16,9 @@ server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or 
       --connect URL    run its commands on that server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
       --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
       --sandbox MODE   walls around its commands: none (default), read-only or workspace-write
+      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where these want
+                       somebody to be asked
+      --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
   -c KEY=VALUE         change a setting, may be repeated:
                          model, model_reasoning_effort, openai_base_url, stream_idle_timeout_ms,
                          features.enable_fanout=true   offer spawn_agents_on_csv: one agent a row of a table
@@ -37,6 +40,8 @@ export interface ExecOptions {
   cwd: string | undefined;
   connect: string[];
   sandbox: SandboxMode;
+  ask: boolean;
+  rules: string | undefined;
   connectValues: ConnectValues;
   overrides: string[];
   json: boolean;
@@ -55,6 +60,8 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       connect: { type: "string" },
       "token-file": { type: "string" },
       sandbox: { type: "string" },
+      ask: { type: "boolean" },
+      rules: { type: "string" },
       config: { type: "string", short: "c", multiple: true },
       json: { type: "boolean" },
       "output-last-message": { type: "string", short: "o" },
@@ -74,6 +81,8 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     cwd: values.cwd === undefined || connect.length > 0 ? values.cwd : path.resolve(values.cwd),
     connect,
     sandbox: parseSandbox(values.sandbox),
+    ask: values.ask ?? false,
+    rules: values.rules,
     connectValues: { "token-file": values["token-file"] },
     overrides: values.config ?? [],
     json: values.json ?? false,

@@ -8,9 +8,11 @@ import { JsonlOutput } from "../agent/jsonl-output.ts";
 import { createModelCaller } from "../agent/model-call.ts";
 import type { ResponsesApi } from "../agent/responses-api.ts";
 import type { HostPool } from "../fanout/row/host-pool.ts";
+import type { ApprovalPolicy } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
-import type { Command } from "./command.ts";
+import { approvalPolicy } from "./approval.ts";
+import { type Command, UsageError } from "./command.ts";
 import { openHostPool } from "./exec-hosts.ts";
 import { EXEC_HELP, type ExecOptions, parseExecOptions } from "./exec-options.ts";
 import { Interruption, runToExit } from "./run-to-exit.ts";
@@ -32,7 +34,9 @@ export const command: Command = {
 async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
   const config = await readConfig(options);
   const api = openResponsesApi(process.env, config.api);
-  await using hosts = await openHostPool({ ...options, values: options.connectValues });
+  using asker = options.ask ? await openAsker() : null;
+  const approval = await approvalPolicy(options.rules, asker?.policy);
+  await using hosts = await openHostPool({ ...options, values: options.connectValues, approval });
   const cwd =
     options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
   const output = options.json
@@ -65,6 +69,17 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   } finally {
     api.close();
   }
+}
+
+/** Somebody at the terminal, also when input and output are files. */
+async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
+  const [{ askOnTerminal }, { openTerminal }] = await Promise.all([
+    import("../tools/approval/ask-on-terminal.ts"),
+    import("./terminal.ts"),
+  ]);
+  const terminal = openTerminal();
+  if (!terminal) throw new UsageError("--ask needs a terminal to ask on");
+  return { policy: askOnTerminal(terminal), [Symbol.dispose]: () => terminal[Symbol.dispose]() };
 }
 
 interface ExecConfig {

@@ -6,6 +6,7 @@ import type { JobListener } from "../fanout/output/job-listener.ts";
 import { HumanJobOutput } from "../fanout/output/job-terminal-output.ts";
 import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
+import { visibleText } from "../protocol/visible-text.ts";
 import { openHostPool } from "./exec-hosts.ts";
 import type { RunOptions } from "./fanout-options.ts";
 
@@ -71,7 +72,9 @@ export async function openJobStore(
       outagePatienceMs: patience === undefined ? undefined : patience * 1000,
       signal,
       onError: (error) =>
-        process.stderr.write(`database: ${error instanceof Error ? error.message : String(error)}\n`),
+        process.stderr.write(
+          `database: ${visibleText(error instanceof Error ? error.message : String(error))}\n`,
+        ),
     });
   }
   const { SqliteStore } = await import("../fanout/ledger/sqlite/sqlite-store.ts");

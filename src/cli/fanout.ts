@@ -5,6 +5,7 @@ import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { countText } from "../fanout/output/progress.ts";
 import { dryRun } from "../fanout/run/dry-run.ts";
 import { startOrResumeJob } from "../fanout/run/start-job.ts";
+import { visibleText } from "../protocol/visible-text.ts";
 import type { Command } from "./command.ts";
 import {
   FANOUT_EXIT_HELP,
@@ -72,7 +73,10 @@ async function showDryRun(options: FanoutCommandOptions, input: TableInput): Pro
     );
     return 0;
   }
-  for (const { itemId, text } of plan.prompts) process.stdout.write(`--- ${itemId} ---\n${text}\n\n`);
+  for (const { itemId, text } of plan.prompts) {
+    const shown = `--- ${itemId} ---\n${text}\n\n`;
+    process.stdout.write(process.stdout.isTTY ? visibleText(shown) : shown);
+  }
   process.stdout.write(
     `${plan.rows} rows, one call each where one is enough: about ${countText(plan.inputTokens)} input tokens with ${options.task.model}, and what the model writes on top. Nothing was asked.\n`,
   );

@@ -10,6 +10,7 @@ import { fullSummaryFields, summarize } from "../fanout/output/summary.ts";
 import { watchJob } from "../fanout/output/watch-job.ts";
 import { compileTask } from "../fanout/row/compiled-task.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
+import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
 import { coordinatorOptions, jobOutput, openJobStore, withRowResources } from "./fanout-setup.ts";
@@ -225,5 +226,6 @@ function parseClass(value: string): ErrorClass {
 }
 
 function print(text: string): void {
-  process.stdout.write(`${text}\n`);
+  // Cells and errors come from outside; a file or a program gets them as they are.
+  process.stdout.write(`${process.stdout.isTTY ? visibleText(text) : text}\n`);
 }

@@ -1,3 +1,4 @@
+import { visibleLine, visibleText } from "../protocol/visible-text.ts";
 import type { Command } from "./command.ts";
 
 /** Each command is loaded only when it is the one that runs. */
@@ -36,7 +37,9 @@ export async function main(argv: string[]): Promise<number> {
   }
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!entry) {
-    process.stderr.write(`procwire: unknown command \`${name}\`; \`procwire --help\` lists the commands\n`);
+    process.stderr.write(
+      `procwire: unknown command \`${visibleLine(name)}\`; \`procwire --help\` lists the commands\n`,
+    );
     return 2;
   }
   try {
@@ -48,7 +51,9 @@ export async function main(argv: string[]): Promise<number> {
     const isUsage = error.name === "UsageError" || isParseArgsError(error);
     // What is wrong with a URL is said in words that programs look for at the beginning of the line.
     const speaker = error.name === "ListenUrlError" ? "" : `procwire ${name}: `;
-    process.stderr.write(`${speaker}${error.message}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`);
+    process.stderr.write(
+      `${speaker}${visibleText(error.message)}${isUsage ? `; see \`procwire ${name} --help\`` : ""}\n`,
+    );
     return isUsage ? 2 : 1;
   }
 }

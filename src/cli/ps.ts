@@ -1,5 +1,6 @@
 import { parseArgs } from "node:util";
 import type { ProcessListing } from "../exec/exec-process.ts";
+import { visibleJson, visibleLine, visibleWord } from "../protocol/visible-text.ts";
 import type { Command } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo } from "./connect-options.ts";
 
@@ -35,9 +36,7 @@ export const command: Command = {
     // A session that was named is the one to look at; else everything the server has.
     const processes = await client.list({ allSessions: values.session === undefined });
     process.stdout.write(
-      values.json
-        ? processes.map((one) => `${JSON.stringify(one)}\n`).join("")
-        : table(processes, Date.now()),
+      values.json ? processes.map((one) => `${visibleJson(one)}\n`).join("") : table(processes, Date.now()),
     );
     return 0;
   },
@@ -47,13 +46,13 @@ function table(processes: ProcessListing[], nowMs: number): string {
   const rows = [
     ["SESSION", "ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
     ...processes.map((one) => [
-      one.sessionId?.slice(0, SHOWN_SESSION_CHARS) ?? "-",
-      one.processId,
+      visibleLine(one.sessionId?.slice(0, SHOWN_SESSION_CHARS) ?? "-"),
+      visibleWord(one.processId),
       one.pid === null ? "-" : String(one.pid),
       stateOf(one),
       `${Math.max(0, Math.round((nowMs - one.startedAtMs) / 1000))}s`,
       String(one.outputBytes),
-      one.argv.map(quoted).join(" "),
+      one.argv.map(visibleWord).join(" "),
     ]),
   ];
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
@@ -70,11 +69,5 @@ function table(processes: ProcessListing[], nowMs: number): string {
 
 function stateOf({ running, signal, exitCode }: ProcessListing): string {
   if (running) return "running";
-  return signal ?? `exit ${exitCode ?? "?"}`;
-}
-
-/** As a shell would need it, with control characters shown and not obeyed. */
-function quoted(argument: string): string {
-  if (/^[\w@%+=:,./-]+$/.test(argument)) return argument;
-  return `'${argument.replace(/[\x00-\x1f\x7f]/g, (char) => `\\x${char.charCodeAt(0).toString(16).padStart(2, "0")}`).replaceAll("'", "'\\''")}'`;
+  return visibleLine(signal ?? `exit ${exitCode ?? "?"}`);
 }

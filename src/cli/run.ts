@@ -2,6 +2,7 @@ import { constants } from "node:os";
 import { parseArgs } from "node:util";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../exec/exec-process.ts";
+import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
@@ -68,7 +69,7 @@ export const command: Command = {
         const end = await runInForeground(child, { tty: params.tty, isUnreachable });
         return await exitCodeOf(end, child);
       } catch (error) {
-        standardStream(2).write(`procwire run: ${messageOf(error)}\n`);
+        standardStream(2).write(`procwire run: ${visibleText(messageOf(error))}\n`);
         return ExitCode.noServer;
       }
     });
@@ -96,7 +97,7 @@ async function withBackend(
       state = next.type;
     });
   } catch (error) {
-    standardStream(2).write(`procwire run: ${messageOf(error)}\n`);
+    standardStream(2).write(`procwire run: ${visibleText(messageOf(error))}\n`);
     return ExitCode.noServer;
   }
   await using _ = client;
@@ -166,7 +167,7 @@ function isSignal(name: string): name is NodeJS.Signals {
 
 function refused(program: string, error: unknown): number {
   const message = messageOf(error);
-  standardStream(2).write(`procwire run: ${program}: ${message}\n`);
+  standardStream(2).write(`procwire run: ${visibleText(`${program}: ${message}`)}\n`);
   if (/No such file or directory|does not exist|No viable candidates/.test(message)) return ExitCode.notFound;
   if (/Permission denied|Exec format error|not executable/.test(message)) return ExitCode.notRunnable;
   return ExitCode.noServer;

@@ -25,6 +25,13 @@ export function visibleWord(word: string): string {
   return `$'${word.replace(/[\\']/g, "\\$&").replace(UNSEEN, escapeOf)}'`;
 }
 
+/** A value as JSON on one line, with what JSON leaves as it is and a terminal would obey escaped as well. */
+export function visibleJson(value: unknown): string {
+  return (JSON.stringify(value) ?? "null").replace(UNSEEN, (char) =>
+    Array.from({ length: char.length }, (_, at) => `\\u${hex(char.charCodeAt(at), 4)}`).join(""),
+  );
+}
+
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
 function escapeOf(char: string): string {

@@ -1,3 +1,4 @@
+import { visibleJson, visibleLine } from "../protocol/visible-text.ts";
 import type { LogLevel, ServerLog } from "./host-services.ts";
 import { standardStream } from "./standard-stream.ts";
 
@@ -41,9 +42,9 @@ function formatted(
   message: string,
   fields?: Record<string, unknown>,
 ): string {
-  if (!isTTY) return `${JSON.stringify({ time: new Date().toISOString(), level, message, ...fields })}\n`;
-  const rest = fields ? ` ${JSON.stringify(fields)}` : "";
-  return `${level.padEnd(5)} ${message}${rest}\n`;
+  if (!isTTY) return `${visibleJson({ time: new Date().toISOString(), level, message, ...fields })}\n`;
+  const rest = fields ? ` ${visibleJson(fields)}` : "";
+  return `${level.padEnd(5)} ${visibleLine(message)}${rest}\n`;
 }
 
 const droppedText = (lines: number) =>

@@ -1,6 +1,7 @@
 import type { RunTools } from "../../agent/headless-run.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { ExecBackend } from "../../exec/exec-process.ts";
+import type { ApprovalPolicy } from "../../tools/approval.ts";
 import type { SandboxChoice } from "../../tools/sandbox-attempt.ts";
 
 /** A machine that can run commands: this one, or a server far away. */
@@ -28,6 +29,8 @@ export type SandboxMode = "none" | "read-only" | "workspace-write";
 export interface HostPoolOptions {
   hosts: readonly ExecHost[];
   sandbox: SandboxMode;
+  /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
+  approval?: ApprovalPolicy | undefined;
   clock?: Clock;
 }
 
@@ -38,11 +41,13 @@ const REST_AFTER_FAILURE_MS = 5_000;
 export class HostPool implements AsyncDisposable {
   #members: Member[];
   #sandbox: SandboxMode;
+  #approval: ApprovalPolicy | undefined;
   #clock: Clock;
 
   constructor(options: HostPoolOptions) {
     this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, restsUntilMs: 0 }));
     this.#sandbox = options.sandbox;
+    this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
   }
 
@@ -86,6 +91,7 @@ export class HostPool implements AsyncDisposable {
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
       sandbox: sandboxChoice(this.#sandbox, host.cwd),
+      approval: this.#approval,
       ...(host.shell === null ? {} : { shell: host.shell }),
     });
     return {

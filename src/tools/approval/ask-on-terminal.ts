@@ -22,6 +22,8 @@ export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolic
   let lines: LineQueue | null = null;
   const ask = async (request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalAnswer> => {
     if (signal?.aborted) return { type: "refuse", reason: "the call was cancelled" };
+    // What is already on its way to the terminal, such as that the command was asked for, comes first.
+    await new Promise((resolve) => setImmediate(resolve));
     lines ??= new LineQueue(input);
     output.write(`\n${questionOf(request)}\n`);
     for (;;) {

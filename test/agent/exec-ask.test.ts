@@ -1,0 +1,140 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { waitFor } from "../../src/exec/wait-for.ts";
+import { createLocalBackend } from "../../src/local/local-backend.ts";
+import {
+  answer,
+  functionCall,
+  type MockHandler,
+  says,
+  startMockResponses,
+  toolOutputs,
+} from "../support/mock-responses.ts";
+import { COMPILE_CACHE, runCli } from "../support/run-cli.ts";
+
+const ENTRY = path.resolve(import.meta.dirname, "../../src/cli/procwire.ts");
+
+/** Wants one command run after the other, and then says what came back. */
+const runs =
+  (...calls: Record<string, unknown>[]): MockHandler =>
+  (request) => {
+    const outputs = toolOutputs(request.body);
+    const next = calls[outputs.length];
+    return next ? answer(functionCall(`c${outputs.length}`, "exec_command", next)) : says(outputs.join("\n"));
+  };
+
+/** `procwire exec` on a terminal of its own, as a person has it. */
+async function onTerminal(
+  handler: MockHandler,
+  args: string[],
+  body: (
+    terminal: Awaited<ReturnType<ReturnType<typeof createLocalBackend>["start"]>>,
+    folder: string,
+  ) => Promise<void>,
+): Promise<void> {
+  const folder = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-ask-")));
+  const mock = await startMockResponses(handler);
+  await using backend = createLocalBackend();
+  try {
+    await using terminal = await backend.start({
+      processId: "exec",
+      argv: [process.execPath, ENTRY, "exec", "--ask", ...args, "do it"],
+      cwd: folder,
+      env: {
+        PATH: process.env.PATH ?? "",
+        HOME: folder,
+        NODE_COMPILE_CACHE: COMPILE_CACHE,
+        OPENAI_BASE_URL: mock.url,
+        OPENAI_API_KEY: "sk-x",
+      },
+      tty: true,
+      timeoutMs: 60_000,
+    });
+    await body(terminal, folder);
+  } finally {
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const type = (text: string) => new TextEncoder().encode(text);
+
+test("on a real terminal a person is shown what would run, and decides", { timeout: 90_000 }, async () => {
+  const planted = { cmd: "touch one", shell: "./bash", justification: "harmless\x1b[2J\x1b[1;1H\u202e" };
+  const calls = [planted, { cmd: "touch two\r\n: \x9b1A" }, { cmd: "touch two\r\n: \x9b1A" }];
+  await onTerminal(runs(...calls), [], async (terminal, folder) => {
+    const first = await waitFor(terminal, /says: (.*)[^]*run by (.*)\r\n.*n = no: /);
+    assert.match(first.groups[0] ?? "", /^harmless\\x1b\[2J\\x1b\[1;1H\\u202e\r?$/);
+    assert.equal(first.groups[1], `${folder}/bash -lc (NOT the usual shell)`);
+    await terminal.write(type("n\r"));
+    const second = await waitFor(terminal, / {2}\$ (.*)\r\n {2}> (.*)\r\n {2}in .*\r\n.*\r\n.*n = no: /, {
+      afterSeq: first.seq,
+    });
+    assert.deepEqual(second.groups, ["touch two\\r", ": \\u009b1A"]);
+    await terminal.write(type("a\r"));
+    const { exitCode } = await terminal.wait();
+    const { terminal: shown } = await terminal.snapshot();
+    const text = new TextDecoder().decode(shown);
+    assert.equal(exitCode, 0, text);
+    assert.deepEqual(
+      [existsSync(path.join(folder, "one")), existsSync(path.join(folder, "two\r"))],
+      [false, true],
+    );
+    assert.match(text, /exec_command refused: the user said no/);
+    assert.equal(text.match(/run by/g)?.length, 2, "the third is remembered");
+    // Nothing the model said is obeyed: neither in the question, nor in what is shown of its commands.
+    assert.doesNotMatch(text, /\x1b\[2J|\x1b\[1;1H|\u202e|\u009b/);
+  });
+});
+
+test("rules decide first, and the person is asked about the rest", { timeout: 90_000 }, async () => {
+  const calls = [{ cmd: "echo fine" }, { cmd: "env rm x" }, { cmd: "touch asked" }];
+  const rules = path.join(await mkdtemp(path.join(tmpdir(), "procwire-rules-")), "rules.toml");
+  const rule = (name: string, decision: string) =>
+    `[[rule]]\nprefix = ["${name}"]\ndecision = "${decision}"\n`;
+  try {
+    await writeFile(rules, rule("echo", "allow") + rule("rm", "refuse"));
+    await onTerminal(runs(...calls), ["--rules", rules], async (terminal, folder) => {
+      const { text } = await waitFor(terminal, /\$ .*\r\n[^]*n = no: /);
+      assert.match(text, /^\$ touch asked\r\n/);
+      await terminal.write(type("y\r"));
+      assert.equal((await terminal.wait()).exitCode, 0);
+      assert.ok(existsSync(path.join(folder, "asked")));
+    });
+  } finally {
+    await rm(path.dirname(rules), { recursive: true, force: true });
+  }
+});
+
+test("without a terminal there is nobody to ask, and nothing is begun", { timeout: 90_000 }, async () => {
+  const mock = await startMockResponses(() => says("no"));
+  try {
+    // In a session of its own there is no terminal, whatever runs the tests.
+    await using backend = createLocalBackend();
+    const process_ = await backend.start({
+      processId: "exec",
+      argv: [process.execPath, ENTRY, "exec", "--ask", "x"],
+      cwd: tmpdir(),
+      env: { PATH: process.env.PATH ?? "", OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "sk-x" },
+      tty: false,
+    });
+    const { exitCode } = await process_.wait();
+    const { stderr } = await process_.snapshot();
+    assert.match(new TextDecoder().decode(stderr), /^procwire exec: --ask needs a terminal to ask on; see/);
+    assert.deepEqual([exitCode, mock.requests.length], [2, 0]);
+  } finally {
+    await mock.close();
+  }
+});
+
+test("an error that holds control characters is shown, and not obeyed", async () => {
+  const { stderr } = await runCli(["\x1b[2J\u202e"], { cwd: tmpdir() });
+  assert.match(stderr, /unknown command `\\x1b\[2J\\u202e`/);
+  const missing = await runCli(["mcp", "--rules", "\x1b[2J.toml"], { cwd: tmpdir() });
+  assert.match(missing.stderr, /\\x1b\[2J\.toml/);
+  assert.doesNotMatch(stderr + missing.stderr, /\x1b/);
+});
