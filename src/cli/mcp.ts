@@ -13,8 +13,9 @@ import { CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-option
 
 const HELP = `Usage: procwire mcp [options]
 
-Serves the tools for models (exec_command, write_stdin, wait_for, list_sessions, read_output, read_screen) to an MCP
-client on stdin and stdout, so that it has terminals that live on between calls, here or on a server.
+Serves the tools for models (exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output,
+read_screen) to an MCP client on stdin and stdout, so that it has terminals that live on between calls, here or on a
+server.
 
   --connect URL      run commands on a server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
   --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment

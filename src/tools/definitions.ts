@@ -9,7 +9,7 @@ import type { ArgumentsOf, ArgumentsSchema } from "./tool-schema.ts";
 const maxOutputTokens = {
   type: "number",
   description:
-    "How many tokens of output to return at most. Defaults to 10000; the middle is left out beyond that.",
+    "How many tokens of output to return at most. Defaults to 10000, which is also the most; the middle is left out beyond that.",
 } as const;
 
 const sessionId = { type: "number", description: "The number of the session." } as const;
@@ -110,6 +110,20 @@ export const waitForSchema = {
 } as const satisfies ArgumentsSchema;
 export type WaitForArguments = ArgumentsOf<typeof waitForSchema>;
 
+export const killSessionSchema = {
+  type: "object",
+  properties: {
+    session_id: sessionId,
+    force: {
+      type: "boolean",
+      description: "Whether to kill it at once, without a chance to clean up. Defaults to false.",
+    },
+    max_output_tokens: maxOutputTokens,
+  },
+  required: ["session_id"],
+  additionalProperties: false,
+} as const satisfies ArgumentsSchema;
+
 export const listSessionsSchema = {
   type: "object",
   properties: {},
@@ -159,6 +173,12 @@ export const definitions = {
     description:
       "Waits until something about a running session is true, and returns the output since the last call. Better than polling.",
     parameters: waitForSchema,
+  },
+  killSession: {
+    name: "kill_session",
+    description:
+      "Ends a running session with everything it has started, and returns the output since the last call.",
+    parameters: killSessionSchema,
   },
   listSessions: {
     name: "list_sessions",

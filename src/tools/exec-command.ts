@@ -72,6 +72,7 @@ async function run(
   return answer(context, session, {
     sinceMs: session.startedAtMs,
     maxOutputTokens: args.max_output_tokens,
+    signal: call.signal,
   });
 }
 

@@ -2,6 +2,7 @@ import type { Readable, Writable } from "node:stream";
 import type { McpRequestContext } from "@modelcontextprotocol/server";
 import { McpCalls } from "./mcp-calls.ts";
 import type { Tool } from "./tool.ts";
+import { TOOL_HINTS } from "./tool-hints.ts";
 
 export interface McpOptions {
   tools: readonly Tool[];
@@ -40,6 +41,7 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
       tools: options.tools.map(({ definition }) => ({
         name: definition.name,
         description: definition.description,
+        ...TOOL_HINTS[definition.name],
         inputSchema: { ...definition.parameters, type: "object" as const },
       })),
     }));

@@ -76,12 +76,17 @@ function screenOf(terminal: HeadlessTerminal, size: TerminalSize): Screen {
   const buffer = terminal.buffer();
   const lines = Array.from(
     { length: size.rows },
-    (_, row) => buffer.getLine(buffer.baseY + row)?.translateToString(true) ?? "",
+    (_, row) =>
+      buffer
+        .getLine(buffer.baseY + row)
+        ?.translateToString(true)
+        .trimEnd() ?? "",
   );
   return {
     ...size,
     lines,
-    cursor: { row: buffer.cursorY, col: buffer.cursorX },
+    // Behind the last column it waits for the next character to wrap; a person sees it in the last.
+    cursor: { row: buffer.cursorY, col: Math.min(buffer.cursorX, size.cols - 1) },
     alternate: buffer.type === "alternate",
     title: terminal.title(),
   };

@@ -7,6 +7,9 @@ const BYTES_PER_TOKEN = 4;
 /** What a model gets when it names no budget of its own. */
 export const DEFAULT_OUTPUT_TOKENS = 10_000;
 
+/** What a model gets at most, whatever it asks for: more would push out what it has to remember. */
+export const MAX_OUTPUT_TOKENS = 10_000;
+
 export function tokensOf(bytes: number): number {
   return Math.ceil(bytes / BYTES_PER_TOKEN);
 }

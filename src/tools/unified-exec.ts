@@ -13,6 +13,7 @@ import { execCommandTool } from "./exec-command.ts";
 import type { ExecContext } from "./exec-context.ts";
 import type { UnifiedExecEvent } from "./exec-events.ts";
 import { EventFeed } from "./exec-events.ts";
+import { killSessionTool } from "./kill-session.ts";
 import { listSessionsTool } from "./list-sessions.ts";
 import type { ArchiveLimits } from "./output-archive.ts";
 import { DEFAULT_ARCHIVE_LIMITS } from "./output-archive.ts";
@@ -25,6 +26,7 @@ import { SessionKeeper } from "./session-keeper.ts";
 import type { SessionLimits } from "./session-table.ts";
 import { DEFAULT_SESSION_LIMITS, SessionTable } from "./session-table.ts";
 import { absoluteShell } from "./shell-choice.ts";
+import { MAX_OUTPUT_TOKENS } from "./token-budget.ts";
 import type { Tool } from "./tool.ts";
 import { waitForTool } from "./wait-for.ts";
 import { refusal } from "./window-call.ts";
@@ -58,7 +60,7 @@ export interface UnifiedExecOptions {
   /** Where output that is too long for memory goes. Default: the system's temporary directory. */
   spillDirectory?: string;
   limits?: Partial<YieldLimits & SessionLimits & ArchiveLimits> & {
-    /** No call gets more output than this, whatever it asks for. Default: as much as it asks for. */
+    /** No call gets more output than this, whatever it asks for. Default: 10,000. */
     maxOutputTokens?: number;
   };
   clock?: Clock;
@@ -99,7 +101,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     sandbox,
     realRoots: new RealRoots(backend, sandbox, { env, envPolicy }, newProcessId),
     yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
-    maxOutputTokens: limits.maxOutputTokens ?? Number.POSITIVE_INFINITY,
+    maxOutputTokens: limits.maxOutputTokens ?? MAX_OUTPUT_TOKENS,
     gate: new ApprovalGate(options.approval ?? neverAsk()),
     sessions,
     shelf,
@@ -127,6 +129,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
       execCommandTool(context),
       writeStdinTool(context),
       waitForTool(context),
+      killSessionTool(context),
       listSessionsTool(context),
       readOutputTool(context),
       readScreenTool(context),

@@ -20,7 +20,7 @@ export function waitForTool(context: ExecContext): Tool {
     async call(args, call = {}) {
       const parsed = parseArguments(waitForSchema, args);
       if (parsed.type === "invalid") return refusal(`wait_for: ${parsed.message}`);
-      const until = conditionOf(parsed.value);
+      const until = await conditionOf(parsed.value);
       if (typeof until === "string") return refusal(`wait_for: ${until}`);
       const session = context.sessions.get(parsed.value.session_id);
       if (!session) return unknownSession(parsed.value.session_id);
@@ -30,28 +30,45 @@ export function waitForTool(context: ExecContext): Tool {
       const timeoutMs = Math.min(wanted, context.yieldLimits.pollMaxMs);
       try {
         const waited = session.end ? "exited" : await waitOn(context, session, until, timeoutMs, call);
-        return await answer(context, session, { sinceMs, maxOutputTokens, waited });
+        return await answer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
       } catch (error) {
         // A process that failed under the wait is told with its output; anything else went wrong with the wait.
-        if (session.end) return answer(context, session, { sinceMs, maxOutputTokens });
+        if (session.end) return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
         return refusal(`wait_for failed: ${error instanceof Error ? error.message : String(error)}`);
       }
     },
   };
 }
 
-function conditionOf(args: WaitForArguments): WaitCondition | string {
+async function conditionOf(args: WaitForArguments): Promise<WaitCondition | string> {
   switch (args.until) {
     case "exit":
       return { type: "exit" };
     case "pattern":
       if (args.pattern === undefined) return "missing argument `pattern`";
-      // Output is lines to whoever writes the pattern.
-      return { type: "output", pattern: `(?m)${args.pattern}` };
+      return (
+        (await problemWith(args.pattern)) ?? {
+          // Output is lines to whoever writes the pattern.
+          type: "output",
+          pattern: `(?m)${args.pattern}`,
+        }
+      );
     case "port":
       return args.port === undefined ? "missing argument `port`" : { type: "port", port: args.port };
     case "idle":
       return { type: "idle", quietMs: args.idle_ms ?? DEFAULT_IDLE_MS };
+  }
+}
+
+/** What is wrong with a pattern, in words about what was written, before anyone waits; null when nothing is. */
+async function problemWith(pattern: string): Promise<string | null> {
+  // The engine is only loaded by those who wait for a pattern.
+  const { OutputMatcher } = await import("../exec/output-matcher.ts");
+  try {
+    new OutputMatcher(pattern);
+    return null;
+  } catch (error) {
+    return `invalid pattern \`${pattern}\`: ${error instanceof Error ? error.message : String(error)}`;
   }
 }
 

@@ -3,6 +3,7 @@ import type { ExecContext } from "./exec-context.ts";
 import type { ExecSession } from "./exec-session.ts";
 import type { CallResult } from "./render.ts";
 import { renderStructured, renderText } from "./render.ts";
+import type { CollectedOutput } from "./token-budget.ts";
 import { DEFAULT_OUTPUT_TOKENS, fitToBudget } from "./token-budget.ts";
 import type { ToolCallContext, ToolOutput } from "./tool.ts";
 
@@ -64,7 +65,11 @@ export interface AnswerOptions {
   sinceMs: number;
   maxOutputTokens: number | undefined;
   waited?: string;
+  /** Whoever gave the call up may not hear the answer: output and end are left to the next one. */
+  signal: AbortSignal | undefined;
 }
+
+const NO_OUTPUT: CollectedOutput = { head: new Uint8Array(0), tail: new Uint8Array(0), totalBytes: 0 };
 
 /** What a call answers: the output since the last one, and how things stand. A session told as over is forgotten. */
 export async function answer(
@@ -74,17 +79,18 @@ export async function answer(
 ): Promise<ToolOutput> {
   const wallTimeMs = context.clock.now() - options.sinceMs;
   const awaitingInput = session.end ? undefined : await awaitedInput(context, session);
+  const isHeard = !options.signal?.aborted;
   const budget = Math.min(options.maxOutputTokens ?? DEFAULT_OUTPUT_TOKENS, context.maxOutputTokens);
   const result: CallResult = {
     chunkId: context.newChunkId(),
     wallTimeMs,
     state: stateOf(session),
-    output: fitToBudget(session.takeOutput(), budget),
+    output: fitToBudget(isHeard ? session.takeOutput() : NO_OUTPUT, budget),
     archivedAs: session.sessionId,
     ...(awaitingInput && { awaitingInput }),
     ...(options.waited !== undefined && { waited: options.waited }),
   };
-  if (session.end) context.sessions.remove(session);
+  if (session.end && isHeard) context.sessions.remove(session);
   return {
     ok: result.state.type !== "failed",
     text: renderText(result),

@@ -37,7 +37,8 @@ export function writeStdinTool(context: ExecContext): Tool {
         }
       }
       await window;
-      return answer(context, session, { sinceMs, maxOutputTokens: parsed.value.max_output_tokens });
+      const maxOutputTokens = parsed.value.max_output_tokens;
+      return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
     },
   };
 }

@@ -52,7 +52,7 @@ async function onTerminal(
         OPENAI_API_KEY: "sk-x",
       },
       tty: true,
-      timeoutMs: 60_000,
+      timeoutMs: 30_000,
     });
     await body(terminal, folder);
   } finally {
@@ -67,7 +67,7 @@ test("on a real terminal a person is shown what would run, and decides", { timeo
   const planted = { cmd: "touch one", shell: "./bash", justification: "harmless\x1b[2J\x1b[1;1H\u202e" };
   const calls = [planted, { cmd: "touch two\r\n: \x9b1A" }, { cmd: "touch two\r\n: \x9b1A" }];
   await onTerminal(runs(...calls), [], async (terminal, folder) => {
-    const first = await waitFor(terminal, /says: (.*)[^]*run by (.*)\r\n.*n = no: /);
+    const first = await waitFor(terminal, /says: (.*)[\s\S]*run by (.*)\r\n.*n = no: /);
     assert.match(first.groups[0] ?? "", /^harmless\\x1b\[2J\\x1b\[1;1H\\u202e\r?$/);
     assert.equal(first.groups[1], `${folder}/bash -lc (NOT the usual shell)`);
     await terminal.write(type("n\r"));
@@ -99,7 +99,7 @@ test("rules decide first, and the person is asked about the rest", { timeout: 90
   try {
     await writeFile(rules, rule("echo", "allow") + rule("rm", "refuse"));
     await onTerminal(runs(...calls), ["--rules", rules], async (terminal, folder) => {
-      const { text } = await waitFor(terminal, /\$ .*\r\n[^]*n = no: /);
+      const { text } = await waitFor(terminal, /\$ .*\r\n[\s\S]*n = no: /);
       assert.match(text, /^\$ touch asked\r\n/);
       await terminal.write(type("y\r"));
       assert.equal((await terminal.wait()).exitCode, 0);

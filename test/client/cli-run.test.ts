@@ -233,6 +233,24 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stdout.toString(), /^[0-9a-f]{8} .* running .* sh -c 'echo ready; cat'$/m);
   });
 
+  it("lists no character that a terminal would obey", async () => {
+    const word = "\x1b[2J\u202e\x9b1A\x7f\n";
+    const child = procwire("run", "--connect", server.url, "--", "sh", "-c", "echo ready; cat", word);
+    const ended = outcome(child);
+    await follow(child.stdout).until("ready");
+    const listed = await outcome(procwire("ps", "--connect", server.url), "");
+    const json = await outcome(procwire("ps", "--json", "--connect", server.url), "");
+    child.stdin.end();
+    await ended;
+    assert.match(listed.stdout.toString(), /cat' \$'\\x1b\[2J\\u202e\\u009b1A\\x7f\\n'$/m);
+    const one = json.stdout
+      .toString()
+      .split("\n")
+      .find((line) => line.includes("echo ready"));
+    assert.deepEqual(JSON.parse(one ?? "").argv.at(-1), word);
+    assert.doesNotMatch(listed.stdout.toString() + json.stdout.toString(), /[\x1b\u202e\x9b\x7f]/);
+  });
+
   it("tells wrong arguments from a command's failure", async () => {
     const none = await outcome(procwire("run"), "");
     assert.deepEqual(

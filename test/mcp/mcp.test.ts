@@ -49,6 +49,33 @@ function testClient(behaves: Behaves): void {
     assert.equal(client.getServerVersion()?.name, "procwire");
   });
 
+  behaves("a client is told what each tool is called and whether it changes anything", async ({ client }) => {
+    const { tools } = await client.listTools();
+    for (const { name, title, annotations } of tools) {
+      assert.ok(title, name);
+      const looks = /^(wait_for|list_sessions|read_output|read_screen)$/.test(name);
+      assert.equal(annotations?.readOnlyHint, looks, name);
+      assert.equal(annotations?.destructiveHint, looks ? undefined : true, name);
+    }
+  });
+
+  behaves("a session is ended when it is asked for", async ({ call }) => {
+    const cmd = 'trap "echo cleaned; exit 7" TERM; echo up; while :; do sleep 0.05; done';
+    const session_id = sessionIn((await call("exec_command", { cmd, yield_time_ms: 250 })).text);
+    await call("wait_for", { session_id, until: "pattern", pattern: "up" });
+    const killed = await call("kill_session", { session_id });
+    assert.match(killed.text, /Process exited with code 7\n.*cleaned\n$/s);
+  });
+
+  behaves("a pattern that is none is answered at once, in its own words", async ({ call }) => {
+    const session_id = sessionIn((await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 })).text);
+    const { text, isError } = await call("wait_for", { session_id, until: "pattern", pattern: "a(b" });
+    assert.ok(isError);
+    assert.match(text, /^wait_for: invalid pattern `a\(b`: .*missing closing \)/);
+    assert.doesNotMatch(text, /\(\?m\)/);
+    await call("kill_session", { session_id, force: true });
+  });
+
   behaves("a command runs and its text is what a model reads", async ({ call, directory }) => {
     const { text, isError } = await call("exec_command", { cmd: "pwd; exit 3" });
     assert.match(
@@ -92,17 +119,17 @@ function testClient(behaves: Behaves): void {
 
   behaves("a call that is cancelled ends the wait, and not the process", async ({ call, directory }) => {
     const giveUp = new AbortController();
-    const cmd = "echo begun >begun; until [ -e go ]; do sleep 0.02; done; echo done";
+    const cmd = "echo started; echo begun >begun; until [ -e go ]; do sleep 0.02; done; echo done";
     const cancelled = call("exec_command", { cmd, yield_time_ms: 30_000 }, { signal: giveUp.signal });
     const refused = assert.rejects(cancelled);
     await until(() => existsSync(join(directory, "begun")), "it has begun");
     giveUp.abort();
     await refused;
-    const listed = /^(\d+): running.*: echo begun/m.exec((await call("list_sessions")).text);
+    const listed = /^(\d+): running.*: echo started/m.exec((await call("list_sessions")).text);
     assert.ok(listed);
     writeFileSync(join(directory, "go"), "");
     const { text } = await call("wait_for", { session_id: Number(listed[1]), until: "exit" });
-    assert.match(text, /Process exited with code 0\n.*\nOutput:\ndone\n$/s);
+    assert.match(text, /Process exited with code 0\n.*\nOutput:\nstarted\ndone\n$/s);
   });
 }
 

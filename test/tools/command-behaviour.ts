@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
+import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
 import type { ToolOutput } from "../../src/tools/tool.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { collectEvents, fact, sessionOf, textOf, until } from "./calls.ts";
@@ -173,7 +174,10 @@ export function testCommands(behaves: Behaves): void {
     assert.equal(await wait({ until: "idle", idle_ms: 50 }), "idle");
     assert.equal(await wait({ until: "pattern", pattern: "never", timeout_ms: 50 }), "timeout");
     const bad = await call("wait_for", { session_id, until: "pattern", pattern: "(" });
-    assert.match(bad.text, /^wait_for failed: invalid output pattern/);
+    assert.match(
+      bad.text,
+      /^wait_for: invalid pattern `\(`: error parsing regexp: missing closing \): `\(`$/,
+    );
     assert.equal(
       (await call("wait_for", { session_id, until: "port" })).text,
       "wait_for: missing argument `port`",
@@ -218,6 +222,29 @@ export function testCommands(behaves: Behaves): void {
     assert.equal(workdir.ok, false);
     assert.match(workdir.text, /^exec_command failed: .*No such file or directory/);
   });
+
+  const judged: ApprovalRequest[] = [];
+  const approval: ApprovalPolicy = {
+    review(request) {
+      judged.push(request);
+      return { type: "allow" };
+    },
+    ask: async () => ({ type: "refuse", reason: "nobody is asked" }),
+  };
+  behaves(
+    "what is judged is what runs: the directory behind a link, the shell by its path, the whole argv",
+    async ({ call, directory }) => {
+      mkdirSync(join(directory, "real"));
+      symlinkSync("real", join(directory, "link"));
+      const cmd = 'pwd; tr "\\0" "|" </proc/$$/cmdline';
+      const output = await call("exec_command", { cmd, workdir: "link/../link", shell: "sh", login: false });
+      const [seen] = judged.splice(0);
+      const real = join(directory, "real");
+      assert.deepEqual([seen?.workdir, seen?.argv, seen?.shell], [real, ["/bin/sh", "-c", cmd], "system"]);
+      assert.equal(textOf(output), `${real}\n/bin/sh|-c|${cmd}|`);
+    },
+    { options: () => ({ approval }) },
+  );
 
   behaves("keys of the host stay with the host", async ({ call }) => {
     process.env.PROCWIRE_TEST_API_KEY = "visible";

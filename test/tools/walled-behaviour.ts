@@ -105,6 +105,10 @@ export function testWalls(behaves: Behaves): void {
       return { type: "allow" };
     },
   };
+  const refusing: ApprovalPolicy["ask"] = async (request) => {
+    asked.push(request);
+    return { type: "refuse", reason: "no" };
+  };
   behaves(
     "what the walls refused runs again without them when it may",
     async ({ call, directory }) => {
@@ -122,6 +126,21 @@ export function testWalls(behaves: Behaves): void {
       }
     },
     { skip: noWalls, options: walled(asking) },
+  );
+
+  behaves(
+    "what runs again without walls is judged where it would run now",
+    async ({ call, directory }) => {
+      const cmd = "cd .. && mv sub old && ln -s /etc sub; touch /etc/procwire-test";
+      mkdirSync(join(directory, "sub"));
+      await call("exec_command", { cmd, workdir: "sub", login: false });
+      assert.deepEqual(
+        asked.splice(0).map(({ kind, workdir }) => [kind, workdir]),
+        [["retry", "/etc"]],
+      );
+      assert.ok(!existsSync("/etc/procwire-test"));
+    },
+    { skip: noWalls, options: walled({ ...asking, ask: refusing }) },
   );
 
   behaves(

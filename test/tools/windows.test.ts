@@ -259,6 +259,73 @@ test("a call that is given up ends the wait and not the process", async () => {
   await unified.close();
 });
 
+test("what a call printed that was given up is left to the next one, and so is its end", async () => {
+  const { backend, unified, begin, clock } = setUp();
+  const giveUp = new AbortController();
+  const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
+  backend.last.print("one\n");
+  await clock.advance(0);
+  giveUp.abort();
+  await clock.advance(0);
+  const given = await result;
+  assert.equal(textOf(given), "");
+  const session_id = sessionOf(given);
+  for (const name of ["write_stdin", "wait_for"]) {
+    const again = new AbortController();
+    const args = { session_id, ...(name === "wait_for" && { until: "exit" }) };
+    const next = await begin(name, args, { signal: again.signal });
+    backend.last.print(`${name}\n`);
+    if (name === "wait_for") backend.last.end(3);
+    again.abort();
+    await clock.advance(1000);
+    await next.result;
+  }
+  const last = await begin("write_stdin", { session_id });
+  await clock.advance(0);
+  const output = await last.result;
+  assert.deepEqual([fact(output, "exit_code"), textOf(output)], [3, "one\nwrite_stdin\nwait_for\n"]);
+  await unified.close();
+});
+
+test("no call gets more than 10,000 tokens of output, whatever it asks for", async () => {
+  const { backend, unified, begin, clock } = setUp();
+  const { result } = await begin("exec_command", { cmd: "yes", max_output_tokens: 1_000_000 });
+  backend.last.print("x".repeat(100_000));
+  backend.last.end(0);
+  await clock.advance(0);
+  const shown = textOf(await result);
+  assert.match(shown, /^x{20000}\n\.\.\. 60000 bytes omitted \.\.\.\nx{20000}$/);
+  await unified.close();
+});
+
+test("a screen has no blanks at the ends of its lines, and the cursor stands on it", async () => {
+  const { backend, unified, begin, clock } = setUp();
+  const { result } = await begin("exec_command", { cmd: "ui", tty: true, yield_time_ms: 250 });
+  backend.last.print(`a   \r\n\x1b[7m   \x1b[0m\r\n${"z".repeat(80)}`);
+  await clock.advance(250);
+  const session_id = sessionOf(await result);
+  const screen = await (await begin("read_screen", { session_id })).result;
+  assert.deepEqual(fact(screen, "cursor"), { row: 2, col: 79 });
+  assert.match(screen.text, new RegExp(`Cursor: row 3, column 80\nText:\na\n\n${"z".repeat(80)}$`));
+  await unified.close();
+});
+
+test("a session can be ended, at once or with time to clean up, and its end is told", async () => {
+  const { backend, unified, begin, clock } = setUp();
+  for (const force of [false, true]) {
+    const { result } = await begin("exec_command", { cmd: "server", yield_time_ms: 250 });
+    await clock.advance(250);
+    const session_id = sessionOf(await result);
+    const { result: killed } = await begin("kill_session", { session_id, force });
+    await clock.advance(0);
+    const output = await killed;
+    assert.deepEqual([backend.last.terminated, fact(output, "exit_code")], [true, 143]);
+    const gone = await (await begin("kill_session", { session_id })).result;
+    assert.equal(gone.text, `Unknown process id ${session_id}`);
+  }
+  await unified.close();
+});
+
 test("progress is told after a second, and then every 5 s, while a call waits", async () => {
   const { backend, unified, begin, clock } = setUp();
   const told: string[] = [];
