@@ -246,7 +246,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     const one = json.stdout
       .toString()
       .split("\n")
-      .find((line) => line.includes("echo ready"));
+      .find((line) => line.includes("u202e"));
     assert.deepEqual(JSON.parse(one ?? "").argv.at(-1), word);
     assert.doesNotMatch(listed.stdout.toString() + json.stdout.toString(), /[\x1b\u202e\x9b\x7f]/);
   });
