@@ -125,10 +125,14 @@ function testClient(behaves: Behaves): void {
     await until(() => existsSync(join(directory, "begun")), "it has begun");
     giveUp.abort();
     await refused;
-    const listed = /^(\d+): running.*: echo started/m.exec((await call("list_sessions")).text);
-    assert.ok(listed);
+    let session_id = 0;
+    await until(async () => {
+      const listed = /^(\d+): running.*: echo started/m.exec((await call("list_sessions")).text);
+      session_id = Number(listed?.[1] ?? 0);
+      return session_id > 0;
+    }, "it is listed");
     writeFileSync(join(directory, "go"), "");
-    const { text } = await call("wait_for", { session_id: Number(listed[1]), until: "exit" });
+    const { text } = await call("wait_for", { session_id, until: "exit" });
     assert.match(text, /Process exited with code 0\n.*\nOutput:\nstarted\ndone\n$/s);
   });
 }
