@@ -43,10 +43,17 @@ export { listen } from "./server/listen.ts";
 export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
 // ---- this machine, and a server of one's own
 export { createLocalBackend } from "./this-machine.ts";
+export { askCaller } from "./tools/approval/ask-caller.ts";
 export { askOnTerminal } from "./tools/approval/ask-on-terminal.ts";
 export { neverAsk } from "./tools/approval/never-ask.ts";
 export { loadRulesFile } from "./tools/approval/rules-file.ts";
-export type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "./tools/approval.ts";
+export type {
+  ApprovalAnswer,
+  ApprovalPolicy,
+  ApprovalRequest,
+  ApprovalVerdict,
+  AskCaller,
+} from "./tools/approval.ts";
 export { definitions } from "./tools/definitions.ts";
 export type { SessionEnd, UnifiedExecEvent } from "./tools/exec-events.ts";
 export { serveMcp } from "./tools/mcp-server.ts";

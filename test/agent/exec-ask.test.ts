@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { waitFor } from "../../src/exec/wait-for.ts";
-import { createLocalBackend } from "../../src/local/local-backend.ts";
+import { createLocalBackend } from "../../src/this-machine.ts";
 import {
   answer,
   functionCall,
