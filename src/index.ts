@@ -40,6 +40,7 @@ export type { Listening } from "./server/front-door.ts";
 export type { ServerConfig } from "./server/limits.ts";
 export type { ListenOptions } from "./server/listen.ts";
 export { listen } from "./server/listen.ts";
+export type { Principal } from "./server/principal.ts";
 export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
 // ---- this machine, and a server of one's own
 export { createLocalBackend } from "./this-machine.ts";

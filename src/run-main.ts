@@ -1,18 +1,21 @@
 import { createLocalHost } from "./local-host.ts";
 import { exitNow } from "./native/exit-now.ts";
 import { makeNodeThreads } from "./native/node-threads.ts";
-import type { WebSocketAuth } from "./server/auth.ts";
 import { ExecServer } from "./server/exec-server.ts";
 import type { LogLevel } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
+import type { ListenOptions } from "./server/listen.ts";
 import { stderrLog } from "./server/log.ts";
 import { runServer } from "./server/run-main.ts";
 import { writeStandardLine } from "./server/standard-stream.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "./server/transport.ts";
 
-export interface RunMainOptions {
+export interface RunMainOptions extends ListenOptions {
   config?: Partial<ServerConfig>;
-  auth?: WebSocketAuth;
+  /** Told as warnings once it listens. */
+  warnings?: readonly string[];
+  /** A token that was made for this run, shown once on stderr. */
+  newToken?: string;
   /** What is told on stderr; default `warn`. */
   logLevel?: LogLevel;
 }
@@ -37,18 +40,24 @@ export async function runMainWithTransport(
   options: RunMainOptions = {},
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
-  const { config = {}, auth } = options;
+  const { config = {}, warnings = [], newToken, ...listenOptions } = options;
   const host = createLocalHost({ log, config, subreaper: true, keepFreedMemory: true });
   const server = new ExecServer(host, config);
   setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
-    auth,
+    ...listenOptions,
     exit: exitNow,
     onListening: (url) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
+      if (newToken !== undefined) writeStandardLine(2, tokenHint(url, newToken));
       writeStandardLine(1, url);
-      for (const part of server.degraded()) log("warn", part);
+      for (const part of [...warnings, ...server.degraded()]) log("warn", part);
     },
   });
+}
+
+/** The only place a token that was made here is ever told. */
+export function tokenHint(url: string, token: string): string {
+  return `its token, shown this once: ${token}\n  PROCWIRE_TOKEN=${token} procwire run --connect ${url} -- uname -a`;
 }

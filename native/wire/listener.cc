@@ -55,6 +55,14 @@ std::string peerName(const struct sockaddr_storage& address) {
   }
 }
 
+// Who connected to a unix socket, as the kernel noted it then; -1 for other sockets.
+double peerUid(int fd, const struct sockaddr_storage& address) {
+  struct ucred peer = {};
+  socklen_t length = sizeof peer;
+  if (address.ss_family != AF_UNIX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) return -1;
+  return peer.uid;
+}
+
 }  // namespace
 
 int listenTcp(const std::string& host, int port, int backlog) {
@@ -148,15 +156,17 @@ void Listener::tell(int fd) {
   socklen_t length = sizeof address;
   getpeername(fd, reinterpret_cast<struct sockaddr*>(&address), &length);
   const std::string name = peerName(address);
+  const double uid = peerUid(fd, address);
   napi_env env = loop_->env();
   napi_handle_scope scope;
   napi_open_handle_scope(env, &scope);
   Socket* socket = new Socket(loop_, fd);
-  napi_value argv[2] = {socket->handle(), nullptr};
+  napi_value argv[3] = {socket->handle(), nullptr, nullptr};
   loop_->add(socket);
   napi_create_string_utf8(env, name.data(), name.size(), &argv[1]);
+  napi_create_double(env, uid, &argv[2]);
   napi_value callback;
-  if (napi_get_reference_value(env, onConnection_, &callback) == napi_ok) loop_->call(callback, 2, argv);
+  if (napi_get_reference_value(env, onConnection_, &callback) == napi_ok) loop_->call(callback, 3, argv);
   napi_close_handle_scope(env, scope);
 }
 

@@ -20,8 +20,8 @@ int boundPort(int fd);
 
 class Listener final : public Watched {
  public:
-  // Takes over both descriptors, one that listens and one of `makeTimer`. `onConnection` is called with the socket and its
-  // peer's name.
+  // Takes over both descriptors, one that listens and one of `makeTimer`. `onConnection` is called with the socket, its
+  // peer's name and its uid.
   Listener(Loop* loop, int fd, int timer, napi_ref onConnection);
 
   // The object JavaScript holds; made once, within the caller's handle scope.

@@ -40,7 +40,9 @@ export async function connectTo(
   });
 }
 
+/** One character a byte, as headers are sent; without the white space at the end, as servers read their secrets. */
 function readToken(path: string | undefined): string | undefined {
-  if (path === undefined) return process.env.PROCWIRE_TOKEN;
-  return readFileSync(path, "utf8").trim();
+  const { PROCWIRE_TOKEN } = process.env;
+  const bytes = path !== undefined ? readFileSync(path) : PROCWIRE_TOKEN && Buffer.from(PROCWIRE_TOKEN);
+  return bytes ? bytes.toString("latin1").replace(/[\t-\r ]+$/, "") : undefined;
 }

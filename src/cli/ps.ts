@@ -7,12 +7,10 @@ import { CONNECT_HELP, CONNECT_OPTIONS, connectTo } from "./connect-options.ts";
 /** Where `procwire start` serves. */
 const DEFAULT_URL = "ws://127.0.0.1:7070";
 
-/** Enough of a session's id to tell it from the others; `--json` has the whole. */
-const SHOWN_SESSION_CHARS = 8;
-
 const HELP = `Usage: procwire ps [options]
 
-Lists the processes of a server: session, id, pid, state, age, output, command.
+Lists the processes of a server: handle, id, pid, state, age, output, command. They are those of your own sessions, or of
+all for an operator, who is told whose they are.
 
   --json             one JSON object a line
 ${CONNECT_HELP}
@@ -43,10 +41,13 @@ export const command: Command = {
 };
 
 function table(processes: ProcessListing[], nowMs: number): string {
+  const hasPrincipals = processes.some((one) => one.principal !== undefined);
+  const principal = (cell: string) => (hasPrincipals ? [visibleLine(cell)] : []);
   const rows = [
-    ["SESSION", "ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
+    ["HANDLE", ...principal("PRINCIPAL"), "ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
     ...processes.map((one) => [
-      visibleLine(one.sessionId?.slice(0, SHOWN_SESSION_CHARS) ?? "-"),
+      visibleLine(one.handle ?? "-"),
+      ...principal(one.principal ?? "-"),
       visibleWord(one.processId),
       one.pid === null ? "-" : String(one.pid),
       stateOf(one),

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { type AuthFlags, authFromFlags, type WebSocketAuth } from "../server/auth.ts";
+import type { RunMainOptions } from "../run-main.ts";
+import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
 import type { LogLevel } from "../server/host-services.ts";
 import { LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
 import { isLogLevel } from "../server/log.ts";
@@ -9,7 +10,8 @@ import { UsageError } from "./command.ts";
 
 /** The options of `procwire serve`, once: flags, configuration file and help are derived from this table. */
 interface Option {
-  type: "string" | "boolean" | "integer" | "seconds";
+  /** Of `strings` and `integers` there may be several: the flag is repeated, the file has a list. */
+  type: "string" | "strings" | "boolean" | "integer" | "integers" | "seconds";
   value: string;
   help: string;
 }
@@ -53,7 +55,16 @@ const OPTIONS = {
     value: "",
     help: "take prepared starts (default; --no-allow-prepared-exec refuses)",
   },
-  "ws-auth": { type: "string", value: "KIND", help: "capability-token or signed-bearer-token" },
+  "allow-host": {
+    type: "strings",
+    value: "NAME",
+    help: "a name clients may ask for the server by, beside IP addresses and localhost; may be repeated",
+  },
+  "ws-auth": {
+    type: "string",
+    value: "KIND",
+    help: "capability-token, signed-bearer-token, or auto: a token is made and shown once",
+  },
   "ws-token-file": { type: "string", value: "PATH", help: "the capability token" },
   "ws-token-sha256": { type: "string", value: "HEX", help: "its SHA-256 instead" },
   "ws-shared-secret-file": {
@@ -68,6 +79,21 @@ const OPTIONS = {
     value: "SECONDS",
     help: "clocks may differ by this much (default 30)",
   },
+  "operator-token-file": {
+    type: "string",
+    value: "PATH",
+    help: "the token of an operator, who sees the processes of all principals; at least 32 bytes",
+  },
+  "operator-claim": {
+    type: "string",
+    value: "NAME=VALUE",
+    help: "a claim that makes a signed token an operator's; each `sub` is a principal of its own",
+  },
+  "operator-uid": {
+    type: "integers",
+    value: "UID",
+    help: "a user who is operator on a unix socket, where each uid is a principal; may be repeated",
+  },
   "log-level": {
     type: "string",
     value: "LEVEL",
@@ -76,23 +102,26 @@ const OPTIONS = {
 } as const satisfies Record<string, Option>;
 
 type Name = keyof typeof OPTIONS;
-type Values = { [K in Name]?: string | number | boolean };
+type Value = string | number | boolean | (string | number)[];
+type Values = { [K in Name]?: Value };
 
-export interface ServeOptions {
+export interface ServeOptions extends RunMainOptions {
   transport: ExecServerTransport;
   config: Partial<ServerConfig>;
-  auth: WebSocketAuth;
   logLevel: LogLevel;
 }
 
 /** From arguments to options; null when help was asked for. Flags win over the configuration file. */
 export function parseServeOptions(argv: string[]): ServeOptions | null {
-  const flags: Record<string, { type: "string" | "boolean"; short?: string }> = {
+  const flags: Record<string, { type: "string" | "boolean"; short?: string; multiple?: boolean }> = {
     config: { type: "string" },
     help: { type: "boolean", short: "h" },
   };
   for (const [name, option] of Object.entries(OPTIONS)) {
-    flags[name] = { type: option.type === "boolean" ? "boolean" : "string" };
+    flags[name] = {
+      type: option.type === "boolean" ? "boolean" : "string",
+      multiple: option.type === "strings" || option.type === "integers",
+    };
   }
   const { values } = parseArgs({ args: argv, options: flags, allowNegative: true, strict: true });
   if (values.help) return null;
@@ -100,7 +129,7 @@ export function parseServeOptions(argv: string[]): ServeOptions | null {
   const merged: Values = { ...file };
   for (const name of optionNames()) {
     const value = values[name];
-    if (value !== undefined && !Array.isArray(value)) merged[name] = parseFlag(name, value);
+    if (value !== undefined) merged[name] = parseFlag(name, value);
   }
   return toOptions(merged);
 }
@@ -164,18 +193,28 @@ function toOptions(values: Values): ServeOptions {
     wsIssuer: text("ws-issuer"),
     wsAudience: text("ws-audience"),
     wsMaxClockSkewSeconds: typeof skew === "number" ? skew : undefined,
+    operatorTokenFile: text("operator-token-file"),
+    operatorClaim: text("operator-claim"),
   };
   return {
     transport: ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL),
     config,
-    auth: authFromFlags(auth),
+    ...authFromFlags(auth),
+    operatorUids: listOf(values["operator-uid"], isNumber),
+    allowHosts: listOf(values["allow-host"], isString),
     logLevel,
   };
 }
 
-function parseFlag(name: Name, value: string | boolean): string | number | boolean {
+function parseFlag(name: Name, value: string | boolean | (string | boolean)[]): Value {
   const { type } = OPTIONS[name];
-  if (type === "string" || type === "boolean" || typeof value === "boolean") return value;
+  if (Array.isArray(value)) {
+    return value.map((one) => {
+      const text = String(one);
+      return type === "integers" ? parseNumber(`--${name}`, "integer", text) : text;
+    });
+  }
+  if (typeof value === "boolean" || (type !== "integer" && type !== "seconds")) return value;
   return parseNumber(`--${name}`, type, value);
 }
 
@@ -211,20 +250,25 @@ function readConfigFile(path: string): Values {
   return values;
 }
 
-function configValue(
-  path: string,
-  key: string,
-  type: Option["type"],
-  value: unknown,
-): string | number | boolean {
+function configValue(path: string, key: string, type: Option["type"], value: unknown): Value {
+  if (type === "strings" && Array.isArray(value) && value.every(isString)) return value;
+  if (type === "integers" && Array.isArray(value) && value.every(isNumber))
+    return value.map((one) => parseNumber(key, "integer", one));
   if (type === "boolean" && typeof value === "boolean") return value;
   if (type === "string" && typeof value === "string") return value;
   if ((type === "integer" || type === "seconds") && typeof value === "number")
     return parseNumber(key, type, value);
-  throw new Error(
-    `--config ${path}: \`${key}\` takes ${type === "seconds" ? "a number of seconds" : `a ${type}`}`,
-  );
+  throw new Error(`--config ${path}: \`${key}\` takes ${TAKEN[type]}`);
 }
+
+const TAKEN: Record<Option["type"], string> = {
+  string: "a string",
+  strings: "a list of strings",
+  boolean: "a boolean",
+  integer: "a integer",
+  integers: "a list of integers",
+  seconds: "a number of seconds",
+};
 
 function optionNames(): Name[] {
   return Object.keys(OPTIONS).filter((name): name is Name => Object.hasOwn(OPTIONS, name));
@@ -232,8 +276,13 @@ function optionNames(): Name[] {
 
 const camelCase = (name: string) => name.replace(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
 const isNumber = (value: unknown): value is number => typeof value === "number";
+const isString = (value: unknown): value is string => typeof value === "string";
 const isBoolean = (value: unknown): value is boolean => typeof value === "boolean";
 const inMs = (seconds: Values[Name]) => (typeof seconds === "number" ? seconds * 1000 : undefined);
+
+function listOf<T>(value: unknown, is: (value: unknown) => value is T): T[] {
+  return Array.isArray(value) ? value.filter(is) : [];
+}
 
 function pick<K extends string, T>(
   key: K,

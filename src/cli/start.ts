@@ -1,6 +1,9 @@
+import { parseArgs } from "node:util";
 import { createLocalHost } from "../local-host.ts";
 import { exitNow } from "../native/exit-now.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
+import { tokenHint } from "../run-main.ts";
+import { authFromFlags } from "../server/auth-flags.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
@@ -19,19 +22,17 @@ export const command: Command = {
 
   async run(argv) {
     if (argv.includes("--help") || argv.includes("-h")) {
-      process.stdout.write(
-        "Usage: procwire start\n\nServes on the first free port from 7070 on 127.0.0.1 and prints what to try.\n",
-      );
+      process.stdout.write(HELP);
       return 0;
     }
-    if (argv.length > 0)
-      throw new UsageError(`unexpected argument \`${argv[0]}\`; \`procwire serve\` takes options`);
+    const { auth, newToken } = authFromFlags({ wsAuth: wantedAuth(argv) });
     const log = stderrLog("warn");
     const server = new ExecServer(createLocalHost({ log, subreaper: true, keepFreedMemory: true }));
     makeNodeThreads();
-    const listening = await listenOnFreePort(server);
+    const listening = await listenOnFreePort(server, { auth });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
+    if (newToken !== undefined) writeStandardLine(2, tokenHint(listening.url, newToken));
     writeStandardLine(2, whatToTry(listening.url));
     for (const part of server.degraded()) log("warn", part);
     await runUntilSignalled(server, listening, exitNow);
@@ -39,10 +40,32 @@ export const command: Command = {
   },
 };
 
-async function listenOnFreePort(server: ExecServer) {
+const HELP = `Usage: procwire start [--ws-auth auto]
+
+Serves on the first free port from 7070 on 127.0.0.1 and prints what to try.
+
+  --ws-auth auto  make a token that clients have to bring, and show it once
+`;
+
+function wantedAuth(argv: string[]): "auto" | undefined {
+  const { values, positionals } = parseArgs({
+    args: argv,
+    options: { "ws-auth": { type: "string" } },
+    allowPositionals: true,
+    strict: false,
+  });
+  const { "ws-auth": wsAuth, ...others } = values;
+  const [unexpected] = [...positionals, ...Object.keys(others).map((name) => `--${name}`)];
+  if (unexpected !== undefined)
+    throw new UsageError(`unexpected argument \`${unexpected}\`; \`procwire serve\` takes options`);
+  if (wsAuth === undefined || wsAuth === "auto") return wsAuth;
+  throw new UsageError(`unsupported --ws-auth \`${wsAuth}\` here; \`procwire serve\` takes the others`);
+}
+
+async function listenOnFreePort(server: ExecServer, options: Parameters<typeof listen>[2]) {
   for (let port = FIRST_PORT; ; port++) {
     try {
-      return await listen(server, { type: "websocket", host: "127.0.0.1", port });
+      return await listen(server, { type: "websocket", host: "127.0.0.1", port }, options);
     } catch (error) {
       const taken = error instanceof Error && "code" in error && error.code === "EADDRINUSE";
       if (!taken || port >= FIRST_PORT + PORTS_TRIED) throw error;

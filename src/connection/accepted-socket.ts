@@ -10,6 +10,8 @@ export interface AcceptedSocketEvents {
 export interface AcceptedSocket {
   /** Names the peer in error texts: `127.0.0.1:5000`, or `unix`. */
   readonly peerName: string;
+  /** The user at the other end of a unix socket; null where that is not known. */
+  readonly peerUid: number | null;
   /** Resolves when it is closed, also after it was upgraded. */
   readonly closed: Promise<void>;
   /** Begins to deliver events. Called once. */

@@ -39,6 +39,8 @@ function listener(server: Server): Listener {
 
 class NodeSocket implements AcceptedSocket {
   readonly peerName: string;
+  /** Node does not tell. */
+  readonly peerUid = null;
   readonly closed: Promise<void>;
   readonly #stream: Socket;
   readonly #codec: ByteCodec;

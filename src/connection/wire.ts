@@ -6,7 +6,13 @@ import { nodeListener } from "./node-listener.ts";
 export interface Wire {
   readonly codec: ByteCodec;
   readonly listenAt: ListenAt;
+  /** Whether its sockets know the user of a unix socket's peer. */
+  readonly tellsPeerUid: boolean;
 }
 
 /** With nothing but Node. */
-export const nodeWire: Wire = { codec: plainByteCodec, listenAt: nodeListener(plainByteCodec) };
+export const nodeWire: Wire = {
+  codec: plainByteCodec,
+  listenAt: nodeListener(plainByteCodec),
+  tellsPeerUid: false,
+};

@@ -176,6 +176,8 @@ export interface Snapshot {
   signal: string | null;
   running: boolean;
   tty?: TtyState | undefined;
+  /** The public name a server has for it. */
+  handle?: string | undefined;
 }
 
 export interface EventsOptions {
@@ -222,8 +224,10 @@ export interface ProcessListing {
   signal: string | null;
   startedAtMs: number;
   outputBytes: number;
-  /** Told where more than one session is listed. */
-  sessionId?: string | undefined;
+  /** The public name a server has for it, unlike any other there. */
+  handle?: string | undefined;
+  /** Whose it is; told to operators. */
+  principal?: string | undefined;
 }
 
 /** Something that can start processes: this machine, or a server far away. */

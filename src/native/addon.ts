@@ -95,7 +95,8 @@ export class NativeAddon {
     host: string,
     port: number,
     backlog: number,
-    onConnection: (socket: NativeSocket, peerName: string) => void,
+    /** The uid is that of a unix socket's peer, else -1. */
+    onConnection: (socket: NativeSocket, peerName: string, peerUid: number) => void,
   ) => [listener: NativeListener, port: number] | number;
   readonly closeListener!: (listener: NativeListener) => void;
   /** Names of a socket's events, each at its number. */

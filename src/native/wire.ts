@@ -8,7 +8,7 @@ import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.t
 
 /** What a server's connections go by where the addon is there: its byte loops, and sockets that it reads and writes. */
 export function nativeWire(native: NativeAddon): Wire {
-  return { codec: nativeCodec(native), listenAt: nativeListener(native) };
+  return { codec: nativeCodec(native), listenAt: nativeListener(native), tellsPeerUid: true };
 }
 
 export function nativeCodec(native: NativeAddon): ByteCodec {
@@ -19,8 +19,8 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
 export function nativeListener(native: NativeAddon): ListenAt {
   return async (address, onConnection) => {
     const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
-    const made = native.listenAt(host, port, LISTEN_BACKLOG, (socket, peerName) =>
-      onConnection(new AddonSocket(native, socket, peerName)),
+    const made = native.listenAt(host, port, LISTEN_BACKLOG, (socket, peerName, peerUid) =>
+      onConnection(new AddonSocket(native, socket, peerName, peerUid < 0 ? null : peerUid)),
     );
     if (typeof made === "number") {
       const name = getSystemErrorName(-made);
@@ -37,6 +37,7 @@ export function nativeListener(native: NativeAddon): ListenAt {
  */
 class AddonSocket implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
+  readonly peerUid: number | null;
   readonly closed: Promise<void>;
   readonly straightWay: StraightWay;
   readonly #native: NativeAddon;
@@ -46,10 +47,11 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   #frames: FrameSocketEvents | null = null;
   #upgrade: { maxMessageBytes: number; received: Buffer } | null = null;
 
-  constructor(native: NativeAddon, socket: NativeSocket, peerName: string) {
+  constructor(native: NativeAddon, socket: NativeSocket, peerName: string, peerUid: number | null) {
     this.#native = native;
     this.#socket = socket;
     this.peerName = peerName;
+    this.peerUid = peerUid;
     this.closed = new Promise((resolve) => {
       this.#wasClosed = resolve;
     });

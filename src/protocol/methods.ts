@@ -180,7 +180,7 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    "Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications.",
+    "Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension.",
   ),
   "process/read": method(
     "current",
@@ -237,7 +237,7 @@ export const methods = {
     "exec",
     process.listParams,
     process.listResult,
-    "The processes of this session, or with `allSessions` of every session, each with its `sessionId`.",
+    "The processes of this session, or with `allSessions` of every session of the same principal, each by a public `handle`. An operator is told those of all principals, and whose they are. Session ids are never listed.",
   ),
 
   "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult, "Reads a whole file."),

@@ -90,7 +90,11 @@ export const startParams = object("WireExecParams", {
 });
 export type WireStartParams = Infer<typeof startParams>;
 
-export const startResult = object("StartResult", { processId: string, sandboxType: optional(sandboxType) });
+export const startResult = object("StartResult", {
+  processId: string,
+  sandboxType: optional(sandboxType),
+  handle: optional(string),
+});
 
 export const gap = object("Gap", { fromSeq: u64, toSeq: u64, bytes: u64 });
 
@@ -203,6 +207,7 @@ export const snapshotResult = object("Snapshot", {
   signal: nullable(string),
   running: boolean,
   tty: optional(object("TtyState", { rows: u16, cols: u16, echo: boolean, canonical: boolean })),
+  handle: optional(string),
 });
 
 /** Params may be left out altogether: then it is this session that is listed. */
@@ -225,7 +230,8 @@ export const listResult = object("ListResult", {
       signal: nullable(string),
       startedAtMs: u64,
       outputBytes: u64,
-      sessionId: optional(string),
+      handle: optional(string),
+      principal: optional(string),
     }),
   ),
 });

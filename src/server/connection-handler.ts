@@ -14,6 +14,7 @@ import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
 import type { ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
+import type { Principal } from "./principal.ts";
 import { processMethods } from "./process-methods.ts";
 import type { Session } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
@@ -28,6 +29,7 @@ type Handshake =
 /** The typed side of one connection: handshake, gates, and one function a method. Knows no JSON. */
 export class ConnectionHandler {
   readonly #peer: Peer;
+  readonly #principal: Principal;
   readonly #host: HostServices;
   readonly #sessions: SessionRegistry;
   readonly #v0: V0Processes;
@@ -37,8 +39,15 @@ export class ConnectionHandler {
   #http: HttpRequests | null = null;
   #handshake: Handshake = { type: "new" };
 
-  constructor(peer: Peer, host: HostServices, sessions: SessionRegistry, config: ServerConfig) {
+  constructor(
+    peer: Peer,
+    principal: Principal,
+    host: HostServices,
+    sessions: SessionRegistry,
+    config: ServerConfig,
+  ) {
     this.#peer = peer;
+    this.#principal = principal;
     this.#host = host;
     this.#sessions = sessions;
     this.#v0 = new V0Processes(host.backend, peer, config);
@@ -51,7 +60,11 @@ export class ConnectionHandler {
       "capabilities/discoverV2": (params) => host.environment.discover(params),
       "http/request": (params, context) => this.#httpRequest(params, context),
       ...this.#v0.methods,
-      ...processMethods(() => this.#session(), sessions, config),
+      ...processMethods({
+        session: () => this.#session(),
+        listAll: () => sessions.listAll(principal),
+        config,
+      }),
       ...lazyFileMethods(() => this.#openFiles()),
     };
   }
@@ -99,8 +112,13 @@ export class ConnectionHandler {
     const attachment: Attachment = { peer: this.#peer, extensions: new Set<Extension>(granted) };
     const session =
       params.resumeSessionId === undefined
-        ? this.#sessions.open(attachment)
-        : this.#sessions.resume(params.resumeSessionId, attachment, params.takeOver ?? false);
+        ? this.#sessions.open(this.#principal, attachment)
+        : this.#sessions.resume(
+            params.resumeSessionId,
+            this.#principal,
+            attachment,
+            params.takeOver ?? false,
+          );
     this.#handshake = { type: "initialized", session, attachment };
     return {
       protocolVersion: PROTOCOL_VERSION,

@@ -11,6 +11,8 @@ import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
 import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
+import { LOCAL, type Principal } from "./principal.ts";
+import { ProcessHandles } from "./process-handles.ts";
 import { describe, runConnection } from "./processor.ts";
 import { newSessionId } from "./session-id.ts";
 import { SessionRegistry } from "./session-registry.ts";
@@ -37,7 +39,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#host = { ...host, backend: this.#untilClosing(host.backend) };
     this.#log = host.log ?? (() => undefined);
     this.#sessions = new SessionRegistry(
-      { backend: this.#host.backend, clock: host.clock ?? systemClock, config: this.config },
+      {
+        backend: this.#host.backend,
+        clock: host.clock ?? systemClock,
+        handles: new ProcessHandles(),
+        config: this.config,
+      },
       host.newId ?? newSessionId,
     );
     this.#connections = new TaskSet((error) =>
@@ -62,10 +69,11 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#host.backend.degraded();
   }
 
-  /** Serves one connection until it ends. */
-  accept(connection: Connection): Promise<void> {
+  /** Serves one connection until it ends, on behalf of whoever was found to be at its other end. */
+  accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
     this.#open.add(connection);
     const run = runConnection(connection, {
+      principal,
       host: this.#host,
       sessions: this.#sessions,
       config: this.config,
@@ -84,7 +92,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };
-    const handler = new ConnectionHandler(peer, this.#host, this.#sessions, this.config);
+    const handler = new ConnectionHandler(peer, LOCAL, this.#host, this.#sessions, this.config);
     const handle = { close: (reason: string) => close(reason) };
     this.#open.add(handle);
     const close = (reason: string | null) => {

@@ -3,16 +3,34 @@ import { acceptKey } from "../connection/accept-key.ts";
 import type { AcceptedSocket, Listener } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
-import { refusal, type WebSocketAuth } from "./auth.ts";
+import { authorize, type WebSocketAuth } from "./auth.ts";
 import { type DescriptorShares, shareDescriptors } from "./descriptors.ts";
 import type { ExecServer } from "./exec-server.ts";
-import { hasWord, parseHead, type RequestHead } from "./http-head.ts";
-import { ipVersion } from "./ip-address.ts";
+import { FOREIGN_HOST, isOwnHost } from "./host-check.ts";
+import { hasWord, MAX_HEAD_BYTES, parseHead, type RequestHead } from "./http-head.ts";
+import type { Principal } from "./principal.ts";
 
 /** A socket that never finishes its request head must not stay for ever. */
 const HEAD_WITHIN_MS = 10_000;
 /** After an answer, how long the peer has to close its side before the socket is dropped. */
 const CLOSE_WITHIN_MS = 1_000;
+/** Before a wrong token is answered, so that guessing is slow; a right one never waits. */
+const WRONG_TOKEN_DELAY_MS = 250;
+
+/** Whom a door lets in, and as whom. */
+export interface Admission {
+  auth: WebSocketAuth;
+  /** Who is there where nobody is asked for a token. */
+  unasked(socket: AcceptedSocket): Principal;
+  /** Names this server may be asked for by, beside addresses and localhost; null: by any, on a unix socket. */
+  hosts: ReadonlySet<string> | null;
+}
+
+/** What came behind a request head that is being judged. */
+interface Early {
+  bytes: Buffer[];
+  isKept: boolean;
+}
 
 /** A server that takes connections until it is closed. */
 export interface Listening {
@@ -27,7 +45,7 @@ export interface Listening {
 /** Takes every connection, reads what it wants, and lets it in as a WebSocket or answers it. One request a connection. */
 export class FrontDoor {
   readonly #server: ExecServer;
-  readonly #auth: WebSocketAuth;
+  readonly #admission: Admission;
   readonly #codec: ByteCodec;
   readonly #clock: Clock;
   /** All that are open, also those that were let in. */
@@ -38,13 +56,13 @@ export class FrontDoor {
 
   constructor(
     server: ExecServer,
-    auth: WebSocketAuth,
+    admission: Admission,
     codec: ByteCodec,
     clock: Clock = systemClock,
     shares: DescriptorShares = shareDescriptors(Number.POSITIVE_INFINITY),
   ) {
     this.#server = server;
-    this.#auth = auth;
+    this.#admission = admission;
     this.#codec = codec;
     this.#clock = clock;
     this.#shares = shares;
@@ -69,6 +87,7 @@ export class FrontDoor {
     this.#outside.add(socket);
     let received: Buffer = Buffer.alloc(0);
     let decided = false;
+    const early: Early = { bytes: [], isKept: false };
     const giveUp = () => {
       decided = true;
       this.#answer(socket, httpAnswer(408));
@@ -81,14 +100,20 @@ export class FrontDoor {
     });
     socket.start({
       bytes: (chunk) => {
-        if (decided) return;
+        if (decided) {
+          if (early.isKept) keepEarly(socket, early, chunk);
+          return;
+        }
         received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
         const parsed = parseHead(received);
         if (parsed.type === "incomplete") return;
         decided = true;
         late.cancel();
         if (parsed.type === "refused") this.#answer(socket, httpAnswer(parsed.status, parsed.reason));
-        else this.#decide(socket, parsed.head, parsed.rest);
+        else {
+          early.bytes.push(parsed.rest);
+          this.#decide(socket, parsed.head, early);
+        }
       },
       end: () => {
         // One that sent its request whole may close its side and still be answered.
@@ -105,17 +130,42 @@ export class FrontDoor {
     oldest.destroy();
   }
 
-  #decide(socket: AcceptedSocket, head: RequestHead, rest: Buffer): void {
-    if (!hasWord(head, "connection", "upgrade") || !head.headers.has("upgrade")) {
-      this.#answer(socket, plainAnswer(this.#server, head), head.method === "HEAD");
+  #decide(socket: AcceptedSocket, head: RequestHead, early: Early): void {
+    const foreign = refuseForeign(head, this.#admission.hosts);
+    if (foreign || !hasWord(head, "connection", "upgrade") || !head.headers.has("upgrade")) {
+      this.#answer(socket, foreign ?? plainAnswer(this.#server, head), head.method === "HEAD");
       return;
     }
-    const problem = refuseUpgrade(this.#server, this.#auth, this.#shares.connections, head);
+    const problem = refuseUpgrade(head);
     if (problem) this.#answer(socket, problem);
-    else this.#letIn(socket, head, rest);
+    // A judgement never rejects.
+    else void this.#judge(socket, head, early);
   }
 
-  #letIn(accepted: AcceptedSocket, head: RequestHead, received: Buffer): void {
+  /** The socket waits until it is known who is there. */
+  async #judge(socket: AcceptedSocket, head: RequestHead, early: Early): Promise<void> {
+    const { auth, unasked } = this.#admission;
+    early.isKept = true;
+    const verdict = await authorize(auth, head.headers.get("authorization"), Date.now());
+    early.isKept = false;
+    if (!this.#open.has(socket)) return;
+    if (verdict.type === "refused") {
+      const answer = () => this.#answer(socket, httpAnswer(401, verdict.reason));
+      if (verdict.isGuess) this.#later(socket, WRONG_TOKEN_DELAY_MS, answer);
+      else answer();
+      return;
+    }
+    const maxConnections = Math.min(this.#server.config.maxConnections, this.#shares.connections);
+    if (this.#server.connectionCount >= maxConnections) {
+      const reason = `too many connections: this server takes ${maxConnections} at once`;
+      this.#answer(socket, httpAnswer(503, reason));
+      return;
+    }
+    const principal = auth.type === "none" ? unasked(socket) : verdict.principal;
+    this.#letIn(socket, head, Buffer.concat(early.bytes), principal);
+  }
+
+  #letIn(accepted: AcceptedSocket, head: RequestHead, received: Buffer, principal: Principal): void {
     this.#outside.delete(accepted);
     const { maxMessageBytes } = this.#server.config;
     const key = head.headers.get("sec-websocket-key") ?? "";
@@ -132,7 +182,7 @@ export class FrontDoor {
       codec: this.#codec,
     });
     // The server's own task set owns the run and reports its failure.
-    void this.#server.accept(connection);
+    void this.#server.accept(connection, principal);
   }
 
   #answer(socket: AcceptedSocket, answer: HttpAnswer, headOnly = false): void {
@@ -146,9 +196,20 @@ export class FrontDoor {
     ];
     socket.send(Buffer.from(`${lines.join("\r\n")}\r\n\r\n${headOnly ? "" : body}`));
     socket.end();
-    const drop = this.#clock.after(CLOSE_WITHIN_MS, () => socket.destroy(), { keepAlive: false });
-    void socket.closed.then(() => drop.cancel());
+    this.#later(socket, CLOSE_WITHIN_MS, () => socket.destroy());
   }
+
+  /** Unless it is closed before. */
+  #later(socket: AcceptedSocket, delayMs: number, act: () => void): void {
+    const timer = this.#clock.after(delayMs, act, { keepAlive: false });
+    void socket.closed.then(() => timer.cancel());
+  }
+}
+
+/** Who sends much before the answer to its handshake does not speak the protocol. */
+function keepEarly(socket: AcceptedSocket, early: Early, chunk: Buffer): void {
+  early.bytes.push(chunk);
+  if (early.bytes.reduce((sum, { length }) => sum + length, 0) > MAX_HEAD_BYTES) socket.destroy();
 }
 
 interface HttpAnswer {
@@ -177,14 +238,8 @@ function httpAnswer(status: number, body = ""): HttpAnswer {
   return body === "" ? { status, body } : { status, body, type: TEXT };
 }
 
-function refuseUpgrade(
-  server: ExecServer,
-  auth: WebSocketAuth,
-  share: number,
-  head: RequestHead,
-): HttpAnswer | null {
+function refuseUpgrade(head: RequestHead): HttpAnswer | null {
   const { headers } = head;
-  if (isForeignOrigin(head)) return httpAnswer(403);
   if (head.path !== "/") return httpAnswer(404);
   if (head.method !== "GET") return httpAnswer(405, "Request method must be `GET`");
   if (headers.get("upgrade")?.toLowerCase() !== "websocket") {
@@ -194,17 +249,10 @@ function refuseUpgrade(
     return httpAnswer(400, "`Sec-WebSocket-Version` header did not include '13'");
   }
   if (!headers.get("sec-websocket-key")) return httpAnswer(400, "`Sec-WebSocket-Key` header missing");
-  const unauthorized = refusal(auth, headers.get("authorization"), Date.now());
-  if (unauthorized !== null) return httpAnswer(401, unauthorized);
-  const maxConnections = Math.min(server.config.maxConnections, share);
-  if (server.connectionCount >= maxConnections) {
-    return httpAnswer(503, `too many connections: this server takes ${maxConnections} at once`);
-  }
   return null;
 }
 
 function plainAnswer(server: ExecServer, head: RequestHead): HttpAnswer {
-  if (isForeignOrigin(head)) return httpAnswer(403);
   const looking = head.method === "GET" || head.method === "HEAD";
   switch (head.path) {
     case "/readyz":
@@ -233,14 +281,16 @@ function health(server: ExecServer): HttpAnswer {
 }
 
 /**
- * A page of another site must not reach a server on this machine. The server's own page may: its origin is the host it
- * was asked by, and that host is an address or localhost, not a name somebody else can point here.
+ * A page of another site must not reach a server on this machine, neither by its own origin nor by a name that was pointed
+ * here. The server's own page may: its origin is the host it was asked by.
  */
-function isForeignOrigin({ headers }: RequestHead): boolean {
+function refuseForeign({ headers }: RequestHead, hosts: Admission["hosts"]): HttpAnswer | null {
   const origin = headers.get("origin");
   const host = headers.get("host");
-  if (origin === undefined) return false;
-  if (host === undefined || origin !== `http://${host}`) return true;
-  const name = host.replace(/:\d+$/, "").replace(/^\[|\]$/g, "");
-  return name !== "localhost" && ipVersion(name) === 0;
+  if (origin !== undefined && (origin !== `http://${host}` || !isOwnHost(host, hosts ?? NO_NAMES))) {
+    return httpAnswer(403);
+  }
+  return hosts !== null && !isOwnHost(host, hosts) ? httpAnswer(403, FOREIGN_HOST) : null;
 }
+
+const NO_NAMES: ReadonlySet<string> = new Set();

@@ -7,10 +7,15 @@ import type { WebSocketAuth } from "./auth.ts";
 import { descriptorLimit, shareDescriptors } from "./descriptors.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FrontDoor, type Listening } from "./front-door.ts";
+import { LOCAL, type Principal } from "./principal.ts";
 import { ExecServerTransport, isLoopback } from "./transport.ts";
 
 export interface ListenOptions {
   auth?: WebSocketAuth | undefined;
+  /** Users who are operators on a unix socket. */
+  operatorUids?: readonly number[];
+  /** Names a TCP server may be asked for by, beside addresses and localhost. */
+  allowHosts?: readonly string[];
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -22,14 +27,28 @@ export async function listen(
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
 ): Promise<Listening> {
-  const { auth = { type: "none" } } = options;
+  const { auth = { type: "none" }, operatorUids = [], allowHosts = [] } = options;
   if (transport.type === "websocket" && auth.type === "none" && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
     );
   }
+  if (operatorUids.length > 0) refuseUnknownUids(server, transport, auth);
+  // Now rather than for the first who connects: where it cannot be loaded, nobody could come in.
+  if (auth.type === "signed-bearer-token") await import("./jwt.ts");
   const { codec, listenAt } = server.wire;
-  const door = new FrontDoor(server, auth, codec, systemClock, shareDescriptors(descriptorLimit()));
+  const isUnix = transport.type === "unix";
+  const door = new FrontDoor(
+    server,
+    {
+      auth,
+      unasked: ({ peerUid }) => (isUnix ? userOf(peerUid, operatorUids) : LOCAL),
+      hosts: isUnix ? null : new Set(allowHosts.map((name) => name.toLowerCase())),
+    },
+    codec,
+    systemClock,
+    shareDescriptors(descriptorLimit()),
+  );
   const onConnection = (socket: AcceptedSocket) => door.take(socket);
   if (transport.type === "unix") {
     const listener = await bindUnix(listenAt, transport.path, onConnection);
@@ -37,6 +56,25 @@ export async function listen(
   }
   const listener = await listenAt(transport, onConnection);
   return door.behind(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
+}
+
+/** Where the peer's uid is not told it can only be this program's own: the socket's mode lets nobody else connect. */
+function userOf(peerUid: number | null, operatorUids: readonly number[]): Principal {
+  const uid = peerUid ?? process.geteuid?.() ?? 0;
+  return { id: `uid:${uid}`, role: operatorUids.includes(uid) ? "operator" : "user" };
+}
+
+function refuseUnknownUids(server: ExecServer, transport: ExecServerTransport, auth: WebSocketAuth): void {
+  if (transport.type !== "unix" || auth.type !== "none") {
+    throw new Error(
+      "--operator-uid names users of a unix socket without `--ws-auth`; use `--operator-token-file` or `--operator-claim`",
+    );
+  }
+  if (!server.wire.tellsPeerUid) {
+    throw new Error(
+      "--operator-uid needs the native addon, which is missing: nothing else tells who connects",
+    );
+  }
 }
 
 /** One connection over a pair of streams; resolves when its input has ended. */
@@ -80,17 +118,35 @@ async function removeStaleSocket(path: string): Promise<void> {
     if (isMissing(error)) return;
     throw error;
   }
+  const outcome = await probe(path);
+  switch (outcome) {
+    case "ECONNREFUSED":
+      removeSocket(path);
+      return;
+    case "ENOENT":
+      return;
+    case "connected":
+    case "EAGAIN":
+      // Again: somebody listens, and so many wait already that one more cannot.
+      throw new Error(`cannot listen on unix://${path}: another server is listening there`);
+    default:
+      throw new Error(
+        `cannot listen on unix://${path}: whether another server is listening there cannot be told (${outcome})`,
+      );
+  }
+}
+
+/** What connecting comes to: `connected`, or the error's code. */
+function probe(path: string): Promise<string> {
   const { connect } = process.getBuiltinModule("node:net");
-  const answers = await new Promise<boolean>((resolve) => {
-    const probe = connect(path);
-    probe.on("connect", () => {
-      probe.destroy();
-      resolve(true);
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.on("connect", () => {
+      socket.destroy();
+      resolve("connected");
     });
-    probe.on("error", () => resolve(false));
+    socket.on("error", (error) => resolve("code" in error ? String(error.code) : error.message));
   });
-  if (answers) throw new Error(`cannot listen on unix://${path}: another server is listening there`);
-  unlinkSync(path);
 }
 
 function removeSocket(path: string): void {

@@ -1,11 +1,10 @@
-import type { StartParams } from "../exec/exec-process.ts";
+import type { ProcessListing, StartParams } from "../exec/exec-process.ts";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import type { WireStartParams } from "../protocol/process-schemas.ts";
 import type { Handlers } from "./handlers.ts";
 import type { ServerConfig } from "./limits.ts";
 import type { Session } from "./session.ts";
-import type { SessionRegistry } from "./session-registry.ts";
 
 type ProcessMethod =
   | "process/start"
@@ -19,17 +18,24 @@ type ProcessMethod =
   | "process/snapshot"
   | "process/list";
 
+export interface ProcessMethodDeps {
+  session: () => Session;
+  /** The processes of every session this connection may see. */
+  listAll: () => ProcessListing[];
+  config: ServerConfig;
+}
+
 /** `process/*`: the current generation and what procwire adds to it. */
-export function processMethods(
-  session: () => Session,
-  sessions: SessionRegistry,
-  config: ServerConfig,
-): Handlers<ProcessMethod> {
+export function processMethods({ session, listAll, config }: ProcessMethodDeps): Handlers<ProcessMethod> {
   return {
     "process/start": async (params, context) => {
-      const { process, begin } = await session().start(startParams(params, config));
+      const own = session();
+      const { entry, begin } = await own.start(startParams(params, config));
       context.afterAnswer(begin);
-      return { processId: process.processId, sandboxType: process.sandboxType };
+      const { processId, sandboxType } = entry.process;
+      const answer = { processId, sandboxType };
+      // Clients that asked for nothing get exactly the answer they know.
+      return (own.attachment?.extensions.size ?? 0) > 0 ? { ...answer, handle: entry.handle } : answer;
     },
 
     "process/read": ({ processId, ...params }, context) => session().read(processId, params, context),
@@ -66,10 +72,13 @@ export function processMethods(
       return process.wait({ ...params, signal: context.gone });
     },
 
-    "process/snapshot": async ({ processId }) => (await session().get(processId)).snapshot(),
+    "process/snapshot": async ({ processId }) => {
+      const entry = await session().entry(processId);
+      return { ...(await entry.process.snapshot()), handle: entry.handle };
+    },
 
     "process/list": async ({ allSessions }) => ({
-      processes: allSessions ? sessions.listAll() : session().listings(),
+      processes: allSessions ? listAll() : session().listings(),
     }),
   };
 }

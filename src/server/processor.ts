@@ -6,10 +6,13 @@ import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
 import { MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
 import { ConnectionPeer } from "./peer.ts";
+import type { Principal } from "./principal.ts";
 import { type RoutedRequest, routeMessage } from "./routing.ts";
 import type { SessionRegistry } from "./session-registry.ts";
 
 export interface ProcessorDeps {
+  /** Who is at the other end. */
+  principal: Principal;
   host: HostServices;
   sessions: SessionRegistry;
   config: ServerConfig;
@@ -23,7 +26,7 @@ export interface ProcessorDeps {
 export function runConnection(connection: Connection, deps: ProcessorDeps): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const peer = new ConnectionPeer(connection);
-  const handler = new ConnectionHandler(peer, deps.host, deps.sessions, deps.config);
+  const handler = new ConnectionHandler(peer, deps.principal, deps.host, deps.sessions, deps.config);
   const unanswered = new UnansweredRequests(connection);
   let over = false;
 

@@ -1,14 +1,12 @@
 import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../async/clock.ts";
-import type { WebSocketAuth } from "./auth.ts";
 import type { ExecServer } from "./exec-server.ts";
 import type { Listening } from "./front-door.ts";
-import { listen, serveStdio } from "./listen.ts";
+import { type ListenOptions, listen, serveStdio } from "./listen.ts";
 import type { ExecServerTransport } from "./transport.ts";
 import { findWatchdog } from "./watchdog.ts";
 
-export interface RunOptions {
-  auth?: WebSocketAuth | undefined;
+export interface RunOptions extends ListenOptions {
   /** Called with the URL once connections are taken; not for stdio. */
   onListening?: (url: string) => void;
   /** Where stdio is served; the program's own streams by default. */
@@ -32,7 +30,7 @@ export async function runServer(
     await untilSignalled(server, serveStdio(server, stdin, stdout), undefined, options.exit);
     return;
   }
-  const listening = await listen(server, transport, { auth: options.auth });
+  const listening = await listen(server, transport, options);
   options.onListening?.(listening.url);
   await runUntilSignalled(server, listening, options.exit);
 }

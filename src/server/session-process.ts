@@ -6,6 +6,7 @@ import type { Extension } from "../protocol/methods.ts";
 import type { CallContext } from "./handlers.ts";
 import { RESUMED_AHEAD, RESUMED_READ_WITHIN_MS, RESUMED_SETTLES_WITHIN_MS } from "./limits.ts";
 import type { Peer } from "./peer.ts";
+import type { ProcessHandles } from "./process-handles.ts";
 import { type Allowance, ProcessPump } from "./process-pump.ts";
 
 /** A connection that has a session: where its events go, and what it asked for. */
@@ -26,6 +27,7 @@ type Hold =
 
 export interface SessionProcessOptions {
   clock: Clock;
+  handles: ProcessHandles;
   onDetach: "pause" | "evict";
   /** How much more than the retention may pile up for a client that is away. */
   extraBytes: number;
@@ -39,10 +41,17 @@ export class SessionProcess {
   readonly #options: SessionProcessOptions;
   #pump: ProcessPump | null = null;
   #hold: Hold = { type: "none" };
+  #handle: string | null = null;
 
   constructor(process: HostProcess, options: SessionProcessOptions) {
     this.process = process;
     this.#options = options;
+  }
+
+  /** Its public name, made for the first who asks: most processes are over before anybody does. */
+  get handle(): string {
+    this.#handle ??= this.#options.handles.take();
+    return this.#handle;
   }
 
   /** The process was started for this connection: everything it tells goes there. */
@@ -104,8 +113,9 @@ export class SessionProcess {
     return this.#hold.type !== "unconfirmed" || this.#hold.cursor.offset >= log.totalBytes;
   }
 
-  /** Stops sending and gives the retained output back. */
+  /** Stops sending, gives the retained output back and frees the handle. */
   forget(): void {
+    if (this.#handle !== null) this.#options.handles.release(this.#handle);
     this.#replacePump(null);
     this.#replaceHold({ type: "none" });
     this.process.log.dispose();

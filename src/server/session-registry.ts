@@ -1,11 +1,18 @@
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { ErrorCode, invalidRequest, RequestError } from "../protocol/errors.ts";
+import { mayUse, type Principal } from "./principal.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
 
-/** All sessions of a server, attached or waiting to be resumed. */
+interface Owned {
+  readonly session: Session;
+  /** The id of the principal that opened it. An operator who takes it over does not become its owner. */
+  readonly ownerId: string;
+}
+
+/** All sessions of a server, attached or waiting to be resumed, and whose they are. */
 export class SessionRegistry {
-  readonly #sessions = new Map<string, Session>();
+  readonly #sessions = new Map<string, Owned>();
   readonly #deps: Omit<SessionDeps, "onOver">;
   readonly #newId: () => string;
 
@@ -14,19 +21,23 @@ export class SessionRegistry {
     this.#newId = newId;
   }
 
-  open(attachment: Attachment): Session {
+  open(principal: Principal, attachment: Attachment): Session {
     const session = new Session(this.#newId(), attachment, {
       ...this.#deps,
       onOver: (over) => void this.#sessions.delete(over.id),
     });
-    this.#sessions.set(session.id, session);
+    this.#sessions.set(session.id, { session, ownerId: principal.id });
     return session;
   }
 
-  /** Attaches to a session that lost its connection; with `takeOver` also to one that still has it. */
-  resume(id: string, attachment: Attachment, takeOver: boolean): Session {
-    const session = this.#sessions.get(id);
-    if (!session) throw invalidRequest(`unknown session id ${id}`);
+  /**
+   * Attaches to a session that lost its connection; with `takeOver` also to one that still has it. Somebody else's is
+   * answered like one that does not exist, so that nobody learns which ids do.
+   */
+  resume(id: string, principal: Principal, attachment: Attachment, takeOver: boolean): Session {
+    const owned = this.#sessions.get(id);
+    if (!owned || !mayUse(principal, owned.ownerId)) throw invalidRequest(`unknown session id ${id}`);
+    const { session } = owned;
     const former = session.attachment;
     if (former && !takeOver) {
       throw new RequestError(
@@ -39,11 +50,15 @@ export class SessionRegistry {
     return session;
   }
 
-  /** The processes of every session. */
-  listAll(): ProcessListing[] {
-    return [...this.#sessions.values()].flatMap((session) =>
-      session.listings().map((listing) => ({ ...listing, sessionId: session.id })),
-    );
+  /** The processes of every session of this principal; for an operator those of all, with whose they are. */
+  listAll(principal: Principal): ProcessListing[] {
+    return [...this.#sessions.values()]
+      .filter(({ ownerId }) => mayUse(principal, ownerId))
+      .flatMap(({ session, ownerId }) =>
+        principal.role === "operator"
+          ? session.listings().map((listing) => ({ ...listing, principal: ownerId }))
+          : session.listings(),
+      );
   }
 
   get size(): number {
@@ -51,6 +66,6 @@ export class SessionRegistry {
   }
 
   endAll(): void {
-    for (const session of [...this.#sessions.values()]) session.end();
+    for (const { session } of [...this.#sessions.values()]) session.end();
   }
 }

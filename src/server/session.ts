@@ -13,6 +13,7 @@ import { invalidRequest } from "../protocol/errors.ts";
 import type { CallContext } from "./handlers.ts";
 import { InputLanes } from "./input-lanes.ts";
 import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
+import type { ProcessHandles } from "./process-handles.ts";
 import { type Attachment, SessionProcess } from "./session-process.ts";
 
 type State =
@@ -28,6 +29,7 @@ type Slot =
 export interface SessionDeps {
   backend: HostBackend;
   clock: Clock;
+  handles: ProcessHandles;
   config: ServerConfig;
   /** Called once, when the session can no longer be resumed. */
   onOver: (session: Session) => void;
@@ -99,7 +101,7 @@ export class Session {
    * Starts a process. The caller begins its events with the returned function, once the answer is on its way: no
    * notification may come before it.
    */
-  async start(params: StartParams): Promise<{ process: HostProcess; begin: () => void }> {
+  async start(params: StartParams): Promise<{ entry: SessionProcess; begin: () => void }> {
     const { processId } = params;
     if (this.#slots.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     this.#refuseTooMany();
@@ -114,7 +116,7 @@ export class Session {
           this.#input.started(process);
         }
         starting.resolve(entry);
-        return { process, begin: () => this.#begin(entry) };
+        return { entry, begin: () => this.#begin(entry) };
       } catch (error) {
         this.#slots.delete(processId);
         starting.resolve(null);
@@ -138,10 +140,15 @@ export class Session {
   }
 
   async read(processId: string, params: ReadParams, context: CallContext): Promise<ReadResult> {
+    return (await this.entry(processId)).read(params, context);
+  }
+
+  /** The process of this id with what this session knows of it, once it has started. */
+  async entry(processId: string): Promise<SessionProcess> {
     const slot = this.#slots.get(processId);
     const entry = slot?.type === "starting" ? await slot.started : slot?.entry;
     if (!entry) throw invalidRequest(`unknown process id ${processId}`);
-    return entry.read(params, context);
+    return entry;
   }
 
   /** Runs one of the calls that keep their order for a process. */
@@ -160,7 +167,7 @@ export class Session {
   }
 
   listings(): ProcessListing[] {
-    return [...this.#entries()].map((entry) => entry.process.listing());
+    return [...this.#entries()].map((entry) => ({ ...entry.process.listing(), handle: entry.handle }));
   }
 
   #begin(entry: SessionProcess): void {
@@ -202,9 +209,10 @@ export class Session {
   }
 
   #entryOf(process: HostProcess): SessionProcess {
-    const { clock, config } = this.#deps;
+    const { clock, handles, config } = this.#deps;
     const entry: SessionProcess = new SessionProcess(process, {
       clock,
+      handles,
       onDetach: config.onDetach,
       extraBytes: config.retainedOutputBytes,
       onProgress: () => this.#considerForgetting(entry),

@@ -229,8 +229,8 @@ describe("procwire run and its server", TIMEOUT, () => {
     child.stdin.end();
     await ended;
     assert.equal(code, 0);
-    assert.match(stdout.toString(), /^SESSION +ID +PID +STATE +AGE +OUTPUT +COMMAND\n/);
-    assert.match(stdout.toString(), /^[0-9a-f]{8} .* running .* sh -c 'echo ready; cat'$/m);
+    assert.match(stdout.toString(), /^HANDLE +ID +PID +STATE +AGE +OUTPUT +COMMAND\n/);
+    assert.match(stdout.toString(), /^[a-z2-7]{12} .* running .* sh -c 'echo ready; cat'$/m);
   });
 
   it("lists no character that a terminal would obey", async () => {

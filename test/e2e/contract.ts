@@ -22,6 +22,9 @@ export interface TransportUnderTest {
   resumable: boolean;
 }
 
+/** How a server names a process to everybody. */
+const HANDLE = /^[a-z2-7]{12}$/;
+
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 const fromBase64 = (text: unknown) => Buffer.from(String(text), "base64").toString();
 
@@ -779,9 +782,10 @@ export function contract(transport: TransportUnderTest): void {
         await using client = await ready();
         await client.start("p", sh("echo out; echo err >&2; sleep 1000"));
         await client.until("both lines", () => client.output("p").length === 8);
-        const { stdout, stderr, terminal, ...rest } = await client.call("process/snapshot", {
+        const { stdout, stderr, terminal, handle, ...rest } = await client.call("process/snapshot", {
           processId: "p",
         });
+        assert.match(String(handle), HANDLE);
         assert.deepEqual([fromBase64(stdout), fromBase64(stderr), terminal], ["out\n", "err\n", ""]);
         assert.deepEqual(rest, {
           truncated: false,
@@ -810,7 +814,8 @@ export function contract(transport: TransportUnderTest): void {
         await client.start("two", ["sleep", "1000"], { tty: true });
         await client.finished("one");
         const { processes } = (await client.call("process/list")) as { processes: Record<string, unknown>[] };
-        const [one, two] = processes.map(({ pid, startedAtMs, ...rest }) => {
+        const [one, two] = processes.map(({ pid, startedAtMs, handle, ...rest }) => {
+          assert.match(String(handle), HANDLE);
           assert.ok(Number(pid) > 1 && Number(startedAtMs) > 1e12);
           return rest;
         });

@@ -87,7 +87,7 @@ describe("a server that runs for long", () => {
     await client.handshake();
     const http = server.url.replace("ws", "http");
     const upgrade =
-      "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+      "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
     let seed = 42;
     const noise = (length: number) =>
       Buffer.from(

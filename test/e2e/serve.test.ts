@@ -239,10 +239,10 @@ describe("stopping", () => {
   test("does not wait for an HTTP request that never ends, nor for a client that does not close", async () => {
     await using server = await serve("--shutdown-grace", "0");
     const { socket, closed } = await rawTcp(server.url.replace("ws", "http"));
-    socket.write("GET /readyz HTTP/1.1\r\nhost: x\r\nx-never:");
+    socket.write("GET /readyz HTTP/1.1\r\nhost: localhost\r\nx-never:");
     const silent = await rawTcp(server.url.replace("ws", "http"));
     silent.socket.write(
-      "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+      "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
     );
     await until("the upgrade", () => silent.received().includes("101"));
     const exit = await server.stop();
@@ -339,7 +339,7 @@ describe("HTTP beside the socket", () => {
     await using server = await serve();
     const ask = async (headers: string) => {
       const { socket, received, closed } = await rawTcp(server.url.replace("ws", "http"));
-      socket.write(`GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\n${headers}\r\n`);
+      socket.write(`GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\n${headers}\r\n`);
       await closed;
       return received();
     };
@@ -385,7 +385,7 @@ describe("HTTP beside the socket", () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     const bytes = await rawTcp(url);
-    for (const byte of "GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n") {
+    for (const byte of "GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n") {
       bytes.socket.write(byte);
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -393,13 +393,13 @@ describe("HTTP beside the socket", () => {
     assert.match(bytes.received(), /^HTTP\/1\.1 200 OK\r\n/);
 
     const body = await rawTcp(url);
-    body.socket.write("POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10000000\r\n\r\n");
+    body.socket.write("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10000000\r\n\r\n");
     body.socket.write(Buffer.alloc(10_000_000));
     await body.closed;
     assert.match(body.received(), /^HTTP\/1\.1 405 .*\r\n\r\nRequest method must be `GET`$/s);
 
     const done = await rawTcp(url);
-    done.socket.end("GET /nothing HTTP/1.1\r\nhost: x\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n");
+    done.socket.end("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\nGET /readyz HTTP/1.1\r\n\r\n");
     await done.closed;
     assert.match(done.received(), /^HTTP\/1\.1 404 Not Found\r\n(?:(?!HTTP).)*$/s);
   });

@@ -115,7 +115,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
   for (const [what, event] of wrongOnSockets) {
     it(`closes the connection that it is about and says why: ${what}`, async () => {
       let tell: NativeEventListener | undefined;
-      let accept: ((socket: NativeSocket, peerName: string) => void) | undefined;
+      let accept: ((socket: NativeSocket, peerName: string, peerUid: number) => void) | undefined;
       const destroyed: object[] = [];
       const handle = Object.create(null);
       const native = replaced({
@@ -131,7 +131,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
       });
       const accepted = Promise.withResolvers<AcceptedSocket>();
       await nativeListener(native)({ host: "127.0.0.1", port: 0 }, accepted.resolve);
-      accept?.(handle, "peer");
+      accept?.(handle, "peer", -1);
       const socket = await accepted.promise;
       const told: (string | null)[] = [];
       socket.start({ bytes: () => undefined, end: () => told.push("end") });

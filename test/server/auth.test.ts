@@ -3,23 +3,32 @@ import { createHash, createHmac } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { AuthConfigError, authFromFlags, refusal } from "../../src/server/auth.ts";
+import { authorize, type WebSocketAuth } from "../../src/server/auth.ts";
+import { AuthConfigError, type AuthFlags, authFromFlags } from "../../src/server/auth-flags.ts";
 import { scratchDirectory } from "../support/serve.ts";
 
 const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 
-function file(name: string, content: string): string {
+function file(name: string, content: string | Buffer, mode = 0o600): string {
   const path = join(scratch.path, name);
-  writeFileSync(path, content);
+  writeFileSync(path, content, { mode });
   return path;
+}
+
+const policy = (flags: AuthFlags) => authFromFlags(flags).auth;
+
+/** Null for who is let in, else the text of the 401. */
+async function refusal(auth: WebSocketAuth, authorization: string | undefined, nowMs: number) {
+  const verdict = await authorize(auth, authorization, nowMs);
+  return verdict.type === "admitted" ? null : verdict.reason;
 }
 
 const SECRET = "0123456789abcdef0123456789abcdef";
 const NOW_MS = 1_800_000_000_000;
 const now = NOW_MS / 1000;
 
-function jwt(claims: object, options: { secret?: string; header?: object } = {}): string {
+function jwt(claims: object, options: { secret?: string | Buffer; header?: object } = {}): string {
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const body = `${part(options.header ?? { alg: "HS256", typ: "JWT" })}.${part(claims)}`;
   return `Bearer ${body}.${createHmac("sha256", options.secret ?? SECRET)
@@ -38,31 +47,31 @@ function configError(flags: Parameters<typeof authFromFlags>[0]): string {
 }
 
 describe("a capability token", () => {
-  const byFile = authFromFlags({ wsAuth: "capability-token", wsTokenFile: file("token", " s3cret\n") });
-  const byDigest = authFromFlags({
+  const byFile = policy({ wsAuth: "capability-token", wsTokenFile: file("token", "s3cret \r\n") });
+  const byDigest = policy({
     wsAuth: "capability-token",
     wsTokenSha256: createHash("sha256").update("s3cret").digest("hex").toUpperCase(),
   });
   for (const [how, auth] of Object.entries({ "from a file": byFile, "by its digest": byDigest })) {
-    test(`${how} lets in who has it, whatever the case of the scheme`, () => {
+    test(`${how} lets in who has it, whatever the case of the scheme`, async () => {
       for (const scheme of ["Bearer", "bearer", "BEARER"]) {
-        assert.equal(refusal(auth, `${scheme} s3cret`, NOW_MS), null);
+        assert.equal(await refusal(auth, `${scheme} s3cret`, NOW_MS), null);
       }
     });
 
-    test(`${how} says why somebody may not come in`, () => {
-      assert.equal(refusal(auth, undefined, NOW_MS), "missing websocket bearer token");
-      assert.equal(refusal(auth, "Basic s3cret", NOW_MS), "invalid authorization header");
-      assert.equal(refusal(auth, "Bearer", NOW_MS), "invalid authorization header");
-      assert.equal(refusal(auth, "Bearer wrong", NOW_MS), "invalid websocket bearer token");
+    test(`${how} says why somebody may not come in`, async () => {
+      assert.equal(await refusal(auth, undefined, NOW_MS), "missing websocket bearer token");
+      assert.equal(await refusal(auth, "Basic s3cret", NOW_MS), "invalid authorization header");
+      assert.equal(await refusal(auth, "Bearer", NOW_MS), "invalid authorization header");
+      assert.equal(await refusal(auth, "Bearer wrong", NOW_MS), "invalid websocket bearer token");
     });
   }
 });
 
 describe("a signed token", () => {
   const secretFile = file("secret", `${SECRET}\n`);
-  const plain = authFromFlags({ wsAuth: "signed-bearer-token", wsSharedSecretFile: secretFile });
-  const strict = authFromFlags({
+  const plain = policy({ wsAuth: "signed-bearer-token", wsSharedSecretFile: secretFile });
+  const strict = policy({
     wsAuth: "signed-bearer-token",
     wsSharedSecretFile: secretFile,
     wsIssuer: "me",
@@ -115,10 +124,25 @@ describe("a signed token", () => {
       jwt({ exp: now + 60, iss: "me", aud: "they" }),
       "websocket jwt audience mismatch",
     ],
+    ["with a start that is no number", plain, jwt({ exp: now + 60, nbf: "0" }), "invalid websocket jwt"],
+    ["with a subject that is no text", plain, jwt({ exp: now + 60, sub: 7 }), "invalid websocket jwt"],
+    [
+      "with something critical nobody here understands",
+      plain,
+      jwt({ exp: now + 60 }, { header: { alg: "HS256", crit: ["exp2"], exp2: 1 } }),
+      "invalid websocket jwt",
+    ],
+    [
+      "expired, and of another issuer",
+      strict,
+      jwt({ exp: now - 60, iss: "he", aud: "you" }),
+      "expired websocket jwt",
+    ],
     ["that is no JSON", plain, "Bearer a.b.c", "invalid websocket jwt"],
   ];
   for (const [what, auth, header, outcome] of cases) {
-    test(`${what}: ${outcome ?? "let in"}`, () => assert.equal(refusal(auth, header, NOW_MS), outcome));
+    test(`${what}: ${outcome ?? "let in"}`, async () =>
+      assert.equal(await refusal(auth, header, NOW_MS), outcome));
   }
 });
 
@@ -157,6 +181,68 @@ describe("flags", () => {
     assert.match(configError({ wsAuth: "capability-token", wsTokenFile: file("empty", "\n") }), /is empty$/);
   });
 
-  test("none at all lets everybody in", () =>
-    assert.equal(refusal(authFromFlags({}), undefined, NOW_MS), null));
+  test("none at all lets everybody in", async () =>
+    assert.equal(await refusal(policy({}), undefined, NOW_MS), null));
+
+  test("`auto` makes another token each time, and takes that one alone", async () => {
+    const [one, two] = [authFromFlags({ wsAuth: "auto" }), authFromFlags({ wsAuth: "auto" })];
+    assert.match(String(one.newToken), /^[\w-]{43}$/);
+    assert.notEqual(one.newToken, two.newToken);
+    assert.equal(await refusal(one.auth, `Bearer ${one.newToken}`, NOW_MS), null);
+    assert.equal(await refusal(two.auth, `Bearer ${one.newToken}`, NOW_MS), "invalid websocket bearer token");
+    assert.match(configError({ wsAuth: "auto", wsTokenFile: "x" }), /^websocket auth flags require /);
+  });
+
+  test("operators need a claim of signed tokens, or a token of their own", () => {
+    const token = file("everybody", "e".repeat(40));
+    assert.match(
+      configError({ wsAuth: "capability-token", wsTokenFile: token, operatorTokenFile: token }),
+      /is everybody's token; an operator needs one of its own$/,
+    );
+    for (const wsAuth of [undefined, "auto"]) {
+      assert.match(configError({ wsAuth, operatorClaim: "a=b" }), /^`--operator-claim` requires /);
+    }
+    const signed = { wsAuth: "signed-bearer-token", wsSharedSecretFile: file("signing", SECRET) };
+    for (const operatorClaim of ["role", "=x", "role="]) {
+      assert.match(configError({ ...signed, operatorClaim }), /expected NAME=VALUE$/);
+    }
+  });
+});
+
+describe("a secret file", () => {
+  test("is bytes: only white space at its end is left out", async () => {
+    const bytes = Buffer.from([0x09, 0xff, 0xfe, 0x80, 0xc3, 0x28, 0xa0]);
+    const auth = policy({
+      wsAuth: "capability-token",
+      wsTokenFile: file("bytes", Buffer.concat([bytes.subarray(1), Buffer.from(" \t\r\n")])),
+    });
+    assert.equal(await refusal(auth, `Bearer ${bytes.toString("latin1", 1)}`, NOW_MS), null);
+    assert.equal(
+      await refusal(auth, `Bearer ${bytes.toString("utf8", 1)}`, NOW_MS),
+      "invalid authorization header",
+    );
+    const secret = Buffer.concat([bytes, Buffer.alloc(32, 0xee)]);
+    const signed = policy({
+      wsAuth: "signed-bearer-token",
+      wsSharedSecretFile: file("signing-bytes", Buffer.concat([secret, Buffer.from("\n")])),
+    });
+    assert.equal(await refusal(signed, jwt({ exp: now + 60 }, { secret }), NOW_MS), null);
+  });
+
+  test("that others can read, or that is short, is warned of and taken", () => {
+    const warned = (wsTokenFile: string) =>
+      authFromFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
+    const long = "x".repeat(32);
+    assert.deepEqual(warned(file("mine", long)), []);
+    for (const [name, mode] of [
+      ["group", 0o640],
+      ["world", 0o604],
+    ] as const) {
+      const path = file(name, long, mode);
+      assert.deepEqual(warned(path), [
+        `others can read the secret in ${path} (mode ${mode.toString(8)}); \`chmod 600\` keeps it yours`,
+      ]);
+    }
+    assert.match(warned(file("short-token", "x".repeat(31)))[0] ?? "", /can be guessed: it has 31 bytes/);
+  });
 });

@@ -7,11 +7,13 @@ import { descriptorLimit, shareDescriptors } from "../../src/server/descriptors.
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FrontDoor } from "../../src/server/front-door.ts";
 import { MAX_OUTSIDE } from "../../src/server/limits.ts";
+import { LOCAL } from "../../src/server/principal.ts";
 import { FakeHost } from "../support/fake-host.ts";
 
 /** A connection that remembers what was done to it. */
 class Visitor implements AcceptedSocket {
   readonly peerName = "visitor";
+  readonly peerUid = null;
   readonly done: string[] = [];
   readonly #closed = Promise.withResolvers<void>();
   readonly closed = this.#closed.promise;
@@ -42,7 +44,12 @@ class Visitor implements AcceptedSocket {
 describe("the front door", () => {
   function visit() {
     const clock = new ManualClock();
-    const door = new FrontDoor(new ExecServer(new FakeHost()), { type: "none" }, plainByteCodec, clock);
+    const door = new FrontDoor(
+      new ExecServer(new FakeHost()),
+      { auth: { type: "none" }, unasked: () => LOCAL, hosts: new Set() },
+      plainByteCodec,
+      clock,
+    );
     const visitor = new Visitor();
     door.take(visitor);
     return { clock, door, visitor };
@@ -83,13 +90,19 @@ describe("the front door", () => {
     const clock = new ManualClock();
     const server = new ExecServer(new FakeHost());
     const shares = { outside: 3, connections: 10 };
-    const door = new FrontDoor(server, { type: "none" }, plainByteCodec, clock, shares);
+    const door = new FrontDoor(
+      server,
+      { auth: { type: "none" }, unasked: () => LOCAL, hosts: new Set() },
+      plainByteCodec,
+      clock,
+      shares,
+    );
     const visitors = Array.from({ length: 5 }, () => new Visitor());
     const [first, second, third, fourth, fifth] = visitors;
     for (const visitor of visitors.slice(0, 3)) door.take(visitor);
     assert.ok(visitors.every(({ done }) => done.length === 0));
     // One that is being answered still stands there.
-    second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\n\r\n"));
+    second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"));
     if (fourth) door.take(fourth);
     assert.deepEqual(first?.done, ["destroy"]);
     assert.deepEqual(third?.done, []);

@@ -1,0 +1,14 @@
+/** On whose behalf a connection acts. Sessions belong to a principal, and nobody else learns of them. */
+export interface Principal {
+  /** `local`, `token`, `operator`, `uid:1000`, `jwt` for signed tokens without a subject, `jwt:SUBJECT` for the others. */
+  readonly id: string;
+  /** An operator sees and may take over the sessions of all principals. */
+  readonly role: "user" | "operator";
+}
+
+/** Everybody, where nobody is asked who they are; and whoever started this program, over stdio or inside it. */
+export const LOCAL: Principal = { id: "local", role: "user" };
+
+export function mayUse(principal: Principal, ownerId: string): boolean {
+  return principal.role === "operator" || principal.id === ownerId;
+}
