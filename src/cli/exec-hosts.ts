@@ -1,3 +1,4 @@
+import { type GuardOptions, guardSecrets } from "../exec/host-environment.ts";
 import type { ConnectedHost, ExecHost, HostPool, SandboxMode } from "../fanout/row/host-pool.ts";
 import type { ApprovalPolicy } from "../tools/approval.ts";
 import { UsageError } from "./command.ts";
@@ -13,6 +14,8 @@ export interface ExecHostOptions {
   values: ConnectValues;
   /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
+  /** Which of the hosts' secrets its commands get. */
+  guard: GuardOptions;
 }
 
 /** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
@@ -20,7 +23,7 @@ export async function openHostPool(options: ExecHostOptions): Promise<HostPool> 
   const { HostPool } = await import("../fanout/row/host-pool.ts");
   const hosts =
     options.connect.length === 0
-      ? [thisMachine(options.cwd)]
+      ? [thisMachine(options)]
       : options.connect.map((url) => server(url, options));
   return new HostPool({ hosts, sandbox: options.sandbox, approval: options.approval });
 }
@@ -42,7 +45,7 @@ export function checkConnectUrls(urls: readonly string[]): void {
   }
 }
 
-function thisMachine(cwd: string | undefined): ExecHost {
+function thisMachine({ cwd, guard }: ExecHostOptions): ExecHost {
   return {
     name: "this machine",
     async connect(): Promise<ConnectedHost> {
@@ -52,7 +55,7 @@ function thisMachine(cwd: string | undefined): ExecHost {
       ]);
       const backend = createLocalBackend();
       return {
-        backend,
+        backend: guardSecrets(backend, guard),
         cwd: cwd ?? process.cwd(),
         shell: null,
         sandboxes: availableSandboxes(),
@@ -74,7 +77,7 @@ function server(url: string, options: ExecHostOptions): ExecHost {
       });
       const info = await client.info();
       return {
-        backend: client.backend,
+        backend: guardSecrets(client.backend, options.guard),
         cwd: options.cwd ?? (info.cwd ? pathFromUri(info.cwd) : "/"),
         shell: info.shell.path,
         sandboxes: info.sandboxes ?? [],

@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import type { GuardOptions } from "../exec/host-environment.ts";
 import type { SandboxMode } from "../fanout/row/host-pool.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
@@ -19,6 +21,8 @@ server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or 
       --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where these want
                        somebody to be asked
       --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
+      --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
+      --verbose        say which variables were left out as secrets
   -c KEY=VALUE         change a setting, may be repeated:
                          model, model_reasoning_effort, openai_base_url, stream_idle_timeout_ms,
                          features.enable_fanout=true   offer spawn_agents_on_csv: one agent a row of a table
@@ -43,6 +47,7 @@ export interface ExecOptions {
   ask: boolean;
   rules: string | undefined;
   connectValues: ConnectValues;
+  guard: GuardOptions;
   overrides: string[];
   json: boolean;
   lastMessageFile: string | undefined;
@@ -62,6 +67,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       sandbox: { type: "string" },
       ask: { type: "boolean" },
       rules: { type: "string" },
+      ...ENVIRONMENT_OPTIONS,
       config: { type: "string", short: "c", multiple: true },
       json: { type: "boolean" },
       "output-last-message": { type: "string", short: "o" },
@@ -84,6 +90,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     ask: values.ask ?? false,
     rules: values.rules,
     connectValues: { "token-file": values["token-file"] },
+    guard: guardFromFlags("exec", values),
     overrides: values.config ?? [],
     json: values.json ?? false,
     lastMessageFile: values["output-last-message"],

@@ -3,6 +3,7 @@ import path from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
 import { DEFAULT_MODEL } from "../agent/config.ts";
 import { isObject, type JsonObject } from "../agent/response-events.ts";
+import type { GuardOptions } from "../exec/host-environment.ts";
 import type { TableFormat } from "../fanout/input/table.ts";
 import {
   DEFAULT_CONCURRENCY,
@@ -16,6 +17,7 @@ import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
 
 export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
@@ -50,7 +52,10 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --connect URL            run their commands on that server; repeat it to spread rows over several
       --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
+      --inherit-env NAME       pass a variable on to their commands although it looks like a secret; may be repeated
+      --verbose                say which variables were left out as secrets
       --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
+      --database-url-file PATH the same from a file, which no list of processes shows; or PROCWIRE_DATABASE_URL
       --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
       --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
       --json                   events as JSON lines on stdout
@@ -73,7 +78,9 @@ export const RUN_FLAGS = {
   "token-file": { type: "string" },
   cwd: { type: "string" },
   sandbox: { type: "string" },
+  ...ENVIRONMENT_OPTIONS,
   "database-url": { type: "string" },
+  "database-url-file": { type: "string" },
   heartbeat: { type: "string" },
   "outage-patience": { type: "string" },
   "idle-timeout": { type: "string" },
@@ -101,6 +108,7 @@ export interface RunOptions {
     cwd: string | undefined;
     sandbox: HostPoolOptions["sandbox"];
     values: ConnectValues;
+    guard: GuardOptions;
   };
   databaseUrl: string | undefined;
   heartbeatSeconds: number | undefined;
@@ -195,14 +203,29 @@ export function parseRunOptions(values: FlagValues): RunOptions {
       cwd: cwd === undefined || connect.length > 0 ? cwd : path.resolve(cwd),
       sandbox: parseSandbox(text("sandbox")),
       values: { "token-file": text("token-file") },
+      guard: guardFromFlags("fanout", {
+        "inherit-env": Array.isArray(values["inherit-env"]) ? values["inherit-env"] : [],
+        verbose: values.verbose === true,
+      }),
     },
-    databaseUrl: text("database-url"),
+    databaseUrl: databaseUrl(text("database-url"), text("database-url-file")),
     heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
     outagePatienceSeconds: count("outage-patience", text("outage-patience")),
     idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
     export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
     json: values.json === true,
   };
+}
+
+/** A flag is seen by everybody who lists processes; a file or the environment is not. */
+function databaseUrl(url: string | undefined, file: string | undefined): string | undefined {
+  if (url !== undefined && file !== undefined) {
+    throw new UsageError("give --database-url or --database-url-file, not both");
+  }
+  if (file === undefined) return url ?? (process.env.PROCWIRE_DATABASE_URL || undefined);
+  const text = readText("database URL", file).trim();
+  if (text === "") throw new InputError(`the database URL in ${file} is empty`);
+  return text;
 }
 
 function parseFailFast(value: string | undefined): FailFast | undefined {

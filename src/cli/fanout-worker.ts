@@ -5,13 +5,14 @@ import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
 import { openJobStore, withRowResources } from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
-const HELP = `Usage: procwire fanout worker --database-url URL [options]
+const HELP = `Usage: procwire fanout worker [--database-url URL] [options]
 
 Works on the rows of the jobs in that database, together with other workers, until it is told to stop. Start it on as
 many machines as you like; each needs OPENAI_BASE_URL and OPENAI_API_KEY of its own. A worker that dies loses nothing: its
 rows go to others within about half a minute.
 
-      --database-url URL    the database that \`procwire fanout INPUT --database-url URL\` uses
+      --database-url URL    the database that \`procwire fanout INPUT --database-url URL\` uses, or
+      --database-url-file PATH  a file with it, which no list of processes shows; else PROCWIRE_DATABASE_URL, DATABASE_URL
       --concurrency N       rows at a time on this machine (default 16)
       --rpm N, --tpm N      requests and tokens a minute at most, on this machine
       --exit-when-idle      leave when no job runs
@@ -19,6 +20,8 @@ rows go to others within about half a minute.
       --outage-patience SECONDS  how long the API or the database may be away before the worker gives up (default 600)
       --connect URL         run the agents' commands on that server; may be repeated
       --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
+      --inherit-env NAME    pass a variable on to commands although it looks like a secret; may be repeated
+      --verbose             say which variables were left out as secrets
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
 `;
 
@@ -31,8 +34,15 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
     process.stdout.write(HELP);
     return 0;
   }
-  const options = parseRunOptions(values);
-  if (options.databaseUrl === undefined) throw new UsageError("no --database-url given");
+  const given = parseRunOptions(values);
+  // A worker has nothing to do without a database, so the usual variable can mean only this one.
+  const databaseUrl = given.databaseUrl ?? (process.env.DATABASE_URL || undefined);
+  if (databaseUrl === undefined) {
+    throw new UsageError(
+      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
+    );
+  }
+  const options = { ...given, databaseUrl };
   return runToExit((signal) =>
     withRowResources(options, signal, async (resources) => {
       await using store = await openJobStore(options, signal);

@@ -36,7 +36,7 @@ retry    asks failed rows again, all of them, or those of a class or an id, and 
          behind a sample are left alone; classes are ${ERROR_CLASSES.join(", ")}
 export   writes the results, or the failures, of any job at any time
 
-For all: --json, --database-url URL. For resume and retry also:
+For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL. For resume and retry also:
 ${RUN_HELP}`;
 
 export const command: Command = {

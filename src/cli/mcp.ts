@@ -2,6 +2,7 @@ import { realpathSync } from "node:fs";
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { ExecBackend } from "../exec/exec-process.ts";
+import { guardSecrets } from "../exec/host-environment.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
@@ -10,6 +11,7 @@ import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 
 const HELP = `Usage: procwire mcp [options]
 
@@ -24,12 +26,15 @@ server.
   --sandbox MODE     none (default), read-only, or workspace-write: only --cwd and --writable can be written
   --writable DIR     can be written as well; may be repeated
   --network on|off   for a sandbox; default: off
+  --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
+  --verbose          say on stderr which variables were left out as secrets
   --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
   --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
                      where these want somebody to be asked; refused when the client cannot ask
 `;
 
 const OPTIONS = {
+  ...ENVIRONMENT_OPTIONS,
   connect: CONNECT_OPTIONS.connect,
   "token-file": CONNECT_OPTIONS["token-file"],
   cwd: { type: "string" },
@@ -62,7 +67,7 @@ export const command: Command = {
       import("../tools/approval/ask-caller.ts"),
     ]);
     await using unified = createUnifiedExec({
-      backend: host.backend,
+      backend: guardSecrets(host.backend, guardFromFlags("mcp", values)),
       hostSandboxes: host.sandboxes,
       cwd,
       sandbox,

@@ -2,10 +2,12 @@ import { constants } from "node:os";
 import { parseArgs } from "node:util";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../exec/exec-process.ts";
+import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, type EnvironmentValues, guardFromFlags } from "./environment-options.ts";
 import { type ForegroundEnd, runInForeground, terminalSize } from "./foreground.ts";
 
 const HELP = `Usage: procwire run [options] -- COMMAND [ARGUMENT...]
@@ -17,6 +19,8 @@ on, and its exit code is this program's.
   --timeout SECONDS  end it after so long (exit code 124)
   --cwd DIR          where it runs; default: here, or where the server runs
   --env NAME=VALUE   set a variable; may be repeated
+  --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
+  --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
 Without --connect the command runs on this machine.
 Exit codes of its own: 124 time is up, 125 no server or lost, 126 cannot be run, 127 not found.
@@ -29,6 +33,7 @@ const REPEATABLE: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP", 
 
 const OPTIONS = {
   ...CONNECT_OPTIONS,
+  ...ENVIRONMENT_OPTIONS,
   tty: { type: "boolean" },
   timeout: { type: "string" },
   cwd: { type: "string" },
@@ -36,7 +41,7 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
-interface RunValues extends ConnectValues {
+interface RunValues extends ConnectValues, EnvironmentValues {
   connect?: string | undefined;
   tty?: boolean | undefined;
   timeout?: string | undefined;
@@ -81,10 +86,11 @@ async function withBackend(
   values: RunValues,
   use: (backend: ExecBackend, isUnreachable: () => boolean) => Promise<number>,
 ): Promise<number> {
+  const guard = guardFromFlags("run", values);
   if (values.connect === undefined) {
     const { createLocalBackend } = await import("../this-machine.ts");
     await using backend = createLocalBackend();
-    return await use(backend, () => false);
+    return await use(guardSecrets(backend, guard), () => false);
   }
   let state: ConnectionState["type"] = "connected";
   let client: Awaited<ReturnType<typeof connectTo>>;
@@ -101,7 +107,7 @@ async function withBackend(
     return ExitCode.noServer;
   }
   await using _ = client;
-  return await use(client.backend, () => state === "reconnecting");
+  return await use(guardSecrets(client.backend, guard), () => state === "reconnecting");
 }
 
 function startParams(
@@ -119,23 +125,15 @@ function startParams(
     processId: `run-${process.pid}-${Date.now().toString(36)}`,
     argv,
     cwd: values.cwd ?? (isHere ? process.cwd() : (backend.defaultCwd ?? "/")),
-    // Here: this program's own environment. There: the server's, without what looks like its secrets.
-    env: { ...(isHere ? ownEnvironment() : tty && term !== undefined ? { TERM: term } : {}), ...extraEnv },
-    ...(!isHere && { envPolicy: SERVER_ENVIRONMENT }),
+    // This program's own environment, or the server's, which does not know this terminal.
+    env: { ...(!isHere && tty && term !== undefined && { TERM: term }), ...extraEnv },
+    envPolicy: HOST_ENVIRONMENT,
     tty,
     ...(tty && size && { size }),
     pipeStdin: true,
     ...(timeoutMs !== undefined && { timeoutMs }),
   };
 }
-
-const SERVER_ENVIRONMENT = {
-  inherit: "all" as const,
-  ignoreDefaultExcludes: false,
-  exclude: [],
-  set: {},
-  includeOnly: [],
-};
 
 async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<number> {
   switch (end.type) {
@@ -188,12 +186,6 @@ function variables(texts: string[]): Record<string, string> {
       if (at <= 0) throw new UsageError(`--env \`${text}\` must be NAME=VALUE`);
       return [text.slice(0, at), text.slice(at + 1)];
     }),
-  );
-}
-
-function ownEnvironment(): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
   );
 }
 

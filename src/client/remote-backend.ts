@@ -1,7 +1,7 @@
 import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
-import type { ExecBackend, ProcessListing, SandboxType, StartParams } from "../exec/exec-process.ts";
+import type { ExecBackend, ProcessListing, StartParams } from "../exec/exec-process.ts";
 import {
   type DisconnectedError,
   ErrorCode,
@@ -9,7 +9,7 @@ import {
   invalidRequest,
   RequestError,
 } from "../protocol/errors.ts";
-import type { ParamsOf, ServerNotification } from "../protocol/methods.ts";
+import type { ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import { isObject } from "../protocol/schema.ts";
 import type { Link } from "./link.ts";
 import { RemoteProcess } from "./remote-process.ts";
@@ -160,7 +160,7 @@ export class RemoteBackend implements ExecBackend {
    * with "already exists" met its own first copy; if that one is then unknown, it had failed to start, and the next
    * try tells why.
    */
-  async #startOnce(wire: ParamsOf<"process/start">): Promise<SandboxType> {
+  async #startOnce(wire: ParamsOf<"process/start">): Promise<ResultOf<"process/start">> {
     const { processId } = wire;
     let isRepeated = false;
     for (;;) {
@@ -169,12 +169,11 @@ export class RemoteBackend implements ExecBackend {
           isRepeated = true;
           return wire;
         };
-        const result = await this.#link.call("process/start", wire, { renew });
-        return result.sandboxType ?? "none";
+        return await this.#link.call("process/start", wire, { renew });
       } catch (error) {
         if (!isRepeated || !isRefusal(error, `process ${processId} already exists`)) throw error;
       }
-      if (await this.#isRunning(processId)) return wire.sandboxType ?? "none";
+      if (await this.#isRunning(processId)) return { processId, sandboxType: wire.sandboxType ?? "none" };
     }
   }
 

@@ -49,6 +49,7 @@ export class RemoteProcess implements ExecProcess {
   readonly #writes = new WriteWindow();
   readonly #startedAtMs: number;
   #sandboxType: SandboxType = "none";
+  #droppedEnv: readonly string[] | undefined;
 
   constructor(processId: string, params: StartParams | null, deps: RemoteProcessDeps) {
     this.follower = new ProcessFollower(processId, deps);
@@ -76,9 +77,14 @@ export class RemoteProcess implements ExecProcess {
     return this.follower.log;
   }
 
+  get droppedEnv(): readonly string[] | undefined {
+    return this.#droppedEnv;
+  }
+
   /** The server has answered that it runs. */
-  started(sandboxType: SandboxType): void {
+  started({ sandboxType = "none", droppedEnv }: Omit<ResultOf<"process/start">, "processId">): void {
     this.#sandboxType = sandboxType;
+    this.#droppedEnv = droppedEnv;
     this.follower.started();
   }
 

@@ -24,6 +24,14 @@ export interface EnvPolicy {
   includeOnly: string[];
 }
 
+/**
+ * In place of a policy's default excludes: variables of the host that look like secrets, by whole words of their names and
+ * by their values, are left out, but for those named here. `exec/host-environment.ts` has the lists.
+ */
+export interface SecretGuard {
+  inherit: string[];
+}
+
 /** Which walls stand around a process. A name of the wire's `sandboxType`. */
 export type SandboxType = "none" | "linuxSeccomp" | "macosSeatbelt" | "windowsRestrictedToken";
 
@@ -37,6 +45,8 @@ export interface StartParams {
   /** Without `envPolicy` the child's environment is exactly this. */
   env: Record<string, string>;
   envPolicy?: EnvPolicy | null | undefined;
+  /** Used with a policy that has default excludes, ignored without. */
+  secretGuard?: SecretGuard | undefined;
   tty: boolean;
   /** Size of the terminal at start; ignored without `tty`. */
   size?: TerminalSize | undefined;
@@ -194,6 +204,8 @@ export interface ExecProcess extends AsyncDisposable {
   /** The system's process id where it is known. */
   readonly pid: number | null;
   readonly sandboxType: SandboxType;
+  /** The names a `secretGuard` left out of its environment, where there was one. */
+  readonly droppedEnv?: readonly string[] | undefined;
 
   /** Replays what is retained, then follows; ends after `closed` or `failed`. */
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent>;

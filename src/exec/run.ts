@@ -1,14 +1,7 @@
 import { collectOutput, type OutputText } from "./collect-output.ts";
 import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "./exec-process.ts";
+import { guardSecrets, HOST_ENVIRONMENT } from "./host-environment.ts";
 
-/** As a shell would start it: the host's variables, without those that look like secrets. */
-const HOST_ENVIRONMENT: EnvPolicy = {
-  inherit: "all",
-  ignoreDefaultExcludes: false,
-  exclude: [],
-  set: {},
-  includeOnly: [],
-};
 /** TERM comes this long before KILL when the caller gives up on a run. */
 const ABORT_GRACE_MS = 2000;
 
@@ -52,7 +45,8 @@ export async function run(
   options: RunOptions = {},
 ): Promise<RunResult> {
   options.signal?.throwIfAborted();
-  await using process = await backend.start(startParams(backend, argv, options));
+  const host = options.envPolicy === undefined ? guardSecrets(backend) : backend;
+  await using process = await host.start(startParams(backend, argv, options));
   const onAbort = () => {
     // The loop below sees the end; a server that is gone is seen there too.
     process.terminate({ type: "graceful", timeoutMs: ABORT_GRACE_MS }).catch(() => undefined);

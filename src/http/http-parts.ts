@@ -31,6 +31,11 @@ export function checkedMethod(method: string): string {
   return method;
 }
 
+/** The lower-case names of headers that carry a value of the host's environment. */
+export function namesFromEnvironment(headers: HttpHeaderParam[]): string[] {
+  return headers.flatMap(({ name, valueEnvVar }) => (valueEnvVar === undefined ? [] : [name.toLowerCase()]));
+}
+
 /** Headers by lower-case name; a name given twice is sent twice. */
 export function outgoingHeaders(
   headers: HttpHeaderParam[],

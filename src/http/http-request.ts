@@ -11,6 +11,7 @@ import {
   checkedMethod,
   checkedUrl,
   type HttpHeaderParam,
+  namesFromEnvironment,
   outgoingHeaders,
   receivedHeaders,
 } from "./http-parts.ts";
@@ -164,10 +165,11 @@ export class HttpRequests {
 
   /** Sends the request and follows redirects, until there is a response to answer with. */
   async #send(params: HttpRequestParams): Promise<Exchange> {
-    let hop = {
+    let hop: Hop = {
       method: checkedMethod(params.method),
       url: checkedUrl(params.url),
       headers: outgoingHeaders(params.headers ?? [], this.#options.env),
+      private: namesFromEnvironment(params.headers ?? []),
       body: params.body ?? new Uint8Array(),
     };
     const stop = new AbortController();

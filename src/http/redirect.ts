@@ -8,6 +8,8 @@ export interface Hop {
   url: URL;
   /** By lower-case name. */
   headers: Record<string, string[]>;
+  /** Names of headers that, like a cookie, are meant for the first host alone. */
+  private: readonly string[];
   body: Uint8Array;
 }
 
@@ -23,11 +25,15 @@ export function nextHop(hop: Hop, response: IncomingMessage): Hop | null {
     throw internalError(`http/request failed: redirect target uses unsupported URL scheme: ${scheme}`);
   }
   const keepsMethod = status === 307 || status === 308 || hop.method === "GET" || hop.method === "HEAD";
-  const dropped = [...(keepsMethod ? [] : OF_THE_BODY), ...(url.origin === hop.url.origin ? [] : SECRET)];
+  const dropped = [
+    ...(keepsMethod ? [] : OF_THE_BODY),
+    ...(url.origin === hop.url.origin ? [] : [...SECRET, ...hop.private]),
+  ];
   return {
     method: keepsMethod ? hop.method : "GET",
     url,
     headers: Object.fromEntries(Object.entries(hop.headers).filter(([name]) => !dropped.includes(name))),
+    private: hop.private,
     body: keepsMethod ? hop.body : new Uint8Array(),
   };
 }

@@ -1,14 +1,16 @@
-import type { EnvPolicy } from "../exec/exec-process.ts";
+import type { EnvPolicy, SecretGuard } from "../exec/exec-process.ts";
+import { looksSecret } from "../exec/host-environment.ts";
 
 export interface EnvironmentRequest {
   env: Record<string, string>;
   envPolicy?: EnvPolicy | null | undefined;
+  secretGuard?: SecretGuard | undefined;
 }
 
 /**
  * The environment of a child. Without a policy it is exactly the request's own. With one: the host's, cut down to core
  * or nothing, without what looks like a secret, without `exclude`, with `set`, cut down to `includeOnly`; the request's
- * own variables come last and pass every filter. Credentials of the host itself are stripped from every source.
+ * own variables come last and pass every filter. What looks like a secret, a `secretGuard` says better. Credentials of the host itself are stripped from every source.
  */
 export function childEnvironment(
   request: EnvironmentRequest,
@@ -18,7 +20,8 @@ export function childEnvironment(
   const variables = new Map<string, string>();
   if (policy) {
     for (const [name, value] of inherited(policy, host)) variables.set(name, value);
-    if (!policy.ignoreDefaultExcludes) dropMatching(variables, SECRET_PATTERNS);
+    if (request.secretGuard) for (const name of secrets(request, host)) variables.delete(name);
+    else if (!policy.ignoreDefaultExcludes) dropMatching(variables, SECRET_PATTERNS);
     dropMatching(variables, policy.exclude.map(wildcard));
     for (const [name, value] of Object.entries(policy.set)) variables.set(name, value);
     if (policy.includeOnly.length > 0) keepMatching(variables, policy.includeOnly.map(wildcard));
@@ -26,6 +29,25 @@ export function childEnvironment(
   for (const [name, value] of Object.entries(request.env)) variables.set(name, value);
   for (const name of variables.keys()) if (ALWAYS_STRIPPED.has(name.toUpperCase())) variables.delete(name);
   return Object.fromEntries(variables);
+}
+
+/** The names of the host's variables that a guard keeps from this child, in order. */
+export function droppedSecrets(
+  request: EnvironmentRequest,
+  host: Record<string, string | undefined>,
+): string[] {
+  const env = childEnvironment(request, host);
+  return [...secrets(request, host)].filter((name) => !Object.hasOwn(env, name)).sort();
+}
+
+function* secrets(
+  { envPolicy, secretGuard }: EnvironmentRequest,
+  host: Record<string, string | undefined>,
+): Generator<string> {
+  if (!envPolicy || envPolicy.ignoreDefaultExcludes || !secretGuard) return;
+  for (const [name, value] of inherited(envPolicy, host)) {
+    if (looksSecret(name, value) && !secretGuard.inherit.includes(name)) yield name;
+  }
 }
 
 const CORE_NAMES = new Set([

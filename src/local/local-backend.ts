@@ -22,7 +22,7 @@ import type { HostBackend } from "../exec/host-backend.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ChildSpec } from "./child.ts";
-import { childEnvironment } from "./environment.ts";
+import { childEnvironment, droppedSecrets } from "./environment.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { LocalMachine } from "./machine.ts";
 import type { Orphan } from "./orphans.ts";
@@ -93,6 +93,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       clock: this.#clock,
       killer: this.#killer,
       sandboxType: sandbox?.sandboxType ?? params.sandboxType ?? "none",
+      droppedEnv: params.secretGuard && droppedSecrets(params, this.#hostEnv),
       wasDenied: sandbox?.wasDenied ?? (() => false),
       onClose: () => this.#forget(process),
     });
@@ -192,10 +193,14 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     return resolved;
   }
 
+  get #hostEnv(): Record<string, string | undefined> {
+    return this.#options.hostEnv ?? process.env;
+  }
+
   #specOf(params: StartParams, argv: string[]): ChildSpec {
     const [file, ...args] = argv;
     if (file === undefined) throw invalidParams("argv must not be empty");
-    const env = childEnvironment(params, this.#options.hostEnv ?? process.env);
+    const env = childEnvironment(params, this.#hostEnv);
     const refuse = (message: string) => {
       const error = spawnErrorFromRequest(message, file);
       throw internalError(message, { cause: error });

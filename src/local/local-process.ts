@@ -39,6 +39,7 @@ export interface LocalProcessDeps {
   clock: Clock;
   killer: TreeKiller;
   sandboxType: SandboxType;
+  droppedEnv: readonly string[] | undefined;
   /** Looks at how a sandboxed process ended: did its walls refuse something? */
   wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
   onClose: (process: LocalProcess) => void;
@@ -48,6 +49,7 @@ export interface LocalProcessDeps {
 export class LocalProcess implements HostProcess {
   readonly processId: string;
   readonly sandboxType: SandboxType;
+  readonly droppedEnv: readonly string[] | undefined;
   /** What the process told. A server puts its own cursors on it. */
   readonly log: EventLog;
 
@@ -66,6 +68,7 @@ export class LocalProcess implements HostProcess {
   constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
     this.processId = params.processId;
     this.sandboxType = deps.sandboxType;
+    this.droppedEnv = deps.droppedEnv;
     this.log = deps.log;
     this.#params = params;
     this.#deps = deps;

@@ -180,7 +180,7 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    "Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension.",
+    "Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out.",
   ),
   "process/read": method(
     "current",

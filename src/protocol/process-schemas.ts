@@ -87,6 +87,7 @@ export const startParams = object("WireExecParams", {
   mode: optional(oneOf("direct", "prepared")),
   sandboxType: optional(sandboxType),
   timeoutMs: optional(u64),
+  secretGuard: optional(object("SecretGuard", { inherit: array(string) })),
 });
 export type WireStartParams = Infer<typeof startParams>;
 
@@ -94,6 +95,7 @@ export const startResult = object("StartResult", {
   processId: string,
   sandboxType: optional(sandboxType),
   handle: optional(string),
+  droppedEnv: optional(array(string)),
 });
 
 export const gap = object("Gap", { fromSeq: u64, toSeq: u64, bytes: u64 });

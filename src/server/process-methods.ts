@@ -32,10 +32,15 @@ export function processMethods({ session, listAll, config }: ProcessMethodDeps):
       const own = session();
       const { entry, begin } = await own.start(startParams(params, config));
       context.afterAnswer(begin);
-      const { processId, sandboxType } = entry.process;
-      const answer = { processId, sandboxType };
+      const { processId, sandboxType, droppedEnv } = entry.process;
+      const isExtended = (own.attachment?.extensions.size ?? 0) > 0;
       // Clients that asked for nothing get exactly the answer they know.
-      return (own.attachment?.extensions.size ?? 0) > 0 ? { ...answer, handle: entry.handle } : answer;
+      return {
+        processId,
+        sandboxType,
+        ...(isExtended && { handle: entry.handle }),
+        ...(droppedEnv && { droppedEnv: [...droppedEnv] }),
+      };
     },
 
     "process/read": ({ processId, ...params }, context) => session().read(processId, params, context),
@@ -89,7 +94,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   if (argv.length === 0) throw invalidParams("argv must not be empty");
   requireAllowed(mode, config);
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
-  const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs } = rest;
+  const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard } = rest;
   return {
     processId,
     argv,
@@ -100,6 +105,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     pipeStdin,
     arg0,
     envPolicy,
+    secretGuard,
     sandbox,
     size,
     timeoutMs,

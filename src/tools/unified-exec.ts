@@ -5,6 +5,7 @@ import { Lanes } from "../async/lanes.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { EnvPolicy, ExecBackend, TerminalSize } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 import { neverAsk } from "./approval/never-ask.ts";
 import type { ApprovalPolicy } from "./approval.ts";
 import { ApprovalGate } from "./approval.ts";
@@ -44,8 +45,7 @@ export interface UnifiedExecOptions {
   /** Added to every command's environment. */
   env?: Record<string, string>;
   /**
-   * What commands get of the host's own environment. Default: everything but what looks like a key, a secret or a
-   * token. Null: nothing, so `env` has to bring a PATH.
+   * What commands get of the host's own environment. Default: everything but what looks like a secret. Null: nothing, so `env` has to bring a PATH.
    */
   envPolicy?: EnvPolicy | null;
   /** Default: nobody is asked, and commands stay inside the sandbox, if there is one. */
@@ -87,7 +87,8 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const feed = new EventFeed();
   const tasks = new TaskSet(options.onError ?? (() => undefined));
   const keeper = new SessionKeeper({ clock, feed, shelf, sessions, tasks });
-  const { backend, env = {}, envPolicy = INHERIT_WITHOUT_SECRETS } = options;
+  const { env = {}, envPolicy = HOST_ENVIRONMENT } = options;
+  const backend = options.envPolicy === undefined ? guardSecrets(options.backend) : options.backend;
   const newProcessId = () => `exec-${randomUUID()}`;
   const context: ExecContext = {
     backend,
@@ -139,11 +140,3 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     [Symbol.asyncDispose]: close,
   };
 }
-
-const INHERIT_WITHOUT_SECRETS: EnvPolicy = {
-  inherit: "all",
-  ignoreDefaultExcludes: false,
-  exclude: [],
-  set: {},
-  includeOnly: [],
-};

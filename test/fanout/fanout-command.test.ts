@@ -309,6 +309,44 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
+  test("a database is also named by a file or the environment, and its password is told to nobody", async () => {
+    await withCli(
+      () => assert.fail("nothing is asked"),
+      async ({ folder }) => {
+        const url = "postgres://u:pass-w0rd@127.0.0.1:1/x";
+        await writeFile(path.join(folder, "url"), `${url}\n`);
+        await writeFile(path.join(folder, "empty"), "\n");
+        const refused = /^procwire \w+: the database cannot be used: connect ECONNREFUSED 127\.0\.0\.1:1$/;
+        const cases: [args: string[], env: Record<string, string>, code: number, RegExp][] = [
+          [["fanout", "worker", "--database-url-file", "url"], {}, 1, refused],
+          [["jobs", "list", "--database-url-file", "url"], {}, 1, refused],
+          [["fanout", "worker"], { PROCWIRE_DATABASE_URL: url }, 1, refused],
+          [["jobs", "list"], { PROCWIRE_DATABASE_URL: url }, 1, refused],
+          // The usual variable is somebody else's, but for a worker, who can mean no other.
+          [["fanout", "worker"], { DATABASE_URL: url }, 1, refused],
+          [["jobs", "list"], { DATABASE_URL: url }, 0, /^(no jobs.*)?$/],
+          [["jobs", "list", "--database-url-file", "empty"], {}, 1, /the database URL in empty is empty$/],
+          [["jobs", "list", "--database-url-file", "gone"], {}, 1, /the database URL cannot be read: ENOENT/],
+          [
+            ["jobs", "list", "--database-url-file", "url", "--database-url", url],
+            {},
+            2,
+            /give --database-url or --database-url-file, not both/,
+          ],
+        ];
+        for (const [args, env, expected, message] of cases) {
+          const { code, stderr, stdout } = await runCli(args, {
+            cwd: folder,
+            env: { OPENAI_API_KEY: "k", OPENAI_BASE_URL: "http://127.0.0.1:1", ...env },
+          });
+          assert.equal(code, expected, `${args.join(" ")}: ${stderr}`);
+          assert.match(stderr.trim(), message);
+          assert.ok(!`${stdout}${stderr}`.includes("pass-w0rd"));
+        }
+      },
+    );
+  });
+
   test("--help reads well for fanout, its worker and jobs", async () => {
     const commands = [["fanout"], ["fanout", "worker"], ["jobs"]];
     const outcomes = await runMain(

@@ -201,6 +201,24 @@ test("follows redirects as browsers do: 303 turns a post into a get, 307 repeats
   assert.ok(stopped.headers.some(({ name, value }) => name === "location" && value === "/echo"));
 });
 
+test("what comes from the host's environment goes to the first origin alone", async (t) => {
+  const other = await serve(t, echo);
+  const url = await serve(t, (request, response, body) => {
+    if (request.url === "/echo") return echo(request, response, body);
+    const location = request.url === "/stay" ? "/echo" : `${other}/x`;
+    response.writeHead(307, { location }).end();
+  });
+  const headers = [
+    { name: "X-Api-Key", value: "k=", valueEnvVar: "MY_KEY" },
+    { name: "x-plain", value: "p" },
+  ];
+  const { get } = client(t, { env: { MY_KEY: "secret" } });
+  const stayed = json((await get(`${url}/stay`, { headers })).body);
+  assert.deepEqual([stayed.headers["x-api-key"], stayed.headers["x-plain"]], ["k=secret", "p"]);
+  const left = json((await get(`${url}/leave`, { headers })).body);
+  assert.deepEqual([left.headers["x-api-key"], left.headers["x-plain"]], [undefined, "p"]);
+});
+
 test("secrets are not carried to another host or port", async (t) => {
   const other = await serve(t, echo);
   const url = await serve(t, (_request, response) =>
