@@ -39,6 +39,12 @@ function ask(url: string, head: string, path = "/healthz"): Promise<string> {
   });
 }
 
+/** The addon's sockets, and Node's where there is no addon. */
+const SOCKETS = {
+  "by the addon": {},
+  "without the addon": { PROCWIRE_NATIVE_SPAWNER: "/nonexistent.node" },
+};
+
 const statusOf = (answer: string) => Number(answer.split(" ")[1]);
 
 describe("the name a server is asked for by", () => {
@@ -130,46 +136,49 @@ describe("a token", () => {
     assert.deepEqual(answered, [101, ...Array.from({ length: 20 }, () => 401)]);
   });
 
-  test("signed, is judged while the socket waits, and frames sent with it are not lost", async () => {
-    const secret = Buffer.alloc(40, 0xe9);
-    await using server = await serve(
-      ...["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", file("signing", secret)],
-    );
-    const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
-    const body = `${part({ alg: "HS256" })}.${part({ exp: Date.now() / 1000 + 60 })}`;
-    const jwt = `${body}.${createHmac("sha256", secret).update(body).digest("base64url")}`;
-    const { hostname, port } = new URL(server.url);
-    for (const split of [false, true]) {
-      const socket = connect(Number(port), hostname);
-      socket.setNoDelay(true);
-      let text = "";
-      socket.on("data", (chunk: Buffer) => {
-        text += chunk.toString("latin1");
-      });
-      const request = '{"id":1,"method":"initialize","params":{"clientName":"x"}}';
-      const frame = Buffer.concat([
-        Buffer.from([0x81, 0x80 | request.length, 0, 0, 0, 0]),
-        Buffer.from(request),
-      ]);
-      const head = Buffer.from(
-        `GET / HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer ${jwt}\r\n${UPGRADE}\r\n`,
+  for (const [how, env] of Object.entries(SOCKETS)) {
+    test(`signed, is judged while the socket waits, and frames sent with it are not lost, ${how}`, async () => {
+      const secret = Buffer.alloc(40, 0xe9);
+      const flags = ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", file("signing", secret)];
+      await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", ...flags], {
+        env,
+      }).listening();
+      const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+      const body = `${part({ alg: "HS256" })}.${part({ exp: Date.now() / 1000 + 60 })}`;
+      const jwt = `${body}.${createHmac("sha256", secret).update(body).digest("base64url")}`;
+      const { hostname, port } = new URL(server.url);
+      for (const split of [false, true]) {
+        const socket = connect(Number(port), hostname);
+        socket.setNoDelay(true);
+        let text = "";
+        socket.on("data", (chunk: Buffer) => {
+          text += chunk.toString("latin1");
+        });
+        const request = '{"id":1,"method":"initialize","params":{"clientName":"x"}}';
+        const frame = Buffer.concat([
+          Buffer.from([0x81, 0x80 | request.length, 0, 0, 0, 0]),
+          Buffer.from(request),
+        ]);
+        const head = Buffer.from(
+          `GET / HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer ${jwt}\r\n${UPGRADE}\r\n`,
+        );
+        if (split) {
+          socket.write(head);
+          socket.write(frame.subarray(0, 10));
+          setImmediate(() => socket.write(frame.subarray(10)));
+        } else socket.write(Buffer.concat([head, frame]));
+        await until("the answer to initialize", () => text.includes('"sessionId"'));
+        assert.match(text, /^HTTP\/1\.1 101 /);
+        socket.destroy();
+      }
+      const refused = await ask(
+        server.url,
+        `host: ${hostname}\r\nauthorization: Bearer a.b.c\r\n${UPGRADE}`,
+        "/",
       );
-      if (split) {
-        socket.write(head);
-        socket.write(frame.subarray(0, 10));
-        setImmediate(() => socket.write(frame.subarray(10)));
-      } else socket.write(Buffer.concat([head, frame]));
-      await until("the answer to initialize", () => text.includes('"sessionId"'));
-      assert.match(text, /^HTTP\/1\.1 101 /);
-      socket.destroy();
-    }
-    const refused = await ask(
-      server.url,
-      `host: ${hostname}\r\nauthorization: Bearer a.b.c\r\n${UPGRADE}`,
-      "/",
-    );
-    assert.match(refused, /^HTTP\/1\.1 401 .*\r\n\r\ninvalid websocket jwt$/s);
-  });
+      assert.match(refused, /^HTTP\/1\.1 401 .*\r\n\r\ninvalid websocket jwt$/s);
+    });
+  }
 
   test("of others' reading or too short is warned of once the server listens", async () => {
     const path = file("short", "hunter2");

@@ -110,7 +110,7 @@ describe("a listing", () => {
     assert.ok(one && shown.includes(`\n${one.handle} `), shown);
     assert.ok(!shown.includes(owner.sessionId.slice(0, 8)), shown);
     assert.doesNotMatch(shown.replaceAll("\n", ""), /[\x00-\x1f\x7f-\x9f]/);
-    assert.match(shown, /esc\\x1b\[2J\\x9b2J/);
+    assert.match(shown, /esc\\x1b\[2J\\(x9b|u009b)2J/);
     const json = await output([PROCWIRE, "ps", "--json", "--connect", server.url]);
     assert.ok(!json.includes(owner.sessionId), json);
   });
