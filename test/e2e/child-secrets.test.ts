@@ -1,10 +1,21 @@
 /** Which of the host's variables programs get, by every command that chooses their environment. */
 
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, test } from "node:test";
-import { answer, functionCall, says, startMockResponses, toolOutputs } from "../support/mock-responses.ts";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+import {
+  answer,
+  functionCall,
+  report,
+  says,
+  startMockResponses,
+  toolOutputs,
+} from "../support/mock-responses.ts";
 import { startCli } from "../support/run-cli.ts";
-import { ServeChild, scratchDirectory } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory, until } from "../support/serve.ts";
 
 const SECRETS: Record<string, string> = {
   API_KEY: "s-1",
@@ -102,6 +113,57 @@ for (const where of ["here", "on a server"] as const) {
     });
   });
 }
+
+test("the commands of a row's agent have no secret of the host", async () => {
+  using scratch = scratchDirectory();
+  writeFileSync(join(scratch.path, "rows.csv"), "name\nmia\n");
+  const outputs: string[] = [];
+  const mock = await startMockResponses((request) => {
+    const [output] = toolOutputs(request.body);
+    if (output === undefined) return answer(functionCall("c", "exec_command", { cmd: "env", login: false }));
+    outputs.push(output);
+    return report(request);
+  });
+  try {
+    const flags = ["--tools", "exec", "--verbose", "--inherit-env", "SENTRY_DSN", "--output", "out.csv"];
+    const { code, stderr } = await startCli(["fanout", "rows.csv", "--instruction", "{name}", ...flags], {
+      cwd: scratch.path,
+      env: { ...ENV, OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "s-20" },
+    }).ended;
+    assert.equal(code, 0, stderr);
+    check(outputs.join("\n"), ["SENTRY_DSN"]);
+    assert.match(stderr, /procwire fanout: left out of the environment as secrets: .*API_KEY/);
+  } finally {
+    await mock.close();
+  }
+});
+
+test("the tools of `mcp` have no secret of the host", async () => {
+  const transport = new StdioClientTransport({
+    command: PROCWIRE,
+    args: ["mcp", "--verbose", "--inherit-env", "SENTRY_DSN"],
+    env: { PATH: process.env.PATH ?? "", ...ENV },
+    stderr: "pipe",
+  });
+  let stderr = "";
+  transport.stderr?.on("data", (chunk: Buffer) => {
+    stderr += chunk.toString();
+  });
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transport);
+  try {
+    const given = { cmd: "env", login: false };
+    const { content } = await client.callTool({ name: "exec_command", arguments: given });
+    const [first] = content;
+    assert.ok(first?.type === "text");
+    check(first.text, ["SENTRY_DSN"]);
+    await until("what was left out", () =>
+      /procwire mcp: left out of the environment as secrets: .*API_KEY/.test(stderr),
+    );
+  } finally {
+    await client.close();
+  }
+});
 
 test("on the wire an exact environment stays exact, and a policy's default excludes go by letters", async () => {
   await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env: ENV }).listening();
