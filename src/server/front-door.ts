@@ -30,6 +30,8 @@ export interface Admission {
 interface Early {
   bytes: Buffer[];
   isKept: boolean;
+  /** The peer sends nothing more; an upgraded socket would not be told again. */
+  isOver: boolean;
 }
 
 /** A server that takes connections until it is closed. */
@@ -87,7 +89,7 @@ export class FrontDoor {
     this.#outside.add(socket);
     let received: Buffer = Buffer.alloc(0);
     let decided = false;
-    const early: Early = { bytes: [], isKept: false };
+    const early: Early = { bytes: [], isKept: false, isOver: false };
     const giveUp = () => {
       decided = true;
       this.#answer(socket, httpAnswer(408));
@@ -118,6 +120,7 @@ export class FrontDoor {
       end: () => {
         // One that sent its request whole may close its side and still be answered.
         if (!decided) socket.destroy();
+        early.isOver = true;
       },
     });
   }
@@ -153,6 +156,10 @@ export class FrontDoor {
       const answer = () => this.#answer(socket, httpAnswer(401, verdict.reason));
       if (verdict.isGuess) this.#later(socket, WRONG_TOKEN_DELAY_MS, answer);
       else answer();
+      return;
+    }
+    if (early.isOver) {
+      socket.destroy();
       return;
     }
     const maxConnections = Math.min(this.#server.config.maxConnections, this.#shares.connections);

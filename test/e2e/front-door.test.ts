@@ -171,6 +171,15 @@ describe("a token", () => {
         assert.match(text, /^HTTP\/1\.1 101 /);
         socket.destroy();
       }
+      // Who is gone by the time it is known who it was leaves nothing open.
+      const gone = connect({ port: Number(port), host: hostname, allowHalfOpen: true });
+      let isClosed = false;
+      gone.on("end", () => {
+        isClosed = true;
+      });
+      gone.resume();
+      gone.end(`GET / HTTP/1.1\r\nhost: ${hostname}\r\nauthorization: Bearer ${jwt}\r\n${UPGRADE}\r\n`);
+      await until("the server closes its side", () => isClosed);
       const refused = await ask(
         server.url,
         `host: ${hostname}\r\nauthorization: Bearer a.b.c\r\n${UPGRADE}`,
