@@ -87,6 +87,7 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Socket* socket = call.object<Socket>();
   const Call::Bytes bytes = call.bytes(1);
+  if (bytes.length == 0) return nullptr;
   if (char* to = socket ? socket->rawFrame(bytes.length) : nullptr) memcpy(to, bytes.data, bytes.length);
   return nullptr;
 }

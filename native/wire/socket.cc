@@ -142,7 +142,7 @@ void Socket::receive() {
   receivedBytes_ += length;
   if (ending_) return;  // Nobody listens any more; only the end is waited for.
   if (!gathering) {
-    memcpy(fresh - before, partial_.get(), before);
+    if (before > 0) memcpy(fresh - before, partial_.get(), before);
     partialBytes_ = 0;
     take(fresh - before, before + length);
     return;
