@@ -4,6 +4,7 @@ import { DISCONNECTED_PREFIX, DisconnectedError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
 import { type ServerTraits, shakeHands } from "./handshake.ts";
+import { LastAcks } from "./last-acks.ts";
 import { type ReconnectPolicy, retryUntilResumed } from "./resume.ts";
 import { SilenceWatch } from "./silence-watch.ts";
 
@@ -60,6 +61,7 @@ export class Link {
   /** In the order they were made, which is the order they are sent again in. */
   readonly #pending = new Set<PendingCall>();
   readonly #holders = new Set<unknown>();
+  readonly #lastAcks = new LastAcks();
   readonly #ended = new AbortController();
   #state: State = { type: "recovering" };
   #server: ServerTraits = { sessionId: null, environmentInfo: null, extended: false, granted: new Set() };
@@ -109,14 +111,18 @@ export class Link {
       send: (caller) => {
         const current = isFirst ? params : (options.renew?.() ?? params);
         isFirst = false;
+        const sentAs = this.#lastAcks.callSent();
         caller.call(method, current).then(
           (result) => {
             this.#silence?.heard();
+            this.#lastAcks.answered(caller, sentAs);
             if (pending.caller === caller) settle(() => resolve(result));
           },
           (error: Error) => {
             // Those of a lost connection are dealt with where the loss is told.
-            if (pending.caller === caller && !(error instanceof DisconnectedError)) pending.reject(error);
+            if (error instanceof DisconnectedError) return;
+            this.#lastAcks.answered(caller, sentAs);
+            if (pending.caller === caller) pending.reject(error);
           },
         );
       },
@@ -141,10 +147,20 @@ export class Link {
     return promise;
   }
 
-  /** Confirms output, where the server asked for that. Nothing is lost when there is no connection: confirmed later. */
-  ack(processId: string, seq: number): void {
-    if (this.#state.type === "up" && this.#server.granted.has("outputAck"))
-      this.#state.caller.ack(processId, seq);
+  /**
+   * Confirms output, where the server asked for that. Nothing is lost when there is no connection: confirmed later. The
+   * last one of a process is sent until it is sure to have arrived.
+   */
+  ack(processId: string, seq: number, isLast: boolean): void {
+    if (this.#state.type === "down" || !this.#server.granted.has("outputAck")) return;
+    const caller = this.#state.type === "up" ? this.#state.caller : null;
+    caller?.ack(processId, seq);
+    if (isLast) this.#lastAcks.add(processId, seq, caller);
+  }
+
+  /** This id is about to name another process. */
+  reuse(processId: string): void {
+    this.#lastAcks.forget(processId);
   }
 
   /** Takes no more input while somebody holds: for servers that know no acknowledgements. */
@@ -260,6 +276,7 @@ export class Link {
       return;
     }
     if (this.#state.type !== "up") return;
+    if (this.#server.granted.has("outputAck")) this.#lastAcks.sendAgain(this.#state.caller);
     this.#listener.resumed();
     for (const pending of [...this.#pending]) {
       if (this.#state.type !== "up") return;

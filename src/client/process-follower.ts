@@ -47,7 +47,7 @@ export class ProcessFollower {
     });
     this.log.onPressure = (isPaused) => this.#holdBack(isPaused);
     this.#acknowledger = new Acknowledger(
-      (seq) => this.#link.ack(processId, seq),
+      (seq) => this.#link.ack(processId, seq, this.log.isClosed),
       () => this.log.nextSeq - 1,
       deps.clock,
     );
@@ -60,6 +60,11 @@ export class ProcessFollower {
 
   get pid(): number | null {
     return this.#pid;
+  }
+
+  /** Something came of it, so it was started, whatever became of the answer that says so. */
+  get hasNews(): boolean {
+    return this.#pid !== null || this.log.nextSeq > 1;
   }
 
   get isOver(): boolean {

@@ -12,6 +12,7 @@ import {
 import type { ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import { isObject } from "../protocol/schema.ts";
 import type { Link } from "./link.ts";
+import { ReleasedProcesses } from "./released-processes.ts";
 import { RemoteProcess } from "./remote-process.ts";
 import { explainUnknownMethod } from "./unsupported.ts";
 import { toPathUri } from "./wire-path.ts";
@@ -33,12 +34,14 @@ export class RemoteBackend implements ExecBackend {
   readonly #deps: RemoteBackendDeps;
   /** Those that may still tell something. */
   readonly #processes = new Map<string, RemoteProcess>();
+  readonly #released: ReleasedProcesses;
   #writes = 0;
   readonly #writerId: string;
 
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
+    this.#released = new ReleasedProcesses(deps.link);
   }
 
   /** Where processes run that nobody gave a directory: the server's own, as a `file:` URI. */
@@ -52,8 +55,10 @@ export class RemoteBackend implements ExecBackend {
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Known before it is asked for: some servers tell of a process before they answer that it runs.
     const process = this.#register(processId, params);
+    // Nothing is let go before whoever started it could ask for it: the answer may come late, after much output.
+    const beginning = process.log.cursor({ holding: true });
     try {
-      process.started(await this.#startOnce(wire));
+      process.started(await this.#startOnce(wire, process));
     } catch (error) {
       this.#processes.delete(processId);
       process.log.dispose();
@@ -61,6 +66,7 @@ export class RemoteBackend implements ExecBackend {
     }
     if (!this.#link.server.extended && params.timeoutMs !== undefined)
       this.#endLater(process, params.timeoutMs);
+    this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
 
@@ -90,6 +96,7 @@ export class RemoteBackend implements ExecBackend {
   // ---- what the client tells it
 
   notified(notification: ServerNotification): void {
+    this.#released.notified(notification);
     switch (notification.method) {
       case "process/output":
         this.#processes
@@ -125,6 +132,7 @@ export class RemoteBackend implements ExecBackend {
   }
 
   resumed(): void {
+    this.#released.resumed();
     for (const process of this.#processes.values()) process.follower.resumed();
   }
 
@@ -140,10 +148,13 @@ export class RemoteBackend implements ExecBackend {
 
   #register(processId: string, params: StartParams | null): RemoteProcess {
     const { clock, logLimits } = this.#deps;
+    this.#link.reuse(processId);
+    this.#released.forget(processId);
     const process = new RemoteProcess(processId, params, {
       link: this.#link,
       clock,
       newWriteId: () => `${this.#writerId}-${++this.#writes}`,
+      onReleased: () => this.#released.add(processId),
       logLimits,
     });
     this.#processes.set(processId, process);
@@ -157,10 +168,13 @@ export class RemoteBackend implements ExecBackend {
 
   /**
    * Starts it exactly once, whatever becomes of the connection. A start that had to be sent again and is answered
-   * with "already exists" met its own first copy; if that one is then unknown, it had failed to start, and the next
-   * try tells why.
+   * with "already exists" met its own first copy. If that one is then unknown, it had failed to start, and the next
+   * try tells why; unless something was heard of it, since then it has ended and was confirmed meanwhile.
    */
-  async #startOnce(wire: ParamsOf<"process/start">): Promise<ResultOf<"process/start">> {
+  async #startOnce(
+    wire: ParamsOf<"process/start">,
+    { follower }: RemoteProcess,
+  ): Promise<ResultOf<"process/start">> {
     const { processId } = wire;
     let isRepeated = false;
     for (;;) {
@@ -173,11 +187,12 @@ export class RemoteBackend implements ExecBackend {
       } catch (error) {
         if (!isRepeated || !isRefusal(error, `process ${processId} already exists`)) throw error;
       }
-      if (await this.#isRunning(processId)) return { processId, sandboxType: wire.sandboxType ?? "none" };
+      if (follower.hasNews || (await this.#isKnown(processId)) || follower.hasNews)
+        return { processId, sandboxType: wire.sandboxType ?? "none" };
     }
   }
 
-  async #isRunning(processId: string): Promise<boolean> {
+  async #isKnown(processId: string): Promise<boolean> {
     for (;;) {
       try {
         await this.#link.call("process/read", { processId, maxBytes: 0 });

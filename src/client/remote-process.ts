@@ -33,6 +33,8 @@ const DISPOSE_WAIT_MS = 5000;
 export interface RemoteProcessDeps extends FollowerDeps {
   /** Unique among everything this client ever writes. */
   newWriteId: () => string;
+  /** It was disposed of and will tell its end to nobody here. */
+  onReleased: () => void;
 }
 
 /**
@@ -46,6 +48,7 @@ export class RemoteProcess implements ExecProcess {
   readonly #link: Link;
   readonly #clock: Clock;
   readonly #newWriteId: () => string;
+  readonly #onReleased: () => void;
   readonly #writes = new WriteWindow();
   readonly #startedAtMs: number;
   #sandboxType: SandboxType = "none";
@@ -57,6 +60,7 @@ export class RemoteProcess implements ExecProcess {
     this.#link = deps.link;
     this.#clock = deps.clock;
     this.#newWriteId = deps.newWriteId;
+    this.#onReleased = deps.onReleased;
     this.#startedAtMs = deps.clock.now();
   }
 
@@ -120,7 +124,7 @@ export class RemoteProcess implements ExecProcess {
     try {
       const { afterSeq, maxBytes } = params;
       const theirs = await this.follower.readRemote({ afterSeq: afterSeq ?? 0, maxBytes });
-      return (theirs.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= own.gap.toSeq ? theirs : own;
+      return (theirs.chunks[0]?.seq ?? Number.POSITIVE_INFINITY) <= own.gap.toSeq ? upTo(own, theirs) : own;
     } catch (error) {
       // The server has forgotten the process, or is gone: what is known here is still true.
       if (error instanceof RequestError || error instanceof DisconnectedError) return own;
@@ -138,30 +142,27 @@ export class RemoteProcess implements ExecProcess {
       afterSeq,
       timeoutMs: remainingMs,
     });
-    const result = await this.#call("process/wait", wire(timeoutMs), {
-      signal,
-      renew: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.now())),
-    });
-    await this.follower.reach(result.seq, signal);
-    return result;
+    try {
+      const result = await this.#call("process/wait", wire(timeoutMs), {
+        signal,
+        renew: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.now())),
+      });
+      await this.follower.reach(result.seq, signal);
+      return result;
+    } catch (error) {
+      if (!this.#isForgotten(error)) throw error;
+      return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+    }
   }
 
   async snapshot(): Promise<Snapshot> {
-    if (this.#link.server.extended) return this.#call("process/snapshot", { processId: this.processId });
-    const streams = (["stdout", "stderr", "pty"] as const).map((stream) => this.log.headTail(stream));
-    const omittedBytes = streams.reduce((sum, stream) => sum + stream.omittedBytes, 0);
-    const [stdout, stderr, terminal] = streams.map((stream) => stream.bytes());
-    return {
-      stdout: stdout ?? NOTHING,
-      stderr: stderr ?? NOTHING,
-      terminal: terminal ?? NOTHING,
-      truncated: omittedBytes > 0,
-      omittedBytes,
-      totalBytes: this.log.totalBytes,
-      exitCode: this.log.exit?.exitCode ?? null,
-      signal: this.log.exit?.signal ?? null,
-      running: this.log.exit === null,
-    };
+    if (!this.#link.server.extended) return this.#snapshotHere();
+    try {
+      return await this.#call("process/snapshot", { processId: this.processId });
+    } catch (error) {
+      if (!this.#isForgotten(error)) throw error;
+      return this.#snapshotHere();
+    }
   }
 
   // ---- feeding
@@ -178,7 +179,7 @@ export class RemoteProcess implements ExecProcess {
 
   closeStdin(): Promise<{ status: CloseStdinStatus }> {
     // Behind the writes that were made before it, also those that still wait for room.
-    return this.#writes.run(0, () => this.#callExtended("process/closeStdin", { processId: this.processId }));
+    return this.#writes.run(0, () => this.#closeStdinOnce());
   }
 
   async resize(size: TerminalSize): Promise<void> {
@@ -223,20 +224,63 @@ export class RemoteProcess implements ExecProcess {
         if (!isExpected && this.log.failure === null) throw error;
       }
     }
+    if (!this.follower.isOver) this.#onReleased();
     this.log.fail(`process ${this.processId} was disposed of`);
     this.log.dispose();
   }
 
   // ---- below
 
+  /** The server forgets a process some time after its end was confirmed; what is known here is all there is then. */
+  #isForgotten(error: unknown): boolean {
+    return (
+      this.log.isClosed &&
+      error instanceof RequestError &&
+      error.message === `unknown process id ${this.processId}`
+    );
+  }
+
+  #snapshotHere(): Snapshot {
+    const streams = (["stdout", "stderr", "pty"] as const).map((stream) => this.log.headTail(stream));
+    const omittedBytes = streams.reduce((sum, stream) => sum + stream.omittedBytes, 0);
+    const [stdout, stderr, terminal] = streams.map((stream) => stream.bytes());
+    return {
+      stdout: stdout ?? NOTHING,
+      stderr: stderr ?? NOTHING,
+      terminal: terminal ?? NOTHING,
+      truncated: omittedBytes > 0,
+      omittedBytes,
+      totalBytes: this.log.totalBytes,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: this.log.exit?.signal ?? null,
+      running: this.log.exit === null,
+    };
+  }
+
   #writePart(chunk: Uint8Array, writeId: string): Promise<{ status: WriteStatus }> {
     const { processId } = this;
     return this.#writes.run(chunk.length, () => this.#call("process/write", { processId, chunk, writeId }));
   }
 
-  async #callExtended<M extends MethodName>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>> {
+  /** One that had to be sent again and finds stdin closed has met its own first copy. */
+  async #closeStdinOnce(): Promise<{ status: CloseStdinStatus }> {
+    const params = { processId: this.processId };
+    let isRepeated = false;
+    const renew = () => {
+      isRepeated = true;
+      return params;
+    };
+    const result = await this.#callExtended("process/closeStdin", params, { renew });
+    return isRepeated && result.status === "stdinClosed" ? { status: "accepted" } : result;
+  }
+
+  async #callExtended<M extends MethodName>(
+    method: M,
+    params: ParamsOf<M>,
+    options?: LinkCallOptions<M>,
+  ): Promise<ResultOf<M>> {
     if (!this.#link.server.extended) throw notSupported(method);
-    return this.#call(method, params);
+    return this.#call(method, params, options);
   }
 
   async #call<M extends MethodName>(
@@ -255,6 +299,17 @@ export class RemoteProcess implements ExecProcess {
     if (params.until?.type === "port") return Promise.reject(notSupported("waiting for a port"));
     return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
   }
+}
+
+/** The server's answer as far as the own log has come: a later read must not fall behind this one. */
+function upTo(own: ReadResult, { chunks, nextSeq, gap }: ReadResult): ReadResult {
+  const { gap: _replaced, ...rest } = own;
+  return {
+    ...rest,
+    chunks: chunks.filter(({ seq }) => seq < own.nextSeq),
+    nextSeq: Math.min(nextSeq, own.nextSeq),
+    ...(gap && { gap }),
+  };
 }
 
 const NOTHING = new Uint8Array(0);

@@ -90,7 +90,7 @@ export class Sequencer {
       const exit = result.exited && !this.#log.exit ? await this.#source.exitStatus(result) : null;
       if (this.#isOver) return;
       const isWhole = isAmbiguous || page.chunks.length === 0;
-      this.#merge({ result, exit, isWhole, round, gapBytes: this.#gapBytes(result) });
+      this.#merge({ result, exit, isWhole, round, gapBytes: this.#gapBytes(result, afterSeq) });
       this.#applyEarly();
     }
   }
@@ -149,10 +149,11 @@ export class Sequencer {
     answer.gapBytes = 0;
   }
 
-  /** The bytes of an answer's gap, without those that came early. */
-  #gapBytes({ gap }: ReadResult): number {
+  /** The bytes of an answer's gap, without those that came while it was under way, or came early. */
+  #gapBytes({ gap }: ReadResult, afterSeq: number): number {
     if (!gap) return 0;
-    let bytes = gap.bytes;
+    const log = this.#log;
+    let bytes = gap.bytes - (log.offsetAt(Math.min(gap.toSeq, log.nextSeq - 1)) - log.offsetAt(afterSeq));
     for (const event of this.#early.values())
       if (event.type === "output" && event.seq <= gap.toSeq) bytes -= event.chunk.length;
     return bytes;

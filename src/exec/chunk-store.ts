@@ -79,7 +79,8 @@ export class ChunkStore {
     for (let index = this.#indexAfter(seq); index < this.#chunks.length; index++) {
       const chunk = this.#chunks[index];
       if (!chunk) continue;
-      if (found.length > 0 && (bytes >= maxBytes || bytes + chunk.chunk.length > maxBytes)) break;
+      // A hole has no bytes and is not what a reader who wants at least one chunk asked for.
+      if (bytes > 0 && (bytes >= maxBytes || bytes + chunk.chunk.length > maxBytes)) break;
       found.push(chunk);
       bytes += chunk.chunk.length;
     }

@@ -42,7 +42,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       {
         backend: this.#host.backend,
         clock: host.clock ?? systemClock,
-        handles: new ProcessHandles(),
+        handles: new ProcessHandles(host.randomBytes),
         config: this.config,
       },
       host.newId ?? newSessionId,

@@ -19,6 +19,8 @@ export interface HostServices {
   clock?: Clock;
   log?: ServerLog;
   newId?: () => string;
+  /** For the public names of processes; the system's generator by default. */
+  randomBytes?: (count: number) => Uint8Array;
 }
 
 /** Gives the files that can be seen and changed from inside the walls of a sandbox intent. */

@@ -56,8 +56,14 @@ export class SessionProcess {
 
   /** The process was started for this connection: everything it tells goes there. */
   begin(attachment: Attachment): void {
-    this.#replaceHold(attachment.extensions.has("outputAck") ? this.#unconfirmedFrom(0) : { type: "none" });
+    this.#holdFromStart(attachment.extensions);
     this.#replacePump(this.#pumpTo(attachment, 0));
+  }
+
+  /** The connection it was started for was lost meanwhile; what that one asked for still counts. */
+  beginDetached(extensions: Attachment["extensions"]): void {
+    this.#holdFromStart(extensions);
+    this.detach();
   }
 
   /** Another connection has the session now: it is told what comes from here on, and reads what it missed. */
@@ -110,7 +116,7 @@ export class SessionProcess {
     const { log } = this.process;
     if (!log.isClosed && log.failure === null) return false;
     if (this.#pump && !this.#pump.stopped) return false;
-    return this.#hold.type !== "unconfirmed" || this.#hold.cursor.offset >= log.totalBytes;
+    return this.#hold.type !== "unconfirmed" || this.#hold.cursor.seq >= log.nextSeq - 1;
   }
 
   /** Stops sending, gives the retained output back and frees the handle. */
@@ -133,6 +139,10 @@ export class SessionProcess {
     }
     hold.cursor.advanceTo(Math.min(afterSeq, hold.missedThroughSeq));
     this.#hold = { ...hold, timer: this.#releaseLater() };
+  }
+
+  #holdFromStart(extensions: Attachment["extensions"]): void {
+    this.#replaceHold(extensions.has("outputAck") ? this.#unconfirmedFrom(0) : { type: "none" });
   }
 
   #unconfirmedFrom(seq: number): Hold {

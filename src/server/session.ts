@@ -18,7 +18,8 @@ import { type Attachment, SessionProcess } from "./session-process.ts";
 
 type State =
   | { type: "attached"; attachment: Attachment }
-  | { type: "detached"; expiry: Timer }
+  /** What its last connection asked for holds for processes that finish their start meanwhile. */
+  | { type: "detached"; expiry: Timer; extensions: Attachment["extensions"] }
   /** Its processes were ended and it can no longer be resumed. */
   | { type: "over" };
 
@@ -75,7 +76,7 @@ export class Session {
     }
     for (const entry of this.#entries()) entry.detach();
     const expiry = this.#deps.clock.after(detachedSessionTtlMs, () => this.end(), { keepAlive: false });
-    this.#state = { type: "detached", expiry };
+    this.#state = { type: "detached", expiry, extensions: attachment.extensions };
   }
 
   /** The connection may use its processes from now on. Ignored when another one has taken the session over. */
@@ -182,7 +183,7 @@ export class Session {
         return;
       }
       case "detached":
-        entry.detach();
+        entry.beginDetached(this.#state.extensions);
         return;
       case "over":
         this.#endForGood(entry);
@@ -227,22 +228,26 @@ export class Session {
 
   /**
    * A closed process stays readable for a while, then its id is free again. The time begins when its client has been
-   * sent everything: one that is slow to take it must not lose the end.
+   * sent everything, and has confirmed it where it does so: one that is slow, or behind a dead wire, must not lose the end.
    */
   #considerForgetting(entry: SessionProcess): void {
-    if (this.#forgetting.has(entry) || this.#state.type === "over" || !entry.isDelivered) return;
+    if (this.#forgetting.has(entry) || !this.#holds(entry) || !entry.isDelivered) return;
     const { processId } = entry.process;
     const forget = () => {
       this.#forgetting.delete(entry);
-      if (!entry.isDelivered) return;
-      const slot = this.#slots.get(processId);
-      if (slot?.type === "started" && slot.entry === entry) {
-        this.#slots.delete(processId);
-        this.#input.forget(processId);
-      }
+      if (!this.#holds(entry) || !entry.isDelivered) return;
+      this.#slots.delete(processId);
+      this.#input.forget(processId);
       entry.forget();
     };
     this.#forgetting.set(entry, this.#deps.clock.after(CLOSED_PROCESS_KEPT_MS, forget, { keepAlive: false }));
+  }
+
+  /** False for one that was forgotten; its id may name another process by now. */
+  #holds(entry: SessionProcess): boolean {
+    if (this.#state.type === "over") return false;
+    const slot = this.#slots.get(entry.process.processId);
+    return slot?.type === "started" && slot.entry === entry;
   }
 
   #endForGood(entry: SessionProcess): void {

@@ -253,10 +253,11 @@ describe("acknowledgements", () => {
   });
 
   it("are withheld while a lossless subscriber is slow, and given when it has caught up", async () => {
-    const { server, client } = await talking();
+    const { server, client, clock } = await talking();
     const process = await client.start(START);
     const events = process.events({ lossless: true });
     const first = events.next();
+    await clock.advance(0);
     for (let seq = 1; seq <= 5; seq++) {
       server.current.notify("process/output", output(seq, 500_000));
       await settle();

@@ -458,7 +458,7 @@ describe("under outputAck", () => {
     assert.equal(process.paused, false);
   });
 
-  test("a closed process stays until all its output is confirmed", async () => {
+  test("a closed process stays until its output and its end are confirmed", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -473,8 +473,13 @@ describe("under outputAck", () => {
     assert.equal((await readAll(second, "p")).text, "precious");
     ack(second, 1);
     await second.settled();
+    await host.clock.advance(31_000);
+    assert.equal((await readAll(second, "p")).result.exitCode, 0);
+    ack(second, 3);
+    await second.settled();
     await host.clock.advance(30_000);
     assert.equal((await second.refused("process/read", { processId: "p" })).message, "unknown process id p");
+    assert.equal(host.clock.pendingTimers, 0);
   });
 
   test("the mode belongs to the attach: a resume without it evicts as always once it has read", async () => {

@@ -1,0 +1,19 @@
+/**
+ * Bytes that tell their place: byte `offset` of the stream with this `key`. Whoever gets them can say whether one is
+ * missing, doubled or out of order without having kept what was sent.
+ */
+export function patternBytes(key: number, offset: number, length: number): Uint8Array {
+  const bytes = new Uint8Array(length);
+  for (let at = 0; at < length; at++) bytes[at] = byteAt(key, offset + at);
+  return bytes;
+}
+
+/** Where the bytes first differ from the stream's, or -1. */
+export function firstMismatch(key: number, offset: number, bytes: Uint8Array): number {
+  for (let at = 0; at < bytes.length; at++) if (bytes[at] !== byteAt(key, offset + at)) return at;
+  return -1;
+}
+
+function byteAt(key: number, offset: number): number {
+  return (key + offset * 31 + (offset >> 8) * 7 + (offset >> 16) * 13) & 255;
+}

@@ -1,0 +1,115 @@
+import { type Connection, type ConnectionEvent, messageEvent } from "../../src/connection/connection.ts";
+import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
+import { parseMessage } from "../../src/protocol/envelope.ts";
+import { isObject } from "../../src/protocol/schema.ts";
+import type { Lane } from "./sim-lane.ts";
+
+export interface EndOptions {
+  label: string;
+  /** How many bytes one byte of text counts for, so that a little traffic is a full queue. */
+  byteWeight: number;
+  /** Recognises what the addon recognises by its bytes: bulk input at a server, output at a client. */
+  readsBytes: boolean;
+  onEnd: () => void;
+}
+
+/** One end of a simulated connection. */
+export class SimConnection implements Connection {
+  readonly label: string;
+  onDrain: () => void = () => undefined;
+  takeBytes?: (message: Uint8Array) => boolean;
+  readonly #options: EndOptions;
+  /** What this end sends goes there; what it gets comes out of the peer's. */
+  #out: Lane | null = null;
+  #in: Lane | null = null;
+  #onEvent: ((event: ConnectionEvent) => void) | null = null;
+  #isPaused = false;
+  #isOver = false;
+
+  constructor(options: EndOptions) {
+    this.label = options.label;
+    this.#options = options;
+  }
+
+  join(out: Lane, incoming: Lane): void {
+    this.#out = out;
+    this.#in = incoming;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** True when what arrives can be given to somebody. */
+  get takesInput(): boolean {
+    return this.#onEvent !== null && !this.#isPaused;
+  }
+
+  open(onEvent: (event: ConnectionEvent) => void): void {
+    this.#onEvent = onEvent;
+    this.#in?.wake();
+  }
+
+  send(text: string): void {
+    if (!this.#isOver) this.#out?.send(text);
+  }
+
+  sendChunk(head: string, bytes: Uint8Array, tail: string): void {
+    this.send(head + encodeBase64(bytes) + tail);
+  }
+
+  get queuedBytes(): number {
+    return (this.#out?.queuedBytes ?? 0) * this.#options.byteWeight;
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#in?.wake();
+  }
+
+  close(reason?: string): void {
+    if (this.#isOver) return;
+    this.#out?.end(reason ?? null);
+    this.ended(null);
+  }
+
+  /** The system says that the connection is over. */
+  ended(reason: string | null): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#in?.kill();
+    // Never from within a call of the one who closes.
+    queueMicrotask(() => {
+      this.#onEvent?.({ type: "disconnected", reason });
+      this.#options.onEnd();
+    });
+  }
+
+  receive(text: string): void {
+    if (this.#isOver || !this.#onEvent) return;
+    if (this.#options.readsBytes) {
+      if (this.takeBytes?.(Buffer.from(text))) return;
+      const write = bulkWrite(text);
+      if (write) {
+        this.#onEvent(write);
+        return;
+      }
+    }
+    this.#onEvent(messageEvent(text, this.label));
+  }
+}
+
+function bulkWrite(text: string): ConnectionEvent | null {
+  if (!text.includes('"method":"process/write"')) return null;
+  const parsed = parseMessage(text);
+  if (!parsed.ok || parsed.message.type !== "request" || !isObject(parsed.message.params)) return null;
+  const { processId, writeId, chunk } = parsed.message.params;
+  if (typeof processId !== "string" || typeof writeId !== "string" || typeof chunk !== "string") return null;
+  const bytes = decodeBase64(chunk);
+  if (!bytes.ok) return null;
+  return { type: "write", id: parsed.message.id, params: { processId, writeId, chunk: bytes.bytes } };
+}

@@ -1,0 +1,122 @@
+import type { Random } from "./random.ts";
+import type { SimClock } from "./sim-clock.ts";
+import type { Outage, SimPair, SimWire } from "./sim-wire.ts";
+import type { Trace } from "./trace.ts";
+
+/**
+ * `survivable`: whatever happens, the promises of the documentation give the client the time to come back, so no handle
+ * may fail. `harsh`: outages last as long as they like, and a handle may fail, but only for a lost connection.
+ */
+export type Mode = "survivable" | "harsh";
+
+/** Together with a connect that hangs and a handshake nobody answers this stays below a client's 25 s. */
+const PROTECTED_AFTER_MS = 4000;
+/** And this below the 30 s a session is kept, of which the client may need 25 to notice. */
+const SESSION_PROTECTED_AFTER_MS = 1000;
+
+export interface SimFaultsOptions {
+  clock: SimClock;
+  random: Random;
+  trace: Trace;
+  wire: SimWire;
+  mode: Mode;
+  /** After this the network is good. */
+  stormMs: number;
+  meanBetweenMs: number;
+}
+
+/** Breaks connections, by a seed. */
+export class SimFaults {
+  readonly #options: SimFaultsOptions;
+  readonly #stormUntil: number;
+  /** Since when a client has been looking for a connection. */
+  readonly #lookingSince = new Map<string, number>();
+  /** Since when a client's session has been without one, as the server sees it. */
+  readonly #detachedSince = new Map<string, number>();
+  #outage: Outage = "none";
+  #outageUntil = 0;
+  count = 0;
+
+  constructor(options: SimFaultsOptions) {
+    this.#options = options;
+    const { clock, wire, stormMs } = options;
+    this.#stormUntil = clock.now + stormMs;
+    wire.outage = (clientName) => this.#outageFor(clientName);
+    wire.onPair = (pair) => this.#greet(pair);
+    wire.onServerLost = (clientName) => {
+      if (!this.#detachedSince.has(clientName)) this.#detachedSince.set(clientName, clock.now);
+    };
+    this.#next();
+  }
+
+  looking(clientName: string): void {
+    const { clock } = this.#options;
+    if (!this.#lookingSince.has(clientName)) this.#lookingSince.set(clientName, clock.now);
+  }
+
+  connected(clientName: string): void {
+    this.#lookingSince.delete(clientName);
+    this.#detachedSince.delete(clientName);
+  }
+
+  #isProtected(clientName: string): boolean {
+    const { clock, mode } = this.#options;
+    if (mode === "harsh") return false;
+    const lookingMs = clock.now - (this.#lookingSince.get(clientName) ?? clock.now);
+    const detachedMs = clock.now - (this.#detachedSince.get(clientName) ?? clock.now);
+    return lookingMs > PROTECTED_AFTER_MS || detachedMs > SESSION_PROTECTED_AFTER_MS;
+  }
+
+  #outageFor(clientName: string): Outage {
+    if (this.#options.clock.now >= this.#outageUntil || this.#isProtected(clientName)) return "none";
+    return this.#outage;
+  }
+
+  #next(): void {
+    const { clock, random, meanBetweenMs } = this.#options;
+    const waitMs = Math.floor(-Math.log(1 - random.next()) * meanBetweenMs);
+    if (clock.now + waitMs > this.#stormUntil) return;
+    clock.after(waitMs, () => {
+      this.#strike();
+      this.#next();
+    });
+  }
+
+  #strike(): void {
+    const { clock, random, trace, wire, mode } = this.#options;
+    if (random.chance(0.15)) {
+      this.#outage = random.pick(["unreachable", "hangs", mode === "harsh" ? "refused" : "unreachable"]);
+      this.#outageUntil = clock.now + random.scaled(100, mode === "harsh" ? 60_000 : 20_000);
+      this.count++;
+      trace.add(`network ${this.#outage} for ${this.#outageUntil - clock.now} ms`);
+      return;
+    }
+    const pairs = [...wire.pairs].filter(({ clientName }) => !this.#isProtected(clientName));
+    const pair = pairs[random.int(0, pairs.length - 1)];
+    if (pair) this.#hit(pair);
+  }
+
+  /** Some connections are broken while their first words are spoken. */
+  #greet(pair: SimPair): void {
+    const { clock, random } = this.#options;
+    if (clock.now > this.#stormUntil || !random.chance(0.2)) return;
+    clock.after(random.int(0, 400), () => {
+      if (!this.#isProtected(pair.clientName)) this.#hit(pair);
+    });
+  }
+
+  #hit(pair: SimPair): void {
+    const { random, trace } = this.#options;
+    this.count++;
+    if (random.chance(0.3)) {
+      const lanes = random.pick(["both", "toServer", "toClient"]);
+      const ms = random.scaled(10, 40_000);
+      trace.add(`${pair.name} stalls (${lanes}) for ${ms} ms`);
+      pair.stall(lanes, ms);
+      return;
+    }
+    const kind = random.pick(["fin", "reset", "clientOnly", "serverOnly", "silent", "oneWay"]);
+    trace.add(`${pair.name} is cut (${kind})`);
+    pair.cut(kind);
+  }
+}

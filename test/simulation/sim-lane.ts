@@ -1,0 +1,154 @@
+import type { Random } from "./random.ts";
+import type { SimClock } from "./sim-clock.ts";
+import type { SimConnection } from "./sim-connection.ts";
+
+/** As much as one read of a program takes off its socket. */
+const READ_BYTES = 32 * 1024;
+
+type Entry = { type: "text"; text: string } | { type: "end"; reason: string | null };
+
+export interface LaneOptions {
+  clock: SimClock;
+  random: Random;
+  /** How long a message is under way; a little more or less each time, but never overtaking. */
+  latencyMs: number;
+  /** How much the system takes before it is delivered; the rest waits with the sender. */
+  windowBytes: number;
+  onText: (text: string) => void;
+}
+
+/** One direction of a connection: in order, with a delay, a limited window, and what can go wrong on the way. */
+export class Lane {
+  readonly #options: LaneOptions;
+  readonly #queue: Entry[] = [];
+  readonly #flight: { entry: Entry; at: number }[] = [];
+  #from: SimConnection | null = null;
+  #to: SimConnection | null = null;
+  #queuedBytes = 0;
+  #flightBytes = 0;
+  #stalledUntil = 0;
+  #isTakeScheduled = false;
+  #isArrivalScheduled = false;
+  #hasGrown = false;
+  /** What is sent is never delivered, and nobody is told. */
+  #isDead = false;
+  #isClosed = false;
+
+  constructor(options: LaneOptions) {
+    this.#options = options;
+  }
+
+  join(from: SimConnection, to: SimConnection): void {
+    this.#from = from;
+    this.#to = to;
+  }
+
+  get queuedBytes(): number {
+    return this.#queuedBytes;
+  }
+
+  send(text: string): void {
+    if (this.#isClosed) return;
+    this.#queue.push({ type: "text", text });
+    this.#queuedBytes += text.length;
+    this.#hasGrown = true;
+    this.#takeSoon();
+  }
+
+  /** The sender closes: what it has queued is delivered first. */
+  end(reason: string | null): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#queue.push({ type: "end", reason });
+    this.#takeSoon();
+  }
+
+  /** An orderly end that the sender knows nothing of: what the system has is delivered, what it has not is lost. */
+  endInside(): void {
+    this.#isClosed = true;
+    this.#loseQueue();
+    this.#flight.push({ entry: { type: "end", reason: null }, at: this.#arrivalTime() });
+    this.wake();
+  }
+
+  /** From now on nothing arrives, and nothing tells the sender. */
+  kill(): void {
+    this.#isDead = true;
+  }
+
+  stall(ms: number): void {
+    this.#stalledUntil = Math.max(this.#stalledUntil, this.#options.clock.now + ms);
+  }
+
+  /** The receiver may take something now. */
+  wake(): void {
+    const head = this.#flight[0];
+    if (!head || this.#isArrivalScheduled || this.#isDead || !this.#to?.takesInput) return;
+    this.#isArrivalScheduled = true;
+    const { clock } = this.#options;
+    clock.after(Math.max(head.at, this.#stalledUntil) - clock.now, () => {
+      this.#isArrivalScheduled = false;
+      this.#arrive();
+    });
+  }
+
+  #arrive(): void {
+    const { clock } = this.#options;
+    for (let room = READ_BYTES; room > 0; ) {
+      const head = this.#flight[0];
+      if (!head || this.#isDead || !this.#to?.takesInput) break;
+      if (Math.max(head.at, this.#stalledUntil) > clock.now) break;
+      this.#flight.shift();
+      if (head.entry.type === "end") {
+        this.#to.ended(head.entry.reason);
+        return;
+      }
+      const { text } = head.entry;
+      room -= text.length;
+      this.#flightBytes -= text.length;
+      this.#options.onText(text);
+      this.#to.receive(text);
+    }
+    this.#takeSoon();
+    this.wake();
+  }
+
+  /** At the end of the sender's turn, as a program hands its output over. */
+  #takeSoon(): void {
+    if (this.#isTakeScheduled) return;
+    this.#isTakeScheduled = true;
+    this.#options.clock.after(0, () => {
+      this.#isTakeScheduled = false;
+      this.#take();
+    });
+  }
+
+  #take(): void {
+    const { windowBytes } = this.#options;
+    for (;;) {
+      const next = this.#queue[0];
+      if (!next || (this.#flightBytes > 0 && this.#flightBytes >= windowBytes)) break;
+      this.#queue.shift();
+      if (next.type === "text") {
+        this.#queuedBytes -= next.text.length;
+        this.#flightBytes += next.text.length;
+      }
+      this.#flight.push({ entry: next, at: this.#arrivalTime() });
+    }
+    this.wake();
+    if (this.#queue.length > 0 || !this.#hasGrown) return;
+    this.#hasGrown = false;
+    if (!this.#from?.isOver) this.#from?.onDrain();
+  }
+
+  #arrivalTime(): number {
+    const { clock, random, latencyMs } = this.#options;
+    const before = this.#flight.at(-1)?.at ?? 0;
+    return Math.max(before, clock.now + Math.floor(latencyMs * (0.5 + random.next())));
+  }
+
+  #loseQueue(): void {
+    this.#queue.length = 0;
+    this.#queuedBytes = 0;
+  }
+}

@@ -1,0 +1,36 @@
+import type { SimClock } from "./sim-clock.ts";
+
+/** How much of a run is kept to be looked at. */
+const KEPT_LINES = 400;
+
+/** What happened in a run, in order. All of it is in the digest; the last lines are kept. */
+export class Trace {
+  readonly #clock: SimClock;
+  readonly #startedAt: number;
+  readonly #lines: string[] = [];
+  #digest = 0x811c9dc5;
+  #count = 0;
+
+  constructor(clock: SimClock) {
+    this.#clock = clock;
+    this.#startedAt = clock.now;
+  }
+
+  add(line: string): void {
+    const full = `${String(this.#clock.now - this.#startedAt).padStart(7)} ${line}`;
+    for (let at = 0; at < full.length; at++)
+      this.#digest = Math.imul(this.#digest ^ full.charCodeAt(at), 0x01000193) >>> 0;
+    this.#count++;
+    this.#lines.push(full);
+    if (this.#lines.length > 2 * KEPT_LINES) this.#lines.splice(0, KEPT_LINES);
+  }
+
+  /** The same for two runs only when the same things happened in the same order at the same times. */
+  get digest(): string {
+    return `${this.#count}-${this.#digest.toString(16)}`;
+  }
+
+  last(lines: number): string[] {
+    return this.#lines.slice(-lines);
+  }
+}
