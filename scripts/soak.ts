@@ -1,0 +1,101 @@
+/**
+ * `npm run soak [-- --seconds 600] [--clients 12]`: a real server, real sockets, many clients with pipes and terminals,
+ * connections that are cut at random bytes. Every byte is compared, and the server must cost as much at the end as at the
+ * beginning: memory and descriptors flat, no process and no zombie left, no processor time when idle.
+ */
+import { parseArgs } from "node:util";
+import { FaultProxy } from "../test/support/fault-proxy.ts";
+import { descendantsOf, type Figures, figuresOf, processorSeconds } from "../test/support/program-figures.ts";
+import { serve, until } from "../test/support/serve.ts";
+import { randomFault, type SoakCounts, useServer } from "../test/support/soak-workload.ts";
+
+/** Middle of the last third against middle of the first: what a garbage collector leaves to chance. */
+const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };
+/** A few connections more or less are open at any moment. */
+const DESCRIPTOR_GROWTH = { factor: 1.3, count: 16 };
+/** Of one processor, in the seconds after everybody has left. */
+const IDLE_SHARE = 0.05;
+const IDLE_SECONDS = 5;
+const SAMPLE_MS = 500;
+/** Before the measured time: a process is kept for 30 s after its end, so that long the memory rises by rights. */
+const WARM_UP_SECONDS = 40;
+
+const { values } = parseArgs({
+  options: { seconds: { type: "string", default: "600" }, clients: { type: "string", default: "12" } },
+});
+const seconds = Number(values.seconds);
+const clients = Number(values.clients);
+const counts: SoakCounts = { clients: 0, processes: 0, bytesIn: 0, bytesOut: 0 };
+const problems: string[] = [];
+
+await using server = await serve("--detached-session-ttl", "10");
+const pid = server.serverPid();
+const before = figuresOf(pid);
+const samples: Figures[] = [];
+const proxy = await FaultProxy.before(server.url);
+proxy.faultFor = () => (isOver() ? {} : randomFault());
+const measuredFrom = Date.now() + WARM_UP_SECONDS * 1000;
+const endsAt = measuredFrom + seconds * 1000;
+let hasFailed = false;
+const isOver = () => hasFailed || Date.now() >= endsAt;
+const sampling = setInterval(() => {
+  if (Date.now() >= measuredFrom) samples.push(figuresOf(pid));
+}, SAMPLE_MS);
+
+const results = await Promise.allSettled(
+  Array.from({ length: clients }, (_, at) =>
+    useServer(proxy.url, `c${at}`, isOver, counts).catch((error: unknown) => {
+      hasFailed = true;
+      throw error;
+    }),
+  ),
+);
+clearInterval(sampling);
+for (const result of results)
+  if (result.status === "rejected") problems.push(`a client failed: ${String(result.reason)}`);
+
+const third = Math.floor(samples.length / 3);
+const [first, last] = [samples.slice(0, third), samples.slice(-third)];
+const memory = { first: middle(first, "residentBytes"), last: middle(last, "residentBytes") };
+const descriptors = { first: middle(first, "descriptors"), last: middle(last, "descriptors") };
+if (memory.last > memory.first * MEMORY_GROWTH.factor + MEMORY_GROWTH.bytes)
+  problems.push(`memory grew from ${mib(memory.first)} to ${mib(memory.last)}`);
+if (descriptors.last > descriptors.first * DESCRIPTOR_GROWTH.factor + DESCRIPTOR_GROWTH.count)
+  problems.push(`descriptors grew from ${descriptors.first} to ${descriptors.last}`);
+
+await proxy[Symbol.asyncDispose]();
+await check("no process is left below the server", () => descendantsOf(pid).length === 0);
+await check("every descriptor is given back", () => figuresOf(pid).descriptors <= before.descriptors);
+const usedBefore = processorSeconds(pid);
+await new Promise((resolve) => setTimeout(resolve, IDLE_SECONDS * 1000));
+const idle = (processorSeconds(pid) - usedBefore) / IDLE_SECONDS;
+if (idle > IDLE_SHARE) problems.push(`an idle server used ${(idle * 100).toFixed(0)}% of a processor`);
+
+process.stdout.write(
+  `${seconds} s, ${clients} users at a time: ${counts.clients} clients, ${counts.processes} processes, ${proxy.cuts} cuts, ` +
+    `${mib(counts.bytesIn)} in, ${mib(counts.bytesOut)} out; memory ${mib(memory.first)} -> ${mib(memory.last)}, ` +
+    `descriptors ${descriptors.first} -> ${descriptors.last} (idle ${before.descriptors} -> ${figuresOf(pid).descriptors}), ` +
+    `idle ${(idle * 100).toFixed(1)}%\n`,
+);
+for (const problem of problems) process.stdout.write(`FAIL ${problem}\n`);
+process.exitCode = problems.length === 0 ? 0 : 1;
+
+async function check(what: string, condition: () => boolean): Promise<void> {
+  try {
+    await until(what, condition);
+  } catch {
+    const left = descendantsOf(pid).map(({ pid: child, state }) => `${child} ${state}`);
+    problems.push(
+      `not so: ${what} (${figuresOf(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
+    );
+  }
+}
+
+function middle(figures: Figures[], key: keyof Figures): number {
+  const sorted = figures.map((figure) => figure[key]).sort((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? 0;
+}
+
+function mib(bytes: number): string {
+  return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+}

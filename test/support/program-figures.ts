@@ -1,0 +1,58 @@
+/** What a running program costs, read from /proc. */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { residentBytes } from "./serve.ts";
+
+export interface Figures {
+  residentBytes: number;
+  descriptors: number;
+}
+
+export function figuresOf(pid: number): Figures {
+  return { residentBytes: residentBytes(pid), descriptors: openDescriptors(pid).length };
+}
+
+/** What its descriptors stand for, such as `socket:[123]`; those that are closed meanwhile are left out. */
+export function openDescriptors(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/fd`);
+}
+
+/** Processor time used so far, in seconds. */
+export function processorSeconds(pid: number): number {
+  const [utime = 0, stime = 0] = fieldsOf(pid).slice(11, 13).map(Number);
+  return (utime + stime) / TICKS_PER_SECOND;
+}
+
+/** Everything below this program, at any depth; `Z` is a zombie. */
+export function descendantsOf(pid: number): { pid: number; state: string }[] {
+  const found: { pid: number; state: string }[] = [];
+  const parents = new Map<number, { pid: number; state: string }[]>();
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      const [state = "", parent = "0"] = fieldsOf(Number(name));
+      const siblings = parents.get(Number(parent)) ?? [];
+      siblings.push({ pid: Number(name), state });
+      parents.set(Number(parent), siblings);
+    } catch {
+      // It ended meanwhile.
+    }
+  }
+  const queue = [pid];
+  for (const next of queue) {
+    for (const child of parents.get(next) ?? []) {
+      found.push(child);
+      queue.push(child.pid);
+    }
+  }
+  return found;
+}
+
+/** Linux has told /proc's times in this unit for as long as there is this file. */
+const TICKS_PER_SECOND = 100;
+
+/** The fields of /proc/PID/stat from the third on; the second may hold anything. */
+function fieldsOf(pid: number): string[] {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
