@@ -113,20 +113,47 @@ void Loop::spawn(std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_
 }
 
 void Loop::arm(Watch& watch, uint32_t events) {
+  if (watch.refused) {
+    watch.refused = false;
+    refused_.erase(std::remove(refused_.begin(), refused_.end(), &watch), refused_.end());
+  }
   if (watch.fd < 0 || watch.armed == events) return;
   struct epoll_event event = {};
   event.events = events;
   event.data.ptr = &watch;
   // With no event asked for, epoll would still tell of a hang-up for ever: not registered is the only silence.
   int operation = events == 0 ? EPOLL_CTL_DEL : watch.armed == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  epoll_ctl(epoll_, operation, watch.fd, &event);
-  watch.armed = events;
+  if (epoll_ctl(epoll_, operation, watch.fd, &event) == 0) watch.armed = events;
+  else armLater(watch, events);
+}
+
+void Loop::armLater(Watch& watch, uint32_t events) {
+  watch.refused = true;
+  watch.wanted = events;
+  refused_.push_back(&watch);
+  startTimer();
+}
+
+void Loop::armRefused() {
+  std::vector<Watch*> again;
+  again.swap(refused_);
+  for (Watch* watch : again) watch->refused = false;
+  for (Watch* watch : again) arm(*watch, watch->wanted);
+}
+
+void Loop::forget(Watched* owner) {
+  refused_.erase(std::remove_if(refused_.begin(), refused_.end(), [owner](Watch* watch) { return watch->owner == owner; }),
+                 refused_.end());
 }
 
 void Loop::delay(Watch& watch) {
   if (watch.delayed) return;
   watch.delayed = true;
   delayed_.push_back(&watch);
+  startTimer();
+}
+
+void Loop::startTimer() {
   if (timerRunning_) return;
   timerRunning_ = true;
   uv_timer_start(
@@ -145,6 +172,7 @@ void Loop::settleSoon(Child* child) {
 }
 
 void Loop::remove(Child* child) {
+  forget(child);
   children_.erase(child);
   settling_.erase(std::remove(settling_.begin(), settling_.end(), child), settling_.end());
   dead_.push_back(child);
@@ -157,6 +185,7 @@ void Loop::add(Socket* socket) {
 }
 
 void Loop::remove(Socket* socket) {
+  forget(socket);
   sockets_.erase(socket);
   if (socket->awaitsFlush(false)) unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), socket), unflushed_.end());
   deadSockets_.push_back(socket);
@@ -169,6 +198,7 @@ void Loop::add(Listener* listener) {
 }
 
 void Loop::remove(Listener* listener) {
+  forget(listener);
   listeners_.erase(listener);
   deadListeners_.push_back(listener);
   updateRef();
@@ -237,6 +267,7 @@ void Loop::flushSockets() {
 
 void Loop::onTimer() {
   timerRunning_ = false;
+  armRefused();
   std::vector<Watch*> due;
   due.swap(delayed_);
   for (Watch* watch : due) watch->delayed = false;
@@ -362,6 +393,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   while (!sockets_.empty()) (*sockets_.begin())->destroy();
   while (!listeners_.empty()) (*listeners_.begin())->close();
   delayed_.clear();
+  refused_.clear();
   settling_.clear();
   bury();
   napi_async_destroy(env_, context_);

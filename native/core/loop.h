@@ -48,6 +48,8 @@ struct Watch {
   int fd = -1;
   uint32_t armed = 0;    // epoll events asked for now; 0: not registered
   bool delayed = false;  // waiting for the coalescing timer instead
+  bool refused = false;  // epoll had no room; `wanted` is asked for again by the timer
+  uint32_t wanted = 0;
 };
 
 class Loop {
@@ -96,6 +98,11 @@ class Loop {
   bool open(struct uv_loop_s* loop);
   void onReady();
   void onTimer();
+  void startTimer();
+  // Asks again a little later: memory comes back, and a descriptor nobody watches would be silent for ever.
+  void armLater(Watch& watch, uint32_t events);
+  void armRefused();
+  void forget(Watched* owner);
   void onMail();
   int takeReady();
   int takeNextLine();
@@ -131,6 +138,7 @@ class Loop {
   Child* expected_ = nullptr;
   Dialogue dialogue_;
   std::vector<Watch*> delayed_;
+  std::vector<Watch*> refused_;
   std::vector<Child*> settling_;
   std::vector<Child*> dead_;
   InputLimits inputLimits_;
