@@ -181,6 +181,11 @@ export class SimClient {
       return;
     }
     const ledger = this.#ledger(processId, program, isLossless && this.#deps.hasAcks);
+    // By its key, so that this choice has not moved those of the seeds that failed before there was it.
+    if (program.key % 12 === 0) {
+      await this.#dispose(handle, random);
+      return;
+    }
     this.handles.set(processId, `reading ${pace}`);
     await Promise.all([
       pace === "by asking"
@@ -316,6 +321,14 @@ export class SimClient {
       `terminate ${handle.processId}`,
       handle.terminate(isForced ? undefined : { type: "graceful", timeoutMs: random.scaled(1, 5000) }),
     );
+  }
+
+  /** Gives the handle back in the middle: the process ends, and the server keeps nothing of it. */
+  async #dispose(handle: RemoteProcess, random: Random): Promise<void> {
+    this.handles.set(handle.processId, "disposing");
+    await this.#pause(random.scaled(1, 20_000));
+    await this.#attempt(`dispose of ${handle.processId}`, handle[Symbol.asyncDispose]());
+    this.handles.set(handle.processId, "over");
   }
 
   // ---- below
