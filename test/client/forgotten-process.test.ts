@@ -1,0 +1,64 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ExecServerClient } from "../../src/client/exec-server-client.ts";
+import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { FakeHost } from "../support/fake-host.ts";
+
+/** A client and a server in this program, on one clock that is moved by hand. */
+async function connected() {
+  const host = new FakeHost();
+  const server = new ExecServer(host);
+  const open = () => {
+    const [near, far] = memoryConnectionPair();
+    void server.accept(far);
+    return near;
+  };
+  const client = await ExecServerClient.connect(open, { clock: host.clock });
+  return { host, server, client };
+}
+
+const START = { processId: "p", argv: ["x"], cwd: "/", env: {}, tty: false };
+
+describe("a process that its server has forgotten", () => {
+  it("is still known by its handle: how it ended, and what it had printed", async () => {
+    const { host, server, client } = await connected();
+    const process = await client.start(START);
+    host.process("p").print("all of it");
+    host.process("p").finish(7);
+    await host.clock.advance(31_000);
+    await assert.rejects(client.call("process/read", { processId: "p" }), /unknown process id p/);
+    assert.deepEqual(await process.wait(), {
+      reason: "exited",
+      exitCode: 7,
+      signal: null,
+      exitReason: "exited",
+      seq: 3,
+    });
+    const { stdout, exitCode, running } = await process.snapshot();
+    assert.deepEqual([Buffer.from(stdout).toString(), exitCode, running], ["all of it", 7, false]);
+    await client.close();
+    await host.clock.advance(60_000);
+    await server.close();
+  });
+
+  it("is forgotten too when its handle was disposed of before it had told its end", async () => {
+    const { host, server, client } = await connected();
+    const process = await client.start(START);
+    const fake = host.process("p");
+    fake.print("nobody reads this");
+    // It has exited, but somebody it left behind keeps its streams open.
+    fake.exit(0);
+    await host.clock.advance(0);
+    await process[Symbol.asyncDispose]();
+    fake.print("late");
+    fake.log.closed();
+    await host.clock.advance(31_000);
+    assert.equal(fake.log.retainedBytes, 0);
+    await assert.rejects(client.call("process/read", { processId: "p" }), /unknown process id p/);
+    await client.close();
+    await host.clock.advance(60_000);
+    assert.equal(host.clock.pendingTimers, 0);
+    await server.close();
+  });
+});
