@@ -25,7 +25,12 @@ export function findWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env)
       const tell = () => {
         // Whoever else is the parent, now or all along, would die of the signal.
         if (process.ppid !== pid || clock.now() > until) return;
-        process.kill(pid, "SIGUSR1");
+        try {
+          process.kill(pid, "SIGUSR1");
+        } catch {
+          // It died in this moment; SIGTERM comes from that.
+          return;
+        }
         timer = clock.after(TELL_EVERY_MS, tell, { keepAlive: false });
       };
       tell();
