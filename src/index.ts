@@ -62,5 +62,5 @@ export type { SandboxChoice } from "./tools/sandbox-attempt.ts";
 export type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "./tools/tool.ts";
 export type { UnifiedExec, UnifiedExecOptions } from "./tools/unified-exec.ts";
 export { createUnifiedExec } from "./tools/unified-exec.ts";
-
 export { VERSION } from "./version.ts";
+// ---- this machine, and a server of one's own

@@ -6,6 +6,7 @@
 import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { requireNodeThreads } from "./native/node-threads.ts";
+import type { WalledPeers } from "./sandbox/walled-peers.ts";
 import type {
   HostServices,
   HttpRequests,
@@ -21,6 +22,8 @@ import { VERSION } from "./version.ts";
 export interface LocalHostOptions {
   log?: ServerLog;
   config?: Partial<ServerConfig>;
+  /** Files that nobody behind walls may reach: the sockets of the server, its tokens and secrets. */
+  hidden?: readonly string[];
   /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
   subreaper?: boolean;
   /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
@@ -30,13 +33,24 @@ export interface LocalHostOptions {
 export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
+  const hidden = options.hidden ?? [];
+  let walledPeers: WalledPeers | null = null;
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
     subreaper: options.subreaper ?? false,
     onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),
     resolveSandbox: async (intent, params) => {
-      const { resolveSandbox } = await import("./sandbox/resolve-sandbox.ts");
-      return resolveSandbox(intent, params);
+      const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
+        import("./sandbox/resolve-sandbox.ts"),
+        import("./sandbox/walled-peers.ts"),
+      ]);
+      return resolveSandbox(intent, params, {
+        hidden,
+        onNetworked: (pid) => {
+          walledPeers ??= new WalledPeers();
+          return walledPeers.add(pid);
+        },
+      });
     },
     eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
   });
@@ -50,13 +64,14 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
       return (await import("./files/local-file-system.ts")).localFileSystem;
     },
     walledFiles: {
-      behind: async (intent) => {
+      behind: async (intent, scope) => {
         const { BubblewrappedFiles } = await import("./walled-files.ts");
-        walled ??= new BubblewrappedFiles({ onEnded: () => backend.expectOrphans() });
-        return walled.behind(intent);
+        walled ??= new BubblewrappedFiles({ hidden, onEnded: () => backend.expectOrphans() });
+        return walled.behind(intent, scope);
       },
-      close: () => walled?.close(),
+      close: async () => walled?.close(),
     },
+    isWalledPeer: (peer) => walledPeers?.isInside(peer) ?? false,
     http: localHttp(log),
     environment: localEnvironment({
       version: VERSION,

@@ -16,6 +16,8 @@ export interface RunMainOptions extends ListenOptions {
   warnings?: readonly string[];
   /** A token that was made for this run, shown once on stderr. */
   newToken?: string;
+  /** Files that let their reader in; hidden from whoever is behind walls. */
+  secretFiles?: readonly string[];
   /** What is told on stderr; default `warn`. */
   logLevel?: LogLevel;
 }
@@ -40,8 +42,9 @@ export async function runMainWithTransport(
   options: RunMainOptions = {},
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
-  const { config = {}, warnings = [], newToken, ...listenOptions } = options;
-  const host = createLocalHost({ log, config, subreaper: true, keepFreedMemory: true });
+  const { config = {}, warnings = [], newToken, secretFiles = [], ...listenOptions } = options;
+  const hidden = [...secretFiles, ...(transport.type === "unix" ? [transport.path] : [])];
+  const host = createLocalHost({ log, config, hidden, subreaper: true, keepFreedMemory: true });
   const server = new ExecServer(host, config);
   setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {

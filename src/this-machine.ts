@@ -13,8 +13,15 @@ export interface ThisMachineOptions extends LocalBackendOptions {
   forceFallback?: boolean | undefined;
 }
 
+/** What starts processes here, behind walls where a sandbox intent asks for them; the first such loads what raises them. */
 export function createLocalBackend({ forceFallback, ...options }: ThisMachineOptions = {}): LocalBackend {
-  return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(), options);
+  return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(), {
+    resolveSandbox: async (intent, params) => {
+      const { resolveSandbox } = await import("./sandbox/resolve-sandbox.ts");
+      return resolveSandbox(intent, params);
+    },
+    ...options,
+  });
 }
 
 function thisMachine(): LocalMachine {

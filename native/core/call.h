@@ -14,7 +14,7 @@
 
 namespace procwire {
 
-constexpr size_t kMaxArguments = 10;
+constexpr size_t kMaxArguments = 11;
 
 struct Call {
   napi_env env;
@@ -77,6 +77,18 @@ struct Call {
       return {};
     found.data = static_cast<uint8_t*>(data);
     return found;
+  }
+
+  // An Int32Array.
+  std::vector<int> integers(size_t at) const {
+    napi_typedarray_type type;
+    size_t length = 0;
+    void* data = nullptr;
+    if (napi_get_typedarray_info(env, argv[at], &type, &length, &data, nullptr, nullptr) != napi_ok ||
+        type != napi_int32_array)
+      return {};
+    const int32_t* first = static_cast<const int32_t*>(data);
+    return std::vector<int>(first, first + length);
   }
 
   Loop* loop() const {

@@ -14,7 +14,7 @@ namespace {
 
 // ---- one process
 
-// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent)
+// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors)
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   auto request = std::make_unique<SpawnRequest>();
@@ -26,6 +26,7 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->pipeStdin = call.boolean(5);
   request->rows = static_cast<unsigned short>(call.number(6));
   request->cols = static_cast<unsigned short>(call.number(7));
+  request->passed = call.integers(10);
   call.loop()->spawn(std::move(request), call.argv[8], call.argv[9]);
   return nullptr;
 }

@@ -28,9 +28,9 @@ namespace {
   for (;;) syscall(SYS_exit_group, 127);
 }
 
-// Every descriptor from 3 on, where close_range is missing or forbidden.
-PLAIN_CALLS_ONLY void closeInherited(bool oldCallsOnly) {
-  if (!oldCallsOnly && syscall(SYS_close_range, 3u, ~0u, 0u) == 0) return;
+// Every descriptor from `first` on, also where close_range is missing or forbidden.
+PLAIN_CALLS_ONLY void closeInherited(int first, bool oldCallsOnly) {
+  if (!oldCallsOnly && syscall(SYS_close_range, static_cast<unsigned>(first), ~0u, 0u) == 0) return;
   struct Entry {
     uint64_t inode;
     int64_t offset;
@@ -40,7 +40,7 @@ PLAIN_CALLS_ONLY void closeInherited(bool oldCallsOnly) {
   };
   int dir = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (dir < 0) {
-    for (int fd = 3; fd < 65536; fd++) syscall(SYS_close, fd);
+    for (int fd = first; fd < 65536; fd++) syscall(SYS_close, fd);
     return;
   }
   alignas(8) char buffer[2048];
@@ -53,7 +53,7 @@ PLAIN_CALLS_ONLY void closeInherited(bool oldCallsOnly) {
       int fd = 0;
       const char* digit = entry->name;
       for (; *digit >= '0' && *digit <= '9'; digit++) fd = fd * 10 + (*digit - '0');
-      if (*digit == 0 && digit != entry->name && fd > 2 && fd != dir) syscall(SYS_close, fd);
+      if (*digit == 0 && digit != entry->name && fd >= first && fd != dir) syscall(SYS_close, fd);
     }
   }
   syscall(SYS_close, dir);
@@ -82,7 +82,9 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
   if (syscall(SYS_dup3, plan->stdinFd, 0, 0) < 0) failChild(plan, "dup2", errno);
   if (syscall(SYS_dup3, plan->stdoutFd, 1, 0) < 0) failChild(plan, "dup2", errno);
   if (syscall(SYS_dup3, plan->stderrFd, 2, 0) < 0) failChild(plan, "dup2", errno);
-  closeInherited(plan->oldCallsOnly);
+  for (int at = 0; at < plan->passedCount; at++)
+    if (syscall(SYS_dup3, plan->passed[at], 3 + at, 0) < 0) failChild(plan, "dup2", errno);
+  closeInherited(3 + plan->passedCount, plan->oldCallsOnly);
   resetSignals();
 
   // As execvp searches, except that a file the kernel cannot execute is never handed to a shell.

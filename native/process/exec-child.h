@@ -16,6 +16,9 @@ struct ChildPlan {
   int stdoutFd;
   int stderrFd;
   bool terminal;
+  // Become 3, 4 and so on. Each is above all of these numbers.
+  const int* passed;
+  int passedCount;
   pid_t parent;
   bool oldCallsOnly;
   // What the child tells: the failed call and its errno.

@@ -85,8 +85,10 @@ struct ChildFds {
   int in = -1;
   int out = -1;
   int err = -1;
+  std::vector<int> passed;
 
   ~ChildFds() {
+    for (int& fd : passed) closeFd(fd);
     closeFd(in);
     closeFd(out);
     closeFd(err);
@@ -116,6 +118,16 @@ bool openPipes(SpawnRequest& request, ChildFds& child) {
   if (!openPipe(request, request.stderrFd, child.err, true)) return false;
   request.pipeInodes[1] = inodeOf(request.stdoutFd);
   request.pipeInodes[2] = inodeOf(request.stderrFd);
+  return true;
+}
+
+// Copies above all the numbers they get in the child, so that none is overwritten before it is in its place.
+bool copyPassed(SpawnRequest& request, ChildFds& child) {
+  for (int fd : request.passed) {
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3 + static_cast<int>(request.passed.size()));
+    if (copy < 0) return failed(request, "fcntl", request.file);
+    child.passed.push_back(copy);
+  }
   return true;
 }
 
@@ -204,6 +216,7 @@ void releaseAnswer(SpawnRequest& request) {
 bool start(SpawnRequest& request) {
   ChildFds child;
   if (request.terminal ? !openTerminal(request) : !openPipes(request, child)) return false;
+  if (!copyPassed(request, child)) return false;
   // Every descriptor exists before the program does: what has started can no longer be lost to a full table.
   bool pidfd = havePidfd();
   int exitEnds[2] = {-1, -1};
@@ -227,6 +240,8 @@ bool start(SpawnRequest& request) {
   plan.stdoutFd = request.terminal ? request.slaveFd : child.out;
   plan.stderrFd = request.terminal ? request.slaveFd : child.err;
   plan.terminal = request.terminal;
+  plan.passed = child.passed.data();
+  plan.passedCount = static_cast<int>(child.passed.size());
   plan.parent = getpid();
   plan.oldCallsOnly = oldCallsOnly;
 

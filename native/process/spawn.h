@@ -26,6 +26,7 @@ struct SpawnRequest {
   bool pipeStdin = false;
   unsigned short rows = 24;
   unsigned short cols = 80;
+  std::vector<int> passed;  // become 3, 4 and so on in the child; the asker's own, open until it is answered
   std::shared_ptr<Mailbox> mailbox;
   // Opaque to the spawner: how the asking loop finds its callbacks again.
   std::shared_ptr<void> callbacks;

@@ -109,6 +109,8 @@ export interface ServeOptions extends RunMainOptions {
   transport: ExecServerTransport;
   config: Partial<ServerConfig>;
   logLevel: LogLevel;
+  /** Files that let their reader in. */
+  secretFiles: string[];
 }
 
 /** From arguments to options; null when help was asked for. Flags win over the configuration file. */
@@ -203,6 +205,7 @@ function toOptions(values: Values): ServeOptions {
     operatorUids: listOf(values["operator-uid"], isNumber),
     allowHosts: listOf(values["allow-host"], isString),
     logLevel,
+    secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile].filter((path) => path !== undefined),
   };
 }
 

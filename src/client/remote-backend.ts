@@ -228,7 +228,8 @@ function isRefusal(error: unknown, message: string): boolean {
 }
 
 function startParams(params: StartParams): ParamsOf<"process/start"> {
-  const { cwd, arg0, envPolicy, ...rest } = params;
+  // The server has a scope of its own: the session.
+  const { cwd, arg0, envPolicy, sandboxScope: _, ...rest } = params;
   const sandbox = params.sandbox ?? undefined;
   if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
   return {

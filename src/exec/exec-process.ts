@@ -60,6 +60,8 @@ export interface StartParams {
   sandboxType?: SandboxType | undefined;
   /** An unresolved sandbox intent, as the current protocol carries it; the backend enforces it or refuses. */
   sandbox?: unknown;
+  /** Starts with the same object agree on where the roots of their intents lead: what leads elsewhere later is refused. */
+  sandboxScope?: object;
   /** Ends the process (gracefully, then by force) after this long. */
   timeoutMs?: number | undefined;
 }

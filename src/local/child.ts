@@ -12,6 +12,8 @@ export interface ChildSpec {
   terminal: TerminalSize | null;
   /** Without it a piped child reads /dev/null. */
   pipeStdin: boolean;
+  /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until the start has ended. */
+  descriptors: readonly number[];
 }
 
 /** Exactly one of the two: how it ended, in the system's own numbers. */

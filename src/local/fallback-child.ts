@@ -44,7 +44,7 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
       cwd: spec.cwd,
       env: spec.env,
       detached: true,
-      stdio: [spec.pipeStdin ? "pipe" : "ignore", "pipe", "pipe"],
+      stdio: [spec.pipeStdin ? "pipe" : "ignore", "pipe", "pipe", ...spec.descriptors],
     });
     child.once("error", fail);
     child.once("spawn", () => {

@@ -31,10 +31,18 @@ import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
 
 /** A sandbox intent turned into walls: what to run instead, and how to tell afterwards that they refused something. */
-export interface ResolvedSandbox {
-  argv: string[];
+export type ResolvedSandbox = { type: "none" } | ResolvedWalls;
+
+export interface ResolvedWalls {
+  type: "walls";
+  /** What is run instead. The command's own environment is given to it behind the walls. */
+  child: Pick<ChildSpec, "file" | "argv" | "env" | "descriptors">;
   sandboxType: SandboxType;
-  wasDenied?: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
+  wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
+  /** Called once: it runs, or (null) could not be started. The descriptors have been passed on. */
+  started(pid: number | null): void;
+  /** Called once after it has run: every stream of it has ended. Resolves when nothing of the walls is left. */
+  ended(): Promise<void>;
 }
 
 export interface LocalBackendOptions {
@@ -61,6 +69,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   /** Started and not yet closed. */
   readonly #open = new Set<LocalProcess>();
   readonly #starting = new Set<Promise<void>>();
+  /** Each resolves once nothing is left of the walls around a process. */
+  readonly #walls = new Set<Promise<void>>();
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
@@ -81,8 +91,24 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   async start(params: StartParams): Promise<LocalProcess> {
     if (this.#disposed) throw invalidRequest("this backend has been closed; it starts no more processes");
-    const sandbox = await this.#resolveSandbox(params);
-    const spec = this.#specOf(params, sandbox?.argv ?? params.argv);
+    const env = childEnvironment(params, this.#hostEnv);
+    const spec = this.#specOf(params, env);
+    const sandbox = await this.#resolveSandbox({ ...params, env });
+    if (sandbox.type === "none") return this.#start(params, spec, null);
+    try {
+      const process = await this.#start(params, { ...spec, ...sandbox.child }, sandbox);
+      sandbox.started(process.pid);
+      const takenDown = process.closed.then(() => sandbox.ended());
+      this.#walls.add(takenDown);
+      void takenDown.finally(() => this.#walls.delete(takenDown));
+      return process;
+    } catch (error) {
+      sandbox.started(null);
+      throw error;
+    }
+  }
+
+  async #start(params: StartParams, spec: ChildSpec, walls: ResolvedWalls | null): Promise<LocalProcess> {
     const log = new EventLog({
       clock: this.#clock,
       limits: this.#options.eventLogLimits,
@@ -92,9 +118,9 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       log,
       clock: this.#clock,
       killer: this.#killer,
-      sandboxType: sandbox?.sandboxType ?? params.sandboxType ?? "none",
+      sandboxType: walls?.sandboxType ?? labelOf(params),
       droppedEnv: params.secretGuard && droppedSecrets(params, this.#hostEnv),
-      wasDenied: sandbox?.wasDenied ?? (() => false),
+      wasDenied: walls?.wasDenied ?? (() => false),
       onClose: () => this.#forget(process),
     });
     const starting = this.#launch(process, spec);
@@ -144,6 +170,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       await Promise.allSettled(this.#starting);
       await Promise.all([...this.#open].map(end));
     }
+    await Promise.allSettled(this.#walls);
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
     if (failures.length > 0) throw failures[0];
@@ -186,8 +213,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     for (const { child } of this.#open) if (child) this.#killer.killNow(child);
   }
 
-  async #resolveSandbox(params: StartParams): Promise<ResolvedSandbox | null> {
-    if (params.sandbox === undefined || params.sandbox === null) return null;
+  async #resolveSandbox(params: StartParams): Promise<ResolvedSandbox> {
+    if (params.sandbox === undefined || params.sandbox === null) return { type: "none" };
     const resolved = await this.#options.resolveSandbox?.(params.sandbox, params);
     if (!resolved) throw invalidParams("sandbox intent cannot be enforced on this executor");
     return resolved;
@@ -197,10 +224,9 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     return this.#options.hostEnv ?? process.env;
   }
 
-  #specOf(params: StartParams, argv: string[]): ChildSpec {
-    const [file, ...args] = argv;
+  #specOf(params: StartParams, env: Record<string, string>): ChildSpec {
+    const [file, ...args] = params.argv;
     if (file === undefined) throw invalidParams("argv must not be empty");
-    const env = childEnvironment(params, this.#hostEnv);
     const refuse = (message: string) => {
       const error = spawnErrorFromRequest(message, file);
       throw internalError(message, { cause: error });
@@ -218,8 +244,14 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       env,
       terminal: params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null,
       pipeStdin: params.pipeStdin ?? false,
+      descriptors: [],
     };
   }
+}
+
+/** A request that was made ready elsewhere says itself which walls it has; an intent that asks for none has none. */
+function labelOf({ sandbox, sandboxType }: StartParams): SandboxType {
+  return sandbox === undefined || sandbox === null ? (sandboxType ?? "none") : "none";
 }
 
 /** What the ended had still written is usually there at once. */

@@ -277,8 +277,10 @@ export class LocalProcess implements HostProcess {
       raw.type === "code"
         ? { exitCode: raw.code, signal: null }
         : { exitCode: 128 + raw.signal, signal: signalName(raw.signal) };
+    // What was ended by request failed for that, whatever it had said before.
+    const denied = this.#endReason === null && this.#deps.wasDenied(ended, this.log);
     const reason = this.#endReason ?? (raw.type === "code" ? "exited" : "signaled");
-    return { ...ended, reason, sandboxDenied: this.#deps.wasDenied(ended, this.log) };
+    return { ...ended, reason, sandboxDenied: denied };
   }
 
   #wakeWriters(): void {

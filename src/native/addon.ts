@@ -57,6 +57,8 @@ export class NativeAddon {
     cols: number,
     onDone: NativeSpawnDone,
     onEvent: NativeEventListener,
+    /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until `onDone`. */
+    descriptors: Int32Array,
   ) => void;
   /** Names of a child's events, each at its number. */
   readonly childEvents!: readonly string[];

@@ -51,6 +51,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
           if (!tell(events, event, first, second))
             events.broken(new NativeEventError("child", event ?? number, [first, second]));
         },
+        Int32Array.from(spec.descriptors),
       );
     });
 }

@@ -1,14 +1,18 @@
 import { spawnSync } from "node:child_process";
-import { accessSync, constants } from "node:fs";
-import { delimiter, join } from "node:path";
+import { accessSync, constants, statSync } from "node:fs";
+import { join } from "node:path";
 import type { SandboxPrograms } from "./bubblewrap.ts";
-import { bubblewrapArgv } from "./bubblewrap.ts";
+import { filterArch } from "./seccomp-filter.ts";
+import { raiseWalls } from "./walls.ts";
 
 /** The name under which a host tells that it has bubblewrap. */
 export const BUBBLEWRAP = "bubblewrap";
 
 /** A healthy probe takes some 10 ms. */
 const PROBE_TIMEOUT_MS = 5000;
+
+/** Where systems put the programs that everybody uses and only root may change. */
+const TRUSTED_PLACES = ["/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin"];
 
 let found: { programs: SandboxPrograms | null } | null = null;
 
@@ -20,44 +24,68 @@ export function availableSandboxes(): string[] {
   return sandboxPrograms() ? [BUBBLEWRAP] : [];
 }
 
-/** The programs by their full path, which does not depend on the PATH of what is started; null without a sandbox. */
+/** The programs by their full path, which no environment changes; null without a sandbox. */
 export function sandboxPrograms(): SandboxPrograms | null {
-  found ??= { programs: probe(process.env.PATH ?? "") };
+  found ??= { programs: probe(TRUSTED_PLACES) };
   return found.programs;
 }
 
-/** The probe itself, for a given PATH. */
-export function probe(path: string): SandboxPrograms | null {
-  if (process.platform !== "linux") return null;
-  const env = findProgram("env", path);
-  const bwrap = findProgram("bwrap", path);
-  if (env === null || bwrap === null) return null;
-  const programs = { env, bwrap };
-  const [file = "", ...args] = bubblewrapArgv(
-    {
-      roots: [{ path: "/", access: "read" }],
-      cwd: "/",
-      network: false,
-      tmp: "private",
-      devices: "minimal",
-    },
-    ["true"],
-    programs,
-  );
-  const ran = spawnSync(file, args, { stdio: "ignore", timeout: PROBE_TIMEOUT_MS, env: { PATH: path } });
-  return ran.status === 0 ? programs : null;
+/** The probe itself, for given places. */
+export function probe(places: readonly string[]): SandboxPrograms | null {
+  const arch = process.platform === "linux" ? filterArch() : null;
+  const env = findProgram("env", places);
+  const bwrap = findProgram("bwrap", places);
+  if (arch === null || env === null || bwrap === null) return null;
+  for (const bindsDescriptors of [true, false]) {
+    const programs = { env, bwrap, arch, bindsDescriptors };
+    if (worksWith(programs)) return programs;
+  }
+  return null;
 }
 
-function findProgram(name: string, path: string): string | null {
-  for (const directory of path.split(delimiter)) {
-    if (directory === "") continue;
+function worksWith(programs: SandboxPrograms): boolean {
+  try {
+    using walls = raiseWalls(
+      {
+        roots: [
+          { path: "/", access: "read" },
+          // So that a descriptor is bound, where they are.
+          { path: "/usr", access: "write", opened: true },
+        ],
+        cwd: "/",
+        network: false,
+        tmp: "private",
+        devices: "minimal",
+      },
+      { argv: ["/bin/true"], env: {} },
+      programs,
+    );
+    const { file, argv, env, descriptors } = walls;
+    const ran = spawnSync(file, argv.slice(1), {
+      stdio: ["ignore", "ignore", "ignore", ...descriptors],
+      timeout: PROBE_TIMEOUT_MS,
+      env,
+    });
+    return ran.status === 0;
+  } catch {
+    // No place for an unnamed file, or /usr is a link: no sandbox.
+    return false;
+  }
+}
+
+/** One that somebody else than root could change is passed over. */
+function findProgram(name: string, places: readonly string[]): string | null {
+  for (const directory of places) {
     const file = join(directory, name);
     try {
       accessSync(file, constants.X_OK);
-      return file;
+      const { uid, mode } = statSync(file);
+      if (uid === 0 && (mode & WRITABLE_BY_OTHERS) === 0) return file;
     } catch {
       // Not in this one.
     }
   }
   return null;
 }
+
+const WRITABLE_BY_OTHERS = 0o022;

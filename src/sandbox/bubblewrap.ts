@@ -2,9 +2,9 @@
  * sandbox/: walls around a process. Turns a policy (what may be read and written, network or not) into a command that
  * runs another command behind bubblewrap; recognises what the walls refused; reads the sandbox intent of the wire.
  * It starts no process of its own apart from one probe, and decides nothing: who may do what is the caller's policy.
- *
- * Left open on purpose: a unix socket that can be reached by its path can be connected to, also with the network off.
  */
+
+import type { FilterArch } from "./seccomp-filter.ts";
 
 /** `deny` hides what is there. */
 export type Access = "read" | "write" | "deny";
@@ -15,6 +15,8 @@ export interface SandboxRoot {
   access: Access;
   /** What a denied path is; bubblewrap covers the two differently. Default: a directory. */
   kind?: "directory" | "file";
+  /** It is opened before the walls are raised and bound as what was opened, so no rename in between changes what it is. */
+  opened?: boolean;
 }
 
 export interface SandboxPolicy {
@@ -28,47 +30,37 @@ export interface SandboxPolicy {
   devices: "minimal" | "all";
 }
 
-/** Where the two programs are. By name they are looked up in the PATH of the process that starts. */
+/** The programs by their full path, and what they can do. */
 export interface SandboxPrograms {
   env: string;
   bwrap: string;
+  /** Whose system calls the filter knows. */
+  arch: FilterArch;
+  /** Older ones bind by path only: between looking at a root and binding it there is then a moment. */
+  bindsDescriptors: boolean;
 }
 
-const DEFAULT_PROGRAMS: SandboxPrograms = { env: "env", bwrap: "bwrap" };
-
 /**
- * The command that runs `argv` behind the walls of `policy`. A path that is not there is left out: nothing can then be
- * read from it, nor written to it.
+ * Bubblewrap's options for a policy. A path that is not there is left out: nothing can then be read from it, nor written to
+ * it. `open` gives the child's number of an opened root, or null where it has to be bound by its path.
  */
-export function bubblewrapArgv(
-  policy: SandboxPolicy,
-  argv: readonly string[],
-  programs: SandboxPrograms = DEFAULT_PROGRAMS,
-): string[] {
+export function bubblewrapOptions(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
   return [
-    // A signal to the group would end bubblewrap itself, and with it, at once, everything inside. So it ignores what
-    // people send, and the command inside gets the defaults back.
-    ...[programs.env, `--ignore-signal=${FORWARDED_SIGNALS}`],
-    programs.bwrap,
-    ...["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"],
+    ...["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"],
     // Root would keep its capabilities, and with them take the walls down again.
     ...["--cap-drop", "ALL"],
     ...(policy.network ? [] : ["--unshare-net"]),
-    ...mounts(policy),
-    ...["--chdir", policy.cwd, "--"],
-    ...[programs.env, `--default-signal=${FORWARDED_SIGNALS}`],
-    // env would take a program with an equals sign in its name for a variable.
-    ...(argv[0]?.includes("=") ? ["sh", "-c", 'exec "$0" "$@"'] : []),
-    ...argv,
+    ...mounts(policy, open),
+    ...["--chdir", policy.cwd],
   ];
 }
 
-/** What Ctrl-C, Ctrl-\, a graceful end, a hangup and a program's own uses of signals send to the whole group. */
-const FORWARDED_SIGNALS = "INT,QUIT,TERM,HUP,USR1,USR2";
+/** Root without capabilities still owns the kernel's settings; so nothing but processes can be written in /proc. */
+const READ_ONLY_IN_PROC = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "mtrr"];
 
 type Mount = SandboxRoot | { path: string; access: "tmpfs" };
 
-function mounts(policy: SandboxPolicy): string[] {
+function mounts(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
   const [base, ...above] = byDepth(policy);
   const args: string[] = [];
   // Made read-only last: until then the places of the mounts inside have to be created.
@@ -81,17 +73,17 @@ function mounts(policy: SandboxPolicy): string[] {
   }
   args.push(...(policy.devices === "all" ? ["--dev-bind", "/dev", "/dev"] : ["--dev", "/dev"]));
   args.push("--proc", "/proc");
+  for (const name of READ_ONLY_IN_PROC) args.push("--ro-bind-try", `/proc/${name}`, `/proc/${name}`);
   for (const [index, mount] of above.entries()) {
-    if (nearestAbove(mount, [base, ...above.slice(0, index)])?.access === mount.access) continue;
+    const around = nearestAbove(mount, [base, ...above.slice(0, index)])?.access;
+    if (around === mount.access || (around === "tmpfs" && mount.access === "deny")) continue;
     switch (mount.access) {
       case "tmpfs":
         args.push("--tmpfs", mount.path);
         break;
       case "read":
-        args.push("--ro-bind-try", mount.path, mount.path);
-        break;
       case "write":
-        args.push("--bind-try", mount.path, mount.path);
+        args.push(...bind(mount, open));
         break;
       case "deny":
         if (mount.kind === "file") {
@@ -106,6 +98,12 @@ function mounts(policy: SandboxPolicy): string[] {
     }
   }
   return [...args, ...sealed.flatMap((path) => ["--remount-ro", path])];
+}
+
+function bind({ path, access, opened }: SandboxRoot, open: (path: string) => number | null): string[] {
+  const option = access === "write" ? "--bind" : "--ro-bind";
+  const fd = opened ? open(path) : null;
+  return fd === null ? [`${option}-try`, path, path] : [`${option}-fd`, `${fd}`, path];
 }
 
 /** One mount a path, the root first (hidden unless told otherwise), each before what lies inside it. */

@@ -4,6 +4,16 @@ const SIGSYS_EXIT_CODE = 128 + 31;
 /** What the system says to a program that ran into a wall, whatever language prints it. */
 const REFUSALS = ["operation not permitted", "permission denied", "read-only file system"];
 
+/** What a program says that finds no network. */
+const NO_NETWORK = [
+  "network is unreachable",
+  "temporary failure in name resolution",
+  "could not resolve",
+  "name or service not known",
+  "enetunreach",
+  "eai_again",
+];
+
 /** How much of the end of the output is looked at: a program that fails says so at the end. */
 export const DENIAL_TAIL_BYTES = 64 * 1024;
 
@@ -14,9 +24,11 @@ export const DENIAL_TAIL_BYTES = 64 * 1024;
 export function isSandboxDenial(
   exit: { exitCode: number | null; signal: string | null },
   outputTail: Uint8Array,
+  walls: { network: boolean } = { network: true },
 ): boolean {
   if (exit.exitCode === 0 || exit.exitCode === null) return false;
   if (exit.signal === "SIGSYS" || exit.exitCode === SIGSYS_EXIT_CODE) return true;
   const text = new TextDecoder().decode(outputTail.subarray(-DENIAL_TAIL_BYTES)).toLowerCase();
-  return REFUSALS.some((refusal) => text.includes(refusal));
+  const refusals = walls.network ? REFUSALS : [...REFUSALS, ...NO_NETWORK];
+  return refusals.some((refusal) => text.includes(refusal));
 }

@@ -1,57 +1,123 @@
+import { realpathSync, statSync } from "node:fs";
 import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { EventLog } from "../exec/event-log.ts";
 import type { SandboxType, StartParams } from "../exec/exec-process.ts";
+import { RequestError } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import { sandboxPrograms } from "./available.ts";
 import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
-import { bubblewrapArgv, isInside } from "./bubblewrap.ts";
+import { isInside } from "./bubblewrap.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./denial.ts";
+import { MountPoints } from "./mount-points.ts";
+import { pinRoot } from "./root-pins.ts";
 import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-intent.ts";
 import { cannotEnforce, parseSandboxIntent } from "./sandbox-intent.ts";
+import type { Walls } from "./walls.ts";
+import { raiseWalls } from "./walls.ts";
 
-export interface ResolvedSandbox {
+export type ResolvedSandbox = { type: "none" } | ResolvedWalls;
+
+export interface ResolvedWalls {
+  type: "walls";
   /** What to run instead. */
-  argv: string[];
+  child: Pick<Walls, "file" | "argv" | "env" | "descriptors">;
   sandboxType: SandboxType;
   wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
+  /** It runs, or (null) could not be started: the descriptors are given back. */
+  started(pid: number | null): void;
+  /** It has ended; resolves when nothing of the walls is left on the host. */
+  ended(): Promise<void>;
 }
 
-type Start = Pick<StartParams, "argv" | "cwd" | "env" | "arg0">;
+/** What is to be walled. Without a directory there is no workspace either, unless the intent names one. */
+export type WalledStart = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
+  cwd: string | null;
+};
+
+/** What the walls of a host have in common. */
+export interface SandboxHost {
+  /** Files of the host's own that nobody inside may reach: sockets it listens on, tokens. */
+  hidden: readonly string[];
+  /** A walled process that has the network runs from now on; returns what to call at its end. */
+  onNetworked(pid: number): () => void;
+}
+
+const PLAIN_HOST: SandboxHost = { hidden: [], onNetworked: () => () => undefined };
+
+/** Of the whole program: two hosts in it may stand on the same folder. */
+const mountPoints = new MountPoints();
 
 /**
  * Turns the wire's sandbox intent into walls on this host. What cannot be held is refused with a RequestError; nothing
  * is ever run with less than was asked for.
  */
-export async function resolveSandbox(value: unknown, start: Start): Promise<ResolvedSandbox> {
+export async function resolveSandbox(
+  value: unknown,
+  start: WalledStart,
+  host: SandboxHost = PLAIN_HOST,
+): Promise<ResolvedSandbox> {
   const intent = parseSandboxIntent(value);
-  if (intent.type === "none") return { argv: start.argv, sandboxType: "none", wasDenied: () => false };
+  if (intent.type === "none") return { type: "none" };
   const programs = sandboxPrograms();
   if (!programs) throw cannotEnforce();
-  const policy = await policyOf(intent, start);
-  return {
-    argv: bubblewrapArgv(policy, withArg0(start), programs),
-    sandboxType: "linuxSeccomp",
-    wasDenied: (exit, log) => isSandboxDenial(exit, outputTail(log)),
+  const held: string[] = [];
+  const release = async () => {
+    await Promise.all(held.splice(0).map((path) => mountPoints.release(path)));
   };
+  try {
+    const policy = await policyOf(intent, start, (path) => {
+      mountPoints.hold(path);
+      held.push(path);
+    });
+    const roots = [...policy.roots, ...hiddenRoots(host.hidden, intent)];
+    const walls = raiseWalls({ ...policy, roots }, { argv: withArg0(start), env: start.env }, programs);
+    const { file, argv, env, descriptors } = walls;
+    const { network } = policy;
+    let onEnded = () => {};
+    return {
+      type: "walls",
+      child: { file, argv, env, descriptors },
+      sandboxType: "linuxSeccomp",
+      wasDenied: (exit, log) => isSandboxDenial(exit, outputTail(log), { network }),
+      started: (pid) => {
+        walls[Symbol.dispose]();
+        if (pid === null) void release();
+        else if (network) onEnded = host.onNetworked(pid);
+      },
+      ended: () => {
+        onEnded();
+        return release();
+      },
+    };
+  } catch (error) {
+    await release();
+    throw error instanceof RequestError ? error : cannotEnforce({ cause: error, reason: reasonOf(error) });
+  }
 }
 
 /** The policy of an intent on this host: places become paths, links are followed, what is not there is settled. */
-export async function policyOf(
-  intent: Extract<SandboxIntent, { type: "walls" }>,
-  start: Start,
+async function policyOf(
+  intent: WallsIntent,
+  start: WalledStart,
+  hold: (path: string) => void,
 ): Promise<SandboxPolicy> {
-  const cwd = start.cwd.startsWith("/") ? start.cwd : cwdFromUri(start.cwd);
-  const common = { cwd, network: intent.network, tmp: "shared" } as const;
+  const own = start.cwd === null || start.cwd.startsWith("/") ? start.cwd : cwdFromUri(start.cwd);
+  const cwd = own ?? "/";
+  const tmp = intent.privateTmp ? "private" : "shared";
+  const common = { network: intent.network, tmp } as const;
   if (intent.files.type === "unrestricted")
-    return { ...common, devices: "all", roots: [{ path: "/", access: "write" }] };
+    return { ...common, cwd, devices: "all", roots: [{ path: "/", access: "write" }] };
   const { entries } = intent.files;
   // Where the root is not seen, neither are the links on the way to the directory.
   const rootSeen = entries.some((entry) => entry.place.type === "root" && entry.access !== "deny");
-  const seenCwd = rootSeen ? cwd : await realpath(cwd).catch(() => cwd);
-  const context = {
-    workspaceRoots: intent.workspaceRoots ?? [intent.cwd ?? cwd],
+  const seenCwd = rootSeen && tmp === "shared" ? cwd : await realpath(cwd).catch(() => cwd);
+  const workspace = intent.cwd ?? own;
+  const context: PlaceContext = {
+    workspaceRoots: intent.workspaceRoots ?? (workspace === null ? null : [workspace]),
     tmpdirs: intent.temporaryDirectories ?? tmpdirOf(start.env),
+    scope: start.sandboxScope,
+    hold,
   };
   // Write entries first: whether a missing or linked place matters depends on what is writable around it.
   const writable = await settleAll(entries.filter(isWrite), context, []);
@@ -60,12 +126,21 @@ export async function policyOf(
     context,
     writable,
   );
-  return { ...common, cwd: seenCwd, devices: "minimal", roots: [...writable, ...others] };
+  // An empty /tmp hides the directory, unless it is one of the roots.
+  const hiddenCwd: SandboxRoot[] =
+    tmp === "private" && isInside(seenCwd, "/tmp") ? [{ path: seenCwd, access: "read", opened: true }] : [];
+  return { ...common, cwd: seenCwd, devices: "minimal", roots: [...hiddenCwd, ...writable, ...others] };
 }
 
+type WallsIntent = Extract<SandboxIntent, { type: "walls" }>;
+
 interface PlaceContext {
-  workspaceRoots: readonly string[];
+  /** Null: nobody has said where the workspace is. */
+  workspaceRoots: readonly string[] | null;
   tmpdirs: readonly string[];
+  scope: object | undefined;
+  /** Puts an empty folder where nothing is, for as long as the walls stand. */
+  hold: (path: string) => void;
 }
 
 const isWrite = (entry: IntentEntry) => entry.access === "write";
@@ -79,7 +154,7 @@ async function settleAll(
   writable: readonly SandboxRoot[],
 ): Promise<SandboxRoot[]> {
   const settled = entries.flatMap((entry) =>
-    pathsOf(entry.place, context).map((path) => settle(path, entry, writable)),
+    pathsOf(entry.place, context).map((path) => settle(path, entry, context, writable)),
   );
   return (await Promise.all(settled)).filter((root) => root !== null);
 }
@@ -96,9 +171,10 @@ function pathsOf(place: IntentPlace, context: PlaceContext): readonly string[] {
       return context.tmpdirs;
     case "workspace": {
       const { subpath } = place;
-      return subpath === null
-        ? context.workspaceRoots
-        : context.workspaceRoots.map((root) => join(root, subpath));
+      const { workspaceRoots } = context;
+      if (workspaceRoots === null)
+        throw cannotEnforce({ reason: "it names a workspace, and neither `cwd` nor `workspaceRoots`" });
+      return subpath === null ? workspaceRoots : workspaceRoots.map((root) => join(root, subpath));
     }
     case "path":
       return [place.path];
@@ -108,38 +184,52 @@ function pathsOf(place: IntentPlace, context: PlaceContext): readonly string[] {
 async function settle(
   path: string,
   entry: IntentEntry,
+  context: PlaceContext,
   writable: readonly SandboxRoot[],
 ): Promise<SandboxRoot | null> {
+  const { access } = entry;
   // Programs look for these by name, so links among them are not followed away.
-  if (entry.place.type === "minimal") return { path, access: entry.access };
-  const real = await realpath(path).catch(nullIfMissing);
-  // Restricting a place inside a writable one only holds when a mount can stand on exactly that name.
-  if (entry.access !== "write" && (await isReplaceable(path, real, writable))) {
-    if (real === null && entry.missing === "skip") return null;
-    throw cannotEnforce();
+  if (entry.place.type === "minimal") return { path, access };
+  const existing = await nearestExisting(path);
+  const isThere = existing.rest === "" && !mountPoints.has(existing.real);
+  pinRoot(context.scope, path, join(existing.real, existing.rest));
+  if (access !== "write") {
+    // Whoever is inside could make it, if nothing stood in its place.
+    if (!isThere && isWritable(existing.real, writable)) {
+      const blocked = mountPoints.has(existing.real)
+        ? existing.real
+        : join(existing.real, existing.rest.split("/")[0] ?? "");
+      if (entry.missing === "skip" && !mountPoints.has(blocked)) return null;
+      context.hold(blocked);
+      return { path: blocked, access, kind: "directory", opened: true };
+    }
+    if (isThere) await refuseLink(path, writable);
   }
   // Not there and not creatable: nothing can be read from it or written to it.
-  if (real === null) return null;
-  const kind = (await stat(real)).isDirectory() ? "directory" : "file";
-  return { path: real, access: entry.access, kind };
+  if (!isThere) return null;
+  const kind = (await stat(existing.real)).isDirectory() ? "directory" : "file";
+  return { path: existing.real, access, kind, opened: existing.real !== "/" };
 }
 
-/** Could somebody inside put something else at this name: is it missing, or a link, in a writable directory? */
-async function isReplaceable(
-  path: string,
-  real: string | null,
-  writable: readonly SandboxRoot[],
-): Promise<boolean> {
-  const parent = await nearestExisting(dirname(path));
-  const isWritable = writable.some((root) => root.path === parent || isInside(parent, root.path));
-  if (!isWritable) return false;
-  if (real === null) return true;
-  return (await lstat(join(parent, basename(path)))).isSymbolicLink();
+/** A mount covers what a link leads to; whoever may write beside the link can point it elsewhere. */
+async function refuseLink(path: string, writable: readonly SandboxRoot[]): Promise<void> {
+  if (path === "/") return;
+  const parent = await realpath(dirname(path));
+  if (!isWritable(parent, writable)) return;
+  if ((await lstat(join(parent, basename(path)))).isSymbolicLink())
+    throw cannotEnforce({ reason: `\`${path}\` is a symbolic link, which a sandbox cannot keep read-only` });
 }
 
-async function nearestExisting(path: string): Promise<string> {
+function isWritable(path: string, writable: readonly SandboxRoot[]): boolean {
+  return writable.some((root) => root.path === path || isInside(path, root.path));
+}
+
+/** The part of a path that is there, free of links, and what is missing below it. */
+async function nearestExisting(path: string): Promise<{ real: string; rest: string }> {
   const real = await realpath(path).catch(nullIfMissing);
-  return real ?? (path === "/" ? "/" : nearestExisting(dirname(path)));
+  if (real !== null || path === "/") return { real: real ?? "/", rest: "" };
+  const above = await nearestExisting(dirname(path));
+  return { real: above.real, rest: join(above.rest, basename(path)) };
 }
 
 function nullIfMissing(error: unknown): null {
@@ -153,8 +243,45 @@ function tmpdirOf(env: Readonly<Record<string, string>>): string[] {
   return tmpdir?.startsWith("/") ? [tmpdir] : [];
 }
 
+/** Sockets of the host that give whoever reaches them more than the walls do. With the network off no socket reaches them. */
+const HOST_SERVICES = [
+  "/run/docker.sock",
+  "/run/containerd",
+  "/run/crio",
+  "/run/podman",
+  "/run/libvirt",
+  "/run/snapd.socket",
+  "/run/dbus",
+  "/run/systemd/private",
+  "/run/user",
+];
+
+function hiddenRoots(own: readonly string[], intent: WallsIntent): SandboxRoot[] {
+  const named =
+    intent.files.type === "unrestricted"
+      ? []
+      : intent.files.entries.flatMap(({ place }) => (place.type === "path" ? [place.path] : []));
+  // Whoever names such a service asks for it.
+  const services = HOST_SERVICES.filter(
+    (path) => !named.some((name) => name === path || isInside(name, path)),
+  );
+  return [...own, ...(intent.network ? services : [])].flatMap((path): SandboxRoot[] => {
+    try {
+      const real = realpathSync(path);
+      return [{ path: real, access: "deny", kind: statSync(real).isDirectory() ? "directory" : "file" }];
+    } catch {
+      // Not there, or not to be reached anyway.
+      return [];
+    }
+  });
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** The walls' own programs stand first, so the name a program sees as its own is given to it inside. */
-function withArg0({ argv, arg0 }: Start): string[] {
+function withArg0({ argv, arg0 }: WalledStart): string[] {
   return arg0 === undefined || arg0 === null ? argv : ["bash", "-c", 'exec -a "$0" "$@"', arg0, ...argv];
 }
 

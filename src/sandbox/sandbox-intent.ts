@@ -32,11 +32,16 @@ export type SandboxIntent =
       workspaceRoots: string[] | null;
       /** What `tmpdir` means, where the caller says so. */
       temporaryDirectories: string[] | null;
+      /** An empty /tmp of its own that goes with the process; procwire's own field. */
+      privateTmp: boolean;
     };
 
 /** The answer to every intent that this host cannot hold, or that this version does not understand. */
-export const cannotEnforce = (options?: ErrorOptions) =>
-  invalidParams("sandbox intent cannot be enforced on this executor", options);
+export const cannotEnforce = ({ reason, ...options }: ErrorOptions & { reason?: string } = {}) =>
+  invalidParams(
+    `sandbox intent cannot be enforced on this executor${reason === undefined ? "" : `: ${reason}`}`,
+    options,
+  );
 
 /** Reads the wire's `sandbox` object. Fields about Windows and about which Linux mechanism to use are passed over. */
 export function parseSandboxIntent(value: unknown): SandboxIntent {
@@ -47,6 +52,7 @@ export function parseSandboxIntent(value: unknown): SandboxIntent {
     cwd: optional(intent, "cwd", (uri) => cwdFromUri(text(uri))),
     workspaceRoots: optional(intent, "workspaceRoots", paths),
     temporaryDirectories: optional(intent, "temporaryDirectories", paths),
+    privateTmp: optional(intent, "privateTmp", flag) ?? false,
   };
   switch (field(permissions, "type")) {
     case "disabled":
@@ -175,6 +181,11 @@ function list(value: unknown): unknown[] {
 function text(value: unknown): string {
   if (typeof value === "string") return value;
   throw invalidParams(`invalid type: ${kindOf(value)}, expected a string`);
+}
+
+function flag(value: unknown): boolean {
+  if (typeof value === "boolean") return value;
+  throw invalidParams(`invalid type: ${kindOf(value)}, expected a boolean`);
 }
 
 function kindOf(value: unknown): string {

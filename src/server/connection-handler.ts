@@ -9,6 +9,7 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../protocol/methods.ts";
+import { discoverRoots } from "./capability-roots.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
@@ -56,7 +57,7 @@ export class ConnectionHandler {
       "environment/info": () => host.environment.describe(),
       "environment/status": async () => ({ status: "ready" }),
       "environmentConfig/read": (params) => host.environment.readConfig(params),
-      "capabilityRoots/discoverV1": (params) => host.environment.discoverRoots(params),
+      "capabilityRoots/discoverV1": (params) => discoverRoots(params, host, this.#session()),
       "capabilities/discoverV2": (params) => host.environment.discover(params),
       "http/request": (params, context) => this.#httpRequest(params, context),
       ...this.#v0.methods,
@@ -157,9 +158,9 @@ export class ConnectionHandler {
   }
 
   #openFiles(): Promise<ConnectionFiles> {
-    const { fileChanges } = this.#session();
+    const session = this.#session();
     this.#files ??= this.#host.files().then(
-      (files) => new ConnectionFiles(files, this.#peer, fileChanges, this.#host.walledFiles),
+      (files) => new ConnectionFiles(files, this.#peer, session, this.#host.walledFiles),
       (error: unknown) => {
         // A host without files now may have them for the next who asks.
         this.#files = null;

@@ -8,7 +8,7 @@ import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
-import type { HostServices, ServerLog } from "./host-services.ts";
+import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
 import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import { LOCAL, type Principal } from "./principal.ts";
@@ -67,6 +67,11 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   degraded(): string[] {
     return this.#host.backend.degraded();
+  }
+
+  /** Whether who connected is behind walls raised here; told at once where nobody can be. */
+  isWalledPeer(peer: PeerAddress): false | Promise<boolean> {
+    return this.#host.isWalledPeer?.(peer) ?? false;
   }
 
   /** Serves one connection until it ends, on behalf of whoever was found to be at its other end. */
@@ -128,7 +133,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       this.#host.clock ?? systemClock,
     ).catch((error: unknown) => this.#log("warn", "ending all the same", { error: describe(error) }));
     this.#sessions.endAll();
-    this.#host.walledFiles?.close();
+    await this.#host.walledFiles?.close();
     // Once more for what was just being started when the end began.
     await this.#endProcesses(0);
   }

@@ -6,6 +6,7 @@ import type { ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { Handler, Handlers } from "./handlers.ts";
 import type { WalledFileServers } from "./host-services.ts";
 import type { Peer } from "./peer.ts";
+import type { Session } from "./session.ts";
 
 const FILE_METHODS = [
   "fs/readFile",
@@ -65,14 +66,16 @@ export class ConnectionFiles {
   readonly #handles: ReturnType<FileSystem["openHandles"]>;
   readonly #watches: ReturnType<FileSystem["openWatches"]>;
   readonly #walled: WalledFileServers | undefined;
+  readonly #scope: object;
   readonly #changes: Lanes<"changes">;
   readonly #blocks = new Lanes<string>();
 
-  /** `changes` is the session's: an order begun on a lost connection holds on the next one. */
-  constructor(files: FileSystem, peer: Peer, changes: Lanes<"changes">, walled?: WalledFileServers) {
+  /** An order begun on a lost connection holds on the session's next one. */
+  constructor(files: FileSystem, peer: Peer, session: Session, walled?: WalledFileServers) {
     this.#files = files;
     this.#walled = walled;
-    this.#changes = changes;
+    this.#scope = session;
+    this.#changes = session.fileChanges;
     this.#handles = files.openHandles();
     this.#watches = files.openWatches((watchId) =>
       peer.notify({ method: "fs/missingChanged", params: { watchId } }),
@@ -144,7 +147,7 @@ export class ConnectionFiles {
     // A handle or a watch would have to live inside the walls, beyond the request: no client asks for it.
     if (!this.#walled || STAY_OPEN.has(method))
       throw invalidParams("sandbox intent cannot be enforced on this executor");
-    const inside = await this.#walled.behind(walls);
+    const inside = await this.#walled.behind(walls, this.#scope);
     const call = () => inside.call(method, { ...params, sandbox: undefined });
     return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
   }
@@ -161,7 +164,7 @@ export class ConnectionFiles {
 }
 
 /** An intent that asks for no walls needs none. */
-function isUnrestricted(sandbox: unknown): boolean {
+export function isUnrestricted(sandbox: unknown): boolean {
   if (typeof sandbox !== "object" || sandbox === null || !("permissions" in sandbox)) return false;
   const { permissions } = sandbox;
   return (

@@ -55,6 +55,7 @@ export class FrontDoor {
   /** Those that have not said what they want, or are being answered, the oldest first. */
   readonly #outside = new Set<AcceptedSocket>();
   readonly #shares: DescriptorShares;
+  #ownPort = 0;
 
   constructor(
     server: ExecServer,
@@ -71,6 +72,7 @@ export class FrontDoor {
   }
 
   behind(listener: Listener, url: string): Listening {
+    this.#ownPort = listener.port;
     return {
       url,
       close: async () => {
@@ -114,7 +116,7 @@ export class FrontDoor {
         if (parsed.type === "refused") this.#answer(socket, httpAnswer(parsed.status, parsed.reason));
         else {
           early.bytes.push(parsed.rest);
-          this.#decide(socket, parsed.head, early);
+          this.#askWhoseSocket(socket, early, () => this.#decide(socket, parsed.head, early));
         }
       },
       end: () => {
@@ -131,6 +133,24 @@ export class FrontDoor {
     if (oldest === undefined || this.#outside.size < this.#shares.outside) return;
     this.#outside.delete(oldest);
     oldest.destroy();
+  }
+
+  /** Whoever is behind walls raised here must not ask here for what the walls refuse. */
+  #askWhoseSocket(socket: AcceptedSocket, early: Early, decide: () => void): void {
+    const walled = this.#server.isWalledPeer({ peerName: socket.peerName, ownPort: this.#ownPort });
+    if (walled === false) {
+      decide();
+      return;
+    }
+    early.isKept = true;
+    // What cannot be found out is refused.
+    void walled
+      .catch(() => true)
+      .then((inside) => {
+        early.isKept = false;
+        if (inside) this.#answer(socket, httpAnswer(403, "connections from behind a sandbox are refused"));
+        else decide();
+      });
   }
 
   #decide(socket: AcceptedSocket, head: RequestHead, early: Early): void {

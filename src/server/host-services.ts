@@ -14,6 +14,8 @@ export interface HostServices {
   files: () => Promise<FileSystem>;
   /** Files behind walls; without it every sandbox intent of `fs/*` is refused. */
   walledFiles?: WalledFileServers;
+  /** Whether who connects from this address of this machine is behind walls raised here; at once when nobody can be. */
+  isWalledPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
   environment: EnvironmentService;
   clock?: Clock;
@@ -23,15 +25,25 @@ export interface HostServices {
   randomBytes?: (count: number) => Uint8Array;
 }
 
+/** Both ends of a TCP connection that came in. */
+export interface PeerAddress {
+  /** `127.0.0.1:5000`, or `[::1]:5000`. */
+  peerName: string;
+  ownPort: number;
+}
+
 /** Gives the files that can be seen and changed from inside the walls of a sandbox intent. */
 export interface WalledFileServers {
-  /** Rejects with a RequestError when the intent cannot be enforced here. */
-  behind(intent: unknown): Promise<WalledFiles>;
-  close(): void;
+  /** Rejects with a RequestError when the intent cannot be enforced here. A scope's roots lead where they first led. */
+  behind(intent: unknown, scope: object): Promise<WalledFiles>;
+  close(): Promise<void>;
 }
 
 export interface WalledFiles {
-  call<M extends FileMethod>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>>;
+  call<M extends FileMethod | "capabilityRoots/discoverV1">(
+    method: M,
+    params: ParamsOf<M>,
+  ): Promise<ResultOf<M>>;
 }
 
 /** The HTTP requests of one connection. */

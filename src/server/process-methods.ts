@@ -95,6 +95,11 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   requireAllowed(mode, config);
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard } = rest;
+  // Without walls there is nothing to manage, and it is passed over as by the reference server.
+  if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
+    throw invalidParams(
+      "sandbox intent cannot be enforced on this executor: a managed network is not supported",
+    );
   return {
     processId,
     argv,

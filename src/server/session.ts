@@ -110,7 +110,7 @@ export class Session {
     this.#slots.set(processId, { type: "starting", started: starting.promise });
     return this.#input.inOrder(processId, async () => {
       try {
-        const process = await this.#deps.backend.start(params);
+        const process = await this.#deps.backend.start({ ...params, sandboxScope: this });
         const entry = this.#entryOf(process);
         if (this.#slots.has(processId)) {
           this.#slots.set(processId, { type: "started", entry });

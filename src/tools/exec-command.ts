@@ -8,7 +8,7 @@ import type { ExecContext } from "./exec-context.ts";
 import type { ExecSession, SessionCommand } from "./exec-session.ts";
 import { realWorkdir } from "./real-workdir.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
-import { prepareCommand } from "./sandbox-attempt.ts";
+import { sandboxIntent } from "./sandbox-attempt.ts";
 import { chooseShell } from "./shell-choice.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "./tool.ts";
 import { parseArguments } from "./tool-schema.ts";
@@ -133,18 +133,17 @@ async function start(
   choice: SandboxChoice,
 ): Promise<ExecProcess | string> {
   try {
-    const walls = choice.type === "none" ? choice : await context.realRoots.resolve();
-    const prepared = prepareCommand(argv, cwd, walls);
     return await context.backend.start({
       processId: context.newProcessId(),
-      argv: prepared.argv,
+      argv: [...argv],
       cwd,
       env: { ...ADDED_ENVIRONMENT, ...context.env },
       envPolicy: context.envPolicy,
       tty,
       ...(tty ? { size: context.terminalSize } : { pipeStdin: context.pipeStdin }),
       mode: "prepared",
-      sandboxType: prepared.sandboxType,
+      sandbox: sandboxIntent(choice),
+      sandboxScope: context,
     });
   } catch (error) {
     return error instanceof Error ? error.message : String(error);

@@ -5,7 +5,6 @@ import type { EnvPolicy, ExecBackend, ExecProcess, TerminalSize } from "../exec/
 import type { ApprovalGate } from "./approval.ts";
 import type { ArchiveShelf } from "./archive-shelf.ts";
 import type { ExecSession, SessionCommand } from "./exec-session.ts";
-import type { RealRoots } from "./real-roots.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
 import type { SessionTable } from "./session-table.ts";
 import type { YieldLimits } from "./yield-window.ts";
@@ -21,7 +20,6 @@ export interface ExecContext {
   pipeStdin: boolean;
   terminalSize: TerminalSize;
   sandbox: SandboxChoice;
-  realRoots: RealRoots;
   yieldLimits: YieldLimits;
   /** No call gets more, whatever it asks for. */
   maxOutputTokens: number;

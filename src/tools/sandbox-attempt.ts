@@ -1,7 +1,6 @@
 import { posix } from "node:path";
-import type { SandboxType } from "../exec/exec-process.ts";
-import type { SandboxPolicy, SandboxRoot } from "../sandbox/bubblewrap.ts";
-import { bubblewrapArgv } from "../sandbox/bubblewrap.ts";
+import { uriFromPath } from "../protocol/path-uri.ts";
+import type { Access } from "../sandbox/bubblewrap.ts";
 
 /** Which walls stand around the commands of a model. */
 export type SandboxChoice =
@@ -10,7 +9,10 @@ export type SandboxChoice =
       type: "bubblewrap";
       /** Absolute paths on the host of the processes. Everything else can only be read. */
       writableRoots: readonly string[];
-      /** Names inside each writable root that stay read-only. Default: `.git`, whose hooks run outside later. */
+      /**
+       * Names inside each writable root that stay as they are, missing ones too. Default: `.git`, whose hooks run outside
+       * later, and `.codex` and `.agents`, which tell agents what to do.
+       */
       protectedNames?: readonly string[];
       /** Hidden altogether. */
       deniedRoots?: readonly string[];
@@ -18,12 +20,6 @@ export type SandboxChoice =
       /** An empty /tmp of its own for each command. Default: true. */
       privateTmp?: boolean;
     };
-
-/** A command made ready to start: walls and network policy applied, nothing left to decide. */
-export interface PreparedCommand {
-  argv: string[];
-  sandboxType: SandboxType;
-}
 
 /** Refuses a choice the host cannot hold. Nothing is ever run with fewer walls than were chosen. */
 export function checkSandbox(choice: SandboxChoice, hostSandboxes: readonly string[] | undefined): void {
@@ -34,24 +30,34 @@ export function checkSandbox(choice: SandboxChoice, hostSandboxes: readonly stri
   throw new Error(`sandbox \`${choice.type}\` is not available: ${has}`);
 }
 
-export function prepareCommand(argv: readonly string[], cwd: string, choice: SandboxChoice): PreparedCommand {
-  if (choice.type === "none") return { argv: [...argv], sandboxType: "none" };
-  return { argv: bubblewrapArgv(policyOf(choice, cwd), argv), sandboxType: "linuxSeccomp" };
-}
+const PROTECTED_NAMES = [".git", ".codex", ".agents"];
 
-/** What stays read-only inside of what can be written. */
-export function protectedPaths(choice: Extract<SandboxChoice, { type: "bubblewrap" }>): string[] {
-  const { writableRoots, protectedNames = [".git"] } = choice;
-  return writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
-}
-
-function policyOf(choice: Extract<SandboxChoice, { type: "bubblewrap" }>, cwd: string): SandboxPolicy {
-  const { writableRoots, deniedRoots = [], network, privateTmp = true } = choice;
-  const roots: SandboxRoot[] = [
-    { path: "/", access: "read" },
-    ...writableRoots.map((path) => ({ path, access: "write" }) as const),
-    ...protectedPaths(choice).map((path) => ({ path, access: "read" }) as const),
-    ...deniedRoots.map((path) => ({ path, access: "deny" }) as const),
+/**
+ * A choice as the wire's sandbox intent, or null for none. The host of the processes raises the walls: only there are the
+ * programs, the links to follow and the descriptors that walls need.
+ */
+export function sandboxIntent(choice: SandboxChoice): Record<string, unknown> | null {
+  if (choice.type === "none") return null;
+  const { writableRoots, protectedNames = PROTECTED_NAMES, deniedRoots = [] } = choice;
+  const kept = writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
+  const entries = [
+    { path: { type: "special", value: { kind: "root" } }, access: "read" },
+    ...writableRoots.map((path) => entryAt(path, "write")),
+    ...kept.map((path) => entryAt(path, "read")),
+    ...deniedRoots.map((path) => entryAt(path, "deny")),
   ];
-  return { roots, cwd, network, tmp: privateTmp ? "private" : "shared", devices: "minimal" };
+  return {
+    permissions: {
+      type: "managed",
+      file_system: { type: "restricted", entries },
+      network: choice.network ? "enabled" : "restricted",
+    },
+    windowsSandboxLevel: "disabled",
+    privateTmp: choice.privateTmp ?? true,
+  };
 }
+
+const entryAt = (path: string, access: Access) => ({
+  path: { type: "path", path: uriFromPath(path) },
+  access,
+});

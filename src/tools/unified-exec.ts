@@ -20,7 +20,6 @@ import type { ArchiveLimits } from "./output-archive.ts";
 import { DEFAULT_ARCHIVE_LIMITS } from "./output-archive.ts";
 import { readOutputTool } from "./read-output.ts";
 import { readScreenTool } from "./read-screen.ts";
-import { RealRoots } from "./real-roots.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
 import { checkSandbox } from "./sandbox-attempt.ts";
 import { SessionKeeper } from "./session-keeper.ts";
@@ -100,7 +99,6 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     pipeStdin: options.pipeStdin ?? false,
     terminalSize: options.terminalSize ?? DEFAULT_TERMINAL_SIZE,
     sandbox,
-    realRoots: new RealRoots(backend, sandbox, { env, envPolicy }, newProcessId),
     yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
     maxOutputTokens: limits.maxOutputTokens ?? MAX_OUTPUT_TOKENS,
     gate: new ApprovalGate(options.approval ?? neverAsk()),

@@ -84,13 +84,18 @@ describe("the local backend", { skip: NO_ADDON }, () => {
   });
 
   it("runs behind walls where it was given somebody who builds them, and tells when they refused", async () => {
+    const told: unknown[] = [];
     await using backend = createLocalBackend({
-      resolveSandbox: async (intent, { argv }) => {
+      resolveSandbox: async (intent, { argv, env }) => {
         assert.deepEqual(intent, { wall: true });
+        const file = "/usr/bin/env";
         return {
-          argv: ["/usr/bin/env", "WALLED=1", ...argv],
+          type: "walls",
+          child: { file, argv: [file, ...argv], env: { ...env, WALLED: "1" }, descriptors: [] },
           sandboxType: "linuxSeccomp",
           wasDenied: ({ exitCode }) => exitCode === 13,
+          started: (pid) => told.push(pid),
+          ended: async () => void told.push("ended"),
         };
       },
     });
@@ -99,6 +104,9 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await started.closed;
     assert.equal(Buffer.from((await started.snapshot()).stdout).toString(), "1\n");
     assert.equal(started.log.exit?.sandboxDenied, true);
+    assert.deepEqual(told, [started.pid, "ended"]);
+    await assert.rejects(start(backend, "true", { sandbox: { wall: true }, cwd: "/nowhere" }));
+    assert.deepEqual(told.slice(2), [null], "what could not be started is told too");
     const label = await start(backend, "true", { mode: "prepared", sandboxType: "macosSeatbelt" });
     assert.equal(label.sandboxType, "macosSeatbelt");
   });

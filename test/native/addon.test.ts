@@ -87,6 +87,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
           args[7],
           wrongDone,
           args[9],
+          args[10],
         );
       },
     });

@@ -62,6 +62,7 @@ export async function startChild(
       env: { PATH: "/usr/bin:/bin" },
       terminal: null,
       pipeStdin: false,
+      descriptors: [],
       ...options,
     },
     {

@@ -333,6 +333,7 @@ describe("a native socket with a route", () => {
         env: { PATH: "/usr/bin:/bin" },
         terminal: null,
         pipeStdin: true,
+        descriptors: [],
       },
       {
         output: (_, chunk) => output.push(Buffer.from(chunk)),

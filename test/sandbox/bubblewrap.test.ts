@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { probe, sandboxPrograms } from "../../src/sandbox/available.ts";
-import type { Access, SandboxRoot } from "../../src/sandbox/bubblewrap.ts";
-import { bubblewrapArgv, isInside } from "../../src/sandbox/bubblewrap.ts";
-import { noWalls, READ_ONLY, runBehind, scratch } from "./walls.ts";
+import { probe } from "../../src/sandbox/available.ts";
+import type { Access, SandboxPolicy, SandboxRoot } from "../../src/sandbox/bubblewrap.ts";
+import { bubblewrapOptions, isInside } from "../../src/sandbox/bubblewrap.ts";
+import { noWalls, READ_ONLY, runBehind, scratch, walled } from "./walls.ts";
+
+const options = (policy: SandboxPolicy) => bubblewrapOptions(policy, () => null);
 
 test("mounts come in the order of their depth, whatever the order of the roots", () => {
   const roots: SandboxRoot[] = [
@@ -17,47 +19,67 @@ test("mounts come in the order of their depth, whatever the order of the roots",
     { path: "/w", access: "write" },
     { path: "/", access: "read" },
   ];
-  const argv = bubblewrapArgv({ ...READ_ONLY, roots }, ["true"]);
-  const mounts = argv.filter((word) => /^--(ro-)?bind/.test(word));
+  const words = options({ ...READ_ONLY, roots });
+  const places = ["/", "/w", "/w/.git"];
+  const mounts = words.filter(
+    (word, at) => /^--(ro-)?bind/.test(word) && places.includes(words[at + 1] ?? ""),
+  );
   assert.deepEqual(mounts, ["--ro-bind", "--bind-try", "--ro-bind-try"]);
-  assert.deepEqual(argv, bubblewrapArgv({ ...READ_ONLY, roots: roots.toReversed() }, ["true"]));
+  assert.deepEqual(words, options({ ...READ_ONLY, roots: roots.toReversed() }));
 });
 
 test("at one path deny beats write, and write beats read", () => {
   const at = (...access: Access[]) =>
-    bubblewrapArgv(
-      {
-        ...READ_ONLY,
-        roots: [{ path: "/", access: "read" }, ...access.map((a) => ({ path: "/w", access: a }))],
-      },
-      ["true"],
-    ).join(" ");
+    options({
+      ...READ_ONLY,
+      roots: [{ path: "/", access: "read" }, ...access.map((a) => ({ path: "/w", access: a }))],
+    }).join(" ");
   assert.match(at("read", "write"), /--bind-try \/w \/w/);
   assert.match(at("write", "read"), /--bind-try \/w \/w/);
   assert.match(at("deny", "write"), /--perms 0000 --tmpfs \/w /);
-  assert.doesNotMatch(at("write", "deny"), /--bind-try/);
+  assert.doesNotMatch(at("write", "deny"), / --bind-try/);
 });
 
 test("the network namespace is left out only where the network is on", () => {
-  assert.ok(bubblewrapArgv(READ_ONLY, ["true"]).includes("--unshare-net"));
-  assert.ok(!bubblewrapArgv({ ...READ_ONLY, network: true }, ["true"]).includes("--unshare-net"));
+  assert.ok(options(READ_ONLY).includes("--unshare-net"));
+  assert.ok(!options({ ...READ_ONLY, network: true }).includes("--unshare-net"));
 });
 
 test("without a root entry nothing of the host is seen", () => {
-  const argv = bubblewrapArgv({ ...READ_ONLY, roots: [{ path: "/usr", access: "read" }] }, ["true"]);
-  assert.match(argv.join(" "), /--tmpfs \/ .*--ro-bind-try \/usr \/usr --remount-ro \/ --chdir/);
+  const words = options({ ...READ_ONLY, roots: [{ path: "/usr", access: "read" }] });
+  assert.match(words.join(" "), /--tmpfs \/ .*--ro-bind-try \/usr \/usr --remount-ro \/ --chdir/);
 });
 
-test("a PATH without bubblewrap has no sandbox", () => {
+test("an opened root is bound as what was opened", () => {
+  const roots: SandboxRoot[] = [
+    { path: "/", access: "read" },
+    { path: "/w", access: "write", opened: true },
+    { path: "/w/.git", access: "read", opened: true },
+  ];
+  const asked: string[] = [];
+  const words = bubblewrapOptions({ ...READ_ONLY, roots }, (path) => 10 + asked.push(path));
+  assert.deepEqual(asked, ["/w", "/w/.git"]);
+  assert.match(words.join(" "), / --bind-fd 11 \/w --ro-bind-fd 12 \/w\/\.git /);
+});
+
+test("places without bubblewrap have no sandbox", () => {
   using empty = scratch();
-  assert.equal(probe(empty.path), null);
-  assert.equal(probe(""), null);
+  assert.equal(probe([empty.path]), null);
+  assert.equal(probe([]), null);
+});
+
+test("a bubblewrap that somebody else than root can change is passed over", { skip: noWalls }, () => {
+  using fake = scratch();
+  writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  chmodSync(join(fake.path, "bwrap"), 0o777);
+  assert.ok(probe([fake.path, "/usr/bin", "/bin"]));
 });
 
 test("a bubblewrap that cannot make walls is no sandbox", () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
-  assert.equal(probe(`${fake.path}:/usr/bin:/bin`), null);
+  // Root's own, so that it is the one that is found.
+  if (process.getuid?.() === 0) assert.equal(probe([fake.path, "/usr/bin", "/bin"]), null);
 });
 
 test("what may be read and written behind the walls is what the nearest root says", { skip: noWalls }, () => {
@@ -144,16 +166,7 @@ test("with the network off a listener on the host cannot be reached", { skip: no
     const address = server.address();
     assert.ok(typeof address === "object" && address);
     const talk = `require("node:net").connect(${address.port}, "127.0.0.1").on("data", (d) => process.stdout.write(d)).on("error", (e) => { console.log(e.code); process.exitCode = 3 })`;
-    const run = (network: boolean) => {
-      const programs = sandboxPrograms();
-      assert.ok(programs);
-      const [file = "", ...args] = bubblewrapArgv(
-        { ...READ_ONLY, network },
-        [process.execPath, "-e", talk],
-        programs,
-      );
-      return output(file, args);
-    };
+    const run = (network: boolean) => output({ ...READ_ONLY, network }, [process.execPath, "-e", talk]);
     assert.deepEqual(await run(true), { code: 0, signal: null, stdout: "hello" });
     assert.deepEqual(await run(false), { code: 3, signal: null, stdout: "ECONNREFUSED\n" });
   } finally {
@@ -190,11 +203,12 @@ test("nothing inside holds a capability, so no wall can be taken down from insid
 test("an interrupt to the group is for the command inside, whose exit is told", {
   skip: noWalls,
 }, async () => {
-  const programs = sandboxPrograms();
-  assert.ok(programs);
   const script = 'trap "echo interrupted; exit 7" INT; echo ready; while :; do sleep 0.05; done';
-  const [file = "", ...args] = bubblewrapArgv(READ_ONLY, ["/bin/bash", "-c", script], programs);
-  const child = spawn(file, args, { detached: true, stdio: ["ignore", "pipe", "inherit"] });
+  using command = walled(READ_ONLY, ["/bin/bash", "-c", script]);
+  const { file, args, env, descriptors } = command;
+  const stdio = ["ignore", "pipe", "inherit", ...descriptors] as const;
+  const child = spawn(file, args, { detached: true, stdio: [...stdio], env });
+  assert.ok(child.stdout);
   let stdout = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     stdout += text;
@@ -206,23 +220,24 @@ test("an interrupt to the group is for the command inside, whose exit is told", 
 
 test("what runs inside ends when its parent does", { skip: noWalls }, async () => {
   using base = scratch();
-  const programs = sandboxPrograms();
-  assert.ok(programs);
   const roots: SandboxRoot[] = [
     { path: "/", access: "read" },
     { path: base.path, access: "write" },
   ];
   const marker = join(base.path, "alive");
-  const argv = bubblewrapArgv(
-    { ...READ_ONLY, roots },
-    ["/bin/sh", "-c", `exec 9>${marker}; echo up; sleep 60`],
-    programs,
-  );
+  using command = walled({ ...READ_ONLY, roots }, ["/bin/sh", "-c", `exec 9>${marker}; echo up; sleep 60`]);
+  const { file, args, descriptors } = command;
+  const passed = descriptors.map((_, at) => 3 + at);
   // A parent of its own, which is then killed without a chance to clean up.
-  const parent = spawn(process.execPath, [
-    "-e",
-    `require("node:child_process").spawn(${JSON.stringify(argv[0])}, ${JSON.stringify(argv.slice(1))}, { stdio: ["ignore", "inherit", "inherit"] }); setInterval(() => {}, 1000)`,
-  ]);
+  const parent = spawn(
+    process.execPath,
+    [
+      "-e",
+      `require("node:child_process").spawn(${JSON.stringify(file)}, ${JSON.stringify(args)}, { stdio: ["ignore", "inherit", "inherit", ...${JSON.stringify(passed)}] }); setInterval(() => {}, 1000)`,
+    ],
+    { stdio: ["ignore", "pipe", "inherit", ...descriptors] },
+  );
+  assert.ok(parent.stdout);
   parent.stdout.setEncoding("utf8");
   await once(parent.stdout, "data");
   parent.kill("SIGKILL");
@@ -236,14 +251,22 @@ test("a program with an equals sign in its name is run, not taken for a variable
   using base = scratch();
   const program = join(base.path, "a=b");
   writeFileSync(program, '#!/bin/sh\necho "ran $1"\n', { mode: 0o755 });
-  const programs = sandboxPrograms();
-  assert.ok(programs);
-  const [file = "", ...args] = bubblewrapArgv(READ_ONLY, [program, "well"], programs);
-  assert.deepEqual(await output(file, args), { code: 0, signal: null, stdout: "ran well\n" });
+  assert.deepEqual(await output(READ_ONLY, [program, "well"]), {
+    code: 0,
+    signal: null,
+    stdout: "ran well\n",
+  });
 });
 
-async function output(file: string, args: string[]) {
-  const child = spawn(file, args, { stdio: ["ignore", "pipe", "inherit"], timeout: 20_000 });
+async function output(policy: SandboxPolicy, argv: readonly string[]) {
+  using command = walled(policy, argv);
+  const { file, args, env, descriptors } = command;
+  const child = spawn(file, args, {
+    stdio: ["ignore", "pipe", "inherit", ...descriptors],
+    timeout: 20_000,
+    env,
+  });
+  assert.ok(child.stdout);
   let stdout = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     stdout += text;

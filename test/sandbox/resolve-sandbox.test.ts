@@ -166,23 +166,68 @@ test("the name a program sees as its own is kept behind the walls", { skip: noWa
   assert.equal(ran.output, "own name\n");
 });
 
-const refused = (error: unknown) =>
-  error instanceof RequestError &&
-  error.code === ErrorCode.invalidParams &&
-  error.message === "sandbox intent cannot be enforced on this executor";
-
-test("what somebody inside could replace is refused, not half protected", { skip: noWalls }, async () => {
+test("a link that somebody inside could replace is refused, not half protected", {
+  skip: noWalls,
+}, async () => {
   using ws = workspace();
   using outside = workspace();
-  symlinkSync(outside.path, join(ws.path, "linked"));
+  const linked = join(ws.path, "linked");
+  symlinkSync(outside.path, linked);
   const writable = { path: { type: "special", value: { kind: "project_roots" } }, access: "write" };
-  const start = { argv: ["true"], cwd: ws.path, env: {} };
-  for (const name of ["linked", "missing"]) {
-    const sandbox = intent([READ_ROOT, writable, at(join(ws.path, name), "read")], ws.path);
-    await assert.rejects(resolveSandbox(sandbox, start), refused, name);
+  const sandbox = intent([READ_ROOT, writable, at(linked, "read")], ws.path);
+  await assert.rejects(
+    resolveSandbox(sandbox, { argv: ["true"], cwd: ws.path, env: {} }),
+    (error) =>
+      error instanceof RequestError &&
+      error.code === ErrorCode.invalidParams &&
+      error.message ===
+        `sandbox intent cannot be enforced on this executor: \`${linked}\` is a symbolic link, which a sandbox cannot keep read-only`,
+  );
+});
+
+test("what is missing and protected cannot be made, unless the intent says to skip it", {
+  skip: noWalls,
+}, async () => {
+  using ws = workspace();
+  const writable = { path: { type: "special", value: { kind: "project_roots" } }, access: "write" };
+  const missing = join(ws.path, "missing");
+  const make = "mkdir missing; touch other";
+  for (const access of ["read", "deny"]) {
+    const ran = await run(intent([READ_ROOT, writable, at(missing, access)], ws.path), make, ws.path);
+    assert.match(ran.output, /cannot create directory/);
+    assert.ok(!existsSync(missing), "and nothing is left in its place");
   }
-  const skipped = at(join(ws.path, "missing"), "read", { missing_path_behavior: "skip" });
-  assert.ok(await resolveSandbox(intent([READ_ROOT, writable, skipped], ws.path), start));
+  const skipped = at(missing, "read", { missing_path_behavior: "skip" });
+  assert.equal((await run(intent([READ_ROOT, writable, skipped], ws.path), make, ws.path)).output, "");
+  assert.ok(existsSync(missing));
+});
+
+test("the environment behind the walls is exactly what was asked for", { skip: noWalls }, async () => {
+  using ws = workspace();
+  const env = { PATH: "/usr/bin:/bin", EMPTY: "", LINES: "a\nb", EQUALS: "a=b", LD_LIBRARY_PATH: "/nowhere" };
+  await using backend = createLocalBackend({ resolveSandbox });
+  for (const more of [{}, { PWD: "/elsewhere" }]) {
+    const process = await backend.start({
+      ...{ processId: randomUUID(), argv: ["/usr/bin/env", "-0"], cwd: ws.path, tty: false },
+      env: { ...env, ...more },
+      sandbox: recorded("read-only", ws.path),
+    });
+    await process.closed;
+    const text = Buffer.from((await process.snapshot()).stdout).toString();
+    const seen = text.split("\0").filter((line) => line !== "");
+    assert.deepEqual(
+      seen.sort(),
+      Object.entries({ ...env, ...more })
+        .map((pair) => pair.join("="))
+        .sort(),
+    );
+  }
+});
+
+test("a zero byte in the environment cannot add an option to the walls", { skip: noWalls }, async () => {
+  using ws = workspace();
+  const start = { argv: ["true"], cwd: ws.path, env: { A: "b\0--bind\0/\0/" } };
+  await assert.rejects(resolveSandbox(recorded("read-only", ws.path), start), /nul byte/);
 });
 
 test("a missing place that nobody inside could make needs no wall", { skip: noWalls }, async () => {

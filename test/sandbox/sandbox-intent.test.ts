@@ -30,6 +30,7 @@ test("understands what the real client asks for in read-only mode", () => {
     cwd: "/srv/workspace",
     workspaceRoots: ["/srv/workspace"],
     temporaryDirectories: null,
+    privateTmp: false,
   });
 });
 

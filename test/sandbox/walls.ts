@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sandboxPrograms } from "../../src/sandbox/available.ts";
 import type { SandboxPolicy } from "../../src/sandbox/bubblewrap.ts";
-import { bubblewrapArgv } from "../../src/sandbox/bubblewrap.ts";
+import { raiseWalls } from "../../src/sandbox/walls.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 
 /** Why tests behind real walls cannot run here, or false when they can. */
@@ -21,12 +21,24 @@ export const READ_ONLY: SandboxPolicy = {
   devices: "minimal",
 };
 
-/** Runs a shell script behind the walls of a policy. */
-export function runBehind(policy: SandboxPolicy, script: string, args: readonly string[] = []) {
+/** A command behind the walls of a policy, as `spawn` takes it. Dispose of it once it has started. */
+export function walled(policy: SandboxPolicy, argv: readonly string[]) {
   const programs = sandboxPrograms();
   if (!programs) throw new Error("no sandbox here");
-  const [file = "", ...rest] = bubblewrapArgv(policy, ["/bin/sh", "-c", script, "sh", ...args], programs);
-  const ran = spawnSync(file, rest, { encoding: "utf8", timeout: 20_000 });
+  const walls = raiseWalls(policy, { argv, env: { PATH: "/usr/bin:/bin" } }, programs);
+  const { file, argv: words, env, descriptors } = walls;
+  return { file, args: words.slice(1), env, descriptors, [Symbol.dispose]: () => walls[Symbol.dispose]() };
+}
+
+/** Runs a shell script behind the walls of a policy. */
+export function runBehind(policy: SandboxPolicy, script: string, args: readonly string[] = []) {
+  using command = walled(policy, ["/bin/sh", "-c", script, "sh", ...args]);
+  const ran = spawnSync(command.file, command.args, {
+    encoding: "utf8",
+    timeout: 20_000,
+    env: command.env,
+    stdio: ["ignore", "pipe", "pipe", ...command.descriptors],
+  });
   return { status: ran.status, signal: ran.signal, stdout: ran.stdout, stderr: ran.stderr };
 }
 

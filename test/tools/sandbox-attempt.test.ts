@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { parseSandboxIntent } from "../../src/sandbox/sandbox-intent.ts";
 import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src/tools/approval.ts";
 import type { SandboxChoice } from "../../src/tools/sandbox-attempt.ts";
-import { checkSandbox, prepareCommand } from "../../src/tools/sandbox-attempt.ts";
+import { checkSandbox, sandboxIntent } from "../../src/tools/sandbox-attempt.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "./calls.ts";
 import { ScriptedBackend } from "./scripted-backend.ts";
@@ -19,25 +20,33 @@ test("a sandbox the host does not have is an error, never fewer walls", () => {
   checkSandbox({ type: "none" }, []);
 });
 
-test("the command is made ready with the walls that were chosen", () => {
-  const prepared = prepareCommand(["/bin/bash", "-c", "ls"], "/w/sub", {
-    ...WALLS,
-    deniedRoots: ["/home/me/.ssh"],
+test("the walls that were chosen are asked for as the wire says it, and raised by the host", () => {
+  assert.equal(sandboxIntent({ type: "none" }), null);
+  const intent = parseSandboxIntent(sandboxIntent({ ...WALLS, deniedRoots: ["/home/me/.ssh"] }));
+  const at = (path: string, access: string) => ({
+    place: { type: "path", path },
+    access,
+    missing: "enforce",
   });
-  assert.equal(prepared.sandboxType, "linuxSeccomp");
-  const line = prepared.argv.join(" ");
-  for (const part of [
-    "--ro-bind / /",
-    "--bind-try /w /w",
-    "--ro-bind-try /w/.git /w/.git",
-    "--tmpfs /tmp",
-    "--tmpfs /home/me/.ssh",
-    "--unshare-net",
-    "--die-with-parent",
-    "--chdir /w/sub",
-  ])
-    assert.ok(line.includes(part), `${part} in ${line}`);
-  assert.deepEqual(prepared.argv.slice(-3), ["/bin/bash", "-c", "ls"]);
+  assert.deepEqual(intent, {
+    type: "walls",
+    files: {
+      type: "restricted",
+      entries: [
+        { place: { type: "root" }, access: "read", missing: "enforce" },
+        at("/w", "write"),
+        at("/w/.git", "read"),
+        at("/w/.codex", "read"),
+        at("/w/.agents", "read"),
+        at("/home/me/.ssh", "deny"),
+      ],
+    },
+    network: false,
+    cwd: null,
+    workspaceRoots: null,
+    temporaryDirectories: null,
+    privateTmp: true,
+  });
 });
 
 /** Allows what is walled, answers the rest from a list, and remembers what it was asked. */

@@ -23,17 +23,6 @@ export class ScriptedBackend implements ExecBackend {
   async start(params: StartParams): Promise<ScriptedProcess> {
     if (this.startError !== null) throw notFound(this.startError);
     const process = new ScriptedProcess(params, this.clock);
-    if (params.argv[0] === "readlink") {
-      // A host without links.
-      process.print(
-        params.argv
-          .slice(3)
-          .map((path) => `${path}\0`)
-          .join(""),
-      );
-      process.end(0);
-      return process;
-    }
     if (params.argv[2] === 'cd -P -- "$1" && pwd -P') {
       process.print(`${params.argv[4]}\n`);
       process.end(0);

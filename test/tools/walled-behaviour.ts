@@ -64,7 +64,7 @@ export function testWalls(behaves: Behaves): void {
       assert.equal(output.ok, false);
       assert.match(
         output.text,
-        /^exec_command failed: `.*\/\.git` is a symbolic link, which a sandbox cannot/,
+        /^exec_command failed: sandbox intent cannot be enforced .*: `.*\/\.git` is a symbolic link/,
       );
       rmSync(join(directory, ".git"));
       assert.equal(

@@ -1,0 +1,170 @@
+/**
+ * The escape suite's ground: `procwire serve` as its users start it, as root and as an ordinary user, and commands behind
+ * the walls of a wire intent.
+ */
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { uriFromPath } from "../../src/protocol/path-uri.ts";
+import { noWalls } from "../sandbox/walls.ts";
+import { PROCWIRE, ServeChild } from "../support/serve.ts";
+import { startParams, type WireClient } from "../support/wire.ts";
+
+export type Json = Record<string, unknown>;
+
+/** Who runs the server. */
+export interface User {
+  name: "root" | "an ordinary user";
+  uid: number;
+}
+
+/** `nobody`, as which root can run anything. */
+const NOBODY = 65534;
+const own = process.getuid?.() ?? NOBODY;
+export const USERS: readonly User[] =
+  own === 0
+    ? [
+        { name: "root", uid: 0 },
+        { name: "an ordinary user", uid: NOBODY },
+      ]
+    : [{ name: "an ordinary user", uid: own }];
+
+/** Without walls there is nothing to test; where that may not be, it fails. */
+if (noWalls !== false && process.env.CI) assert.fail(noWalls);
+
+/** A way out, tried by every kind of user. */
+export function wayOut(
+  title: string,
+  body: (ground: Ground, t: TestContext) => Promise<void>,
+  options: GroundOptions & { users?: readonly User[] } = {},
+): void {
+  for (const user of options.users ?? USERS) {
+    test(`${title}, as ${user.name}`, { skip: noWalls }, async (t) => {
+      await using ground = await Ground.prepare(user, options);
+      await body(ground, t);
+    });
+  }
+}
+
+export interface GroundOptions {
+  listen?: "tcp" | "unix";
+  serveArgs?: (folder: string) => string[];
+  headers?: Record<string, string>;
+}
+
+export class Ground implements AsyncDisposable {
+  readonly user: User;
+  /** The user's own, outside of /tmp: workspaces go below it. */
+  readonly folder: string;
+  readonly server: ServeChild;
+  readonly client: WireClient;
+  #started = 0;
+
+  private constructor(user: User, folder: string, server: ServeChild, client: WireClient) {
+    this.user = user;
+    this.folder = folder;
+    this.server = server;
+    this.client = client;
+  }
+
+  static async prepare(user: User, options: GroundOptions): Promise<Ground> {
+    const { listen = "tcp", serveArgs = () => [], headers = {} } = options;
+    const folder = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
+    chownSync(folder, user.uid, user.uid);
+    const as =
+      user.uid === own ? [] : ["setpriv", `--reuid=${user.uid}`, `--regid=${user.uid}`, "--clear-groups"];
+    const [program = "", ...before] = [...as, PROCWIRE, "serve"];
+    const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder, "server.sock")}`;
+    const server = new ServeChild(["--listen", url, ...serveArgs(folder)], {
+      command: [program, ...before],
+      env: { HOME: folder },
+      cwd: folder,
+    });
+    await server.listening();
+    const client = await server.connect(headers);
+    await client.handshake();
+    return new Ground(user, folder, server, client);
+  }
+
+  /** A folder of the user's, below the ground's own. */
+  makeFolder(name: string): string {
+    const path = join(this.folder, name);
+    mkdirSync(path, { recursive: true });
+    chownSync(path, this.user.uid, this.user.uid);
+    return path;
+  }
+
+  /** Runs a command behind the walls of an intent, over a real connection. */
+  async run(sandbox: Json, argv: string[], more: Json = {}) {
+    const processId = `p${this.#started++}`;
+    const cwd = uriFromPath(this.folder);
+    await this.client.start(processId, argv, { cwd, sandbox, ...more });
+    return this.client.finished(processId);
+  }
+
+  script(sandbox: Json, script: string, more: Json = {}) {
+    return this.run(sandbox, ["/bin/bash", "-c", script], more);
+  }
+
+  /** The answer of `attempt.c`. */
+  async attempt(sandbox: Json, ...args: string[]): Promise<string> {
+    const { output, exitCode } = await this.run(sandbox, [attemptProgram(), ...args]);
+    return output.trim() || `ended with ${exitCode}`;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.client.close();
+    await this.server[Symbol.asyncDispose]();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+const special = (kind: string, more: Json = {}) => ({ type: "special", value: { kind, ...more } });
+export const READ_ROOT = { path: special("root"), access: "read" };
+export const at = (path: string, access: string, more: Json = {}) => ({
+  path: { type: "path", path: uriFromPath(path) },
+  access,
+  ...more,
+});
+export const WORKSPACE = { path: special("project_roots"), access: "write" };
+
+/** A sandbox intent as the wire carries it. */
+export function intent(entries: Json[], more: { network?: "restricted" | "enabled" } & Json = {}): Json {
+  const { network = "restricted", ...rest } = more;
+  return {
+    permissions: { type: "managed", file_system: { type: "restricted", entries }, network },
+    windowsSandboxLevel: "disabled",
+    ...rest,
+  };
+}
+
+/** `codex exec -s workspace-write`, less what does not matter here. */
+export const workspaceWrite = (workspace: string, more: Parameters<typeof intent>[1] = {}) =>
+  intent([READ_ROOT, WORKSPACE], {
+    cwd: uriFromPath(workspace),
+    workspaceRoots: [uriFromPath(workspace)],
+    ...more,
+  });
+
+export const readOnly = () => intent([READ_ROOT]);
+
+let attempt: string | null = null;
+/** Compiled once; whoever runs the tests has a compiler, since the addon needs one. */
+export function attemptProgram(): string {
+  if (attempt !== null) return attempt;
+  const folder = mkdtempSync(join(tmpdir(), "procwire-attempt-"));
+  chmodSync(folder, 0o755);
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  attempt = join(folder, "attempt");
+  const source = fileURLToPath(new URL("./attempt.c", import.meta.url));
+  execFileSync("cc", ["-O1", "-o", attempt, source]);
+  assert.ok(existsSync(attempt));
+  return attempt;
+}
+
+export { startParams };

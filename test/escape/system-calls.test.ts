@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import { attemptProgram, intent, READ_ROOT, readOnly, wayOut, workspaceWrite } from "./inside.ts";
+
+wayOut("the walls are a system call filter too", async (ground) => {
+  const { output } = await ground.script(
+    readOnly(),
+    "grep -E '^(Seccomp|NoNewPrivs|CapEff):' /proc/self/status",
+  );
+  assert.match(output, /CapEff:\s+0+\n/);
+  assert.match(output, /NoNewPrivs:\s+1\n/);
+  assert.match(output, /Seccomp:\s+2\n/);
+});
+
+wayOut("no other process can be traced", async (ground) => {
+  assert.equal(await ground.attempt(readOnly(), "ptrace"), "EPERM");
+});
+
+wayOut("io_uring, whose requests no filter sees, cannot be set up", async (ground) => {
+  assert.equal(await ground.attempt(readOnly(), "io_uring"), "EPERM");
+});
+
+wayOut("no user namespace, and with it no capability, can be had", async (ground) => {
+  assert.equal(await ground.attempt(readOnly(), "unshare"), "EPERM");
+  assert.equal(await ground.attempt(readOnly(), "clone"), "EPERM");
+  assert.equal(await ground.attempt(readOnly(), "clone3"), "ENOSYS");
+  assert.equal(await ground.attempt(readOnly(), "fork"), "ok", "a plain child can");
+});
+
+wayOut("the keys of the user cannot be asked for", async (ground) => {
+  assert.equal(await ground.attempt(readOnly(), "keyctl"), "EPERM");
+});
+
+wayOut("numbers of another architecture reach no system call", async (ground, t) => {
+  if (process.arch !== "x64") return t.skip("SKIPPED: x32 and i386 exist on x86_64 only");
+  assert.equal(await ground.attempt(readOnly(), "x32"), "EPERM");
+  assert.equal(await ground.attempt(readOnly(), "i386"), "ended with 159", "killed by SIGSYS");
+});
+
+wayOut("nothing can be typed into the terminal from inside", async (ground) => {
+  const { output } = await ground.script(
+    intent([READ_ROOT], { network: "enabled" }),
+    `${attemptProgram()} tiocsti; ${attemptProgram()} tiocsti high`,
+    { tty: true },
+  );
+  assert.equal(output.replaceAll("\r", ""), "EPERM\nEPERM\n");
+});
+
+wayOut("no descriptor of the server comes along", async (ground) => {
+  for (const tty of [false, true]) {
+    const { output } = await ground.script(workspaceWrite(ground.folder), "ls -l /proc/self/fd", { tty });
+    const held = [...output.matchAll(/ (\d+) -> (.*)/g)].map(([, fd, target]) => [fd, target?.trim()]);
+    // Three, and the folder that ls looks into.
+    assert.deepEqual(
+      held.map(([fd]) => fd),
+      ["0", "1", "2", "3"],
+      output,
+    );
+    assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
+  }
+});
+
+wayOut("neither processes nor devices of the host are seen", async (ground) => {
+  const { output } = await ground.script(
+    readOnly(),
+    `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'; ls /dev | tr '\\n' ' '; ls /dev/pts | wc -l`,
+  );
+  assert.doesNotMatch(output, /reached/);
+  assert.ok(Number(output.split("\n")[0]) < 10, output);
+  assert.doesNotMatch(output, /\b(sd[a-z]|vd[a-z]|nvme|kvm|mem|kmsg|fuse|loop)/);
+});
+
+wayOut("the settings of the kernel cannot be changed", async (ground) => {
+  const { output } = await ground.script(
+    readOnly(),
+    `for file in sys/kernel/core_pattern sys/kernel/hostname sys/vm/drop_caches sysrq-trigger irq/default_smp_affinity; do
+       [ -e /proc/$file ] && { : >>/proc/$file; } 2>/dev/null && echo "$file can be written"
+     done; true`,
+  );
+  assert.equal(output, "");
+});
