@@ -192,18 +192,16 @@ async function settle(
   if (entry.place.type === "minimal") return { path, access };
   const existing = await nearestExisting(path);
   const isThere = existing.rest === "" && !mountPoints.has(existing.real);
+  if (isThere && access !== "write") await refuseLink(path, writable);
   pinRoot(context.scope, path, join(existing.real, existing.rest));
-  if (access !== "write") {
-    // Whoever is inside could make it, if nothing stood in its place.
-    if (!isThere && isWritable(existing.real, writable)) {
-      const blocked = mountPoints.has(existing.real)
-        ? existing.real
-        : join(existing.real, existing.rest.split("/")[0] ?? "");
-      if (entry.missing === "skip" && !mountPoints.has(blocked)) return null;
-      context.hold(blocked);
-      return { path: blocked, access, kind: "directory", opened: true };
-    }
-    if (isThere) await refuseLink(path, writable);
+  // Whoever is inside could make it, if nothing stood in its place.
+  if (!isThere && access !== "write" && isWritable(existing.real, writable)) {
+    const blocked = mountPoints.has(existing.real)
+      ? existing.real
+      : join(existing.real, existing.rest.split("/")[0] ?? "");
+    if (entry.missing === "skip" && !mountPoints.has(blocked)) return null;
+    context.hold(blocked);
+    return { path: blocked, access, kind: "directory", opened: true };
   }
   // Not there and not creatable: nothing can be read from it or written to it.
   if (!isThere) return null;

@@ -148,6 +148,7 @@ export class FrontDoor {
       .catch(() => true)
       .then((inside) => {
         early.isKept = false;
+        if (!this.#open.has(socket)) return;
         if (inside) this.#answer(socket, httpAnswer(403, "connections from behind a sandbox are refused"));
         else decide();
       });

@@ -6,7 +6,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -154,10 +153,10 @@ export const workspaceWrite = (workspace: string, more: Parameters<typeof intent
 export const readOnly = () => intent([READ_ROOT]);
 
 let attempt: string | null = null;
-/** Compiled once; whoever runs the tests has a compiler, since the addon needs one. */
+/** Outside of /tmp, which may be private. Compiled once; whoever runs the tests has a compiler, since the addon needs one. */
 export function attemptProgram(): string {
   if (attempt !== null) return attempt;
-  const folder = mkdtempSync(join(tmpdir(), "procwire-attempt-"));
+  const folder = mkdtempSync("/var/tmp/procwire-attempt-");
   chmodSync(folder, 0o755);
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   attempt = join(folder, "attempt");

@@ -162,4 +162,5 @@ const sleeper = {
   env: { PATH: "/usr/bin:/bin" },
   terminal: null,
   pipeStdin: true,
+  descriptors: [],
 };
