@@ -200,13 +200,26 @@ async function settle(
       ? existing.real
       : join(existing.real, existing.rest.split("/")[0] ?? "");
     if (entry.missing === "skip" && !mountPoints.has(blocked)) return null;
-    context.hold(blocked);
-    return { path: blocked, access, kind: "directory", opened: true };
+    return holdUnlessBarred(context, blocked)
+      ? { path: blocked, access, kind: "directory", opened: true }
+      : null;
   }
   // Not there and not creatable: nothing can be read from it or written to it.
   if (!isThere) return null;
   const kind = (await stat(existing.real)).isDirectory() ? "directory" : "file";
   return { path: existing.real, access, kind, opened: existing.real !== "/" };
+}
+
+/** False where we may not put anything: then nobody inside may either, who is the same user without its capabilities. */
+function holdUnlessBarred(context: PlaceContext, path: string): boolean {
+  try {
+    context.hold(path);
+    return true;
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : null;
+    if (code === "EACCES" || code === "EPERM" || code === "EROFS") return false;
+    throw error;
+  }
 }
 
 /** A mount covers what a link leads to; whoever may write beside the link can point it elsewhere. */

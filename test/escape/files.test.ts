@@ -13,7 +13,17 @@ import {
 import { join } from "node:path";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { until } from "../support/serve.ts";
-import { at, intent, READ_ROOT, readOnly, startParams, WORKSPACE, wayOut, workspaceWrite } from "./inside.ts";
+import {
+  at,
+  intent,
+  READ_ROOT,
+  readOnly,
+  startParams,
+  USERS,
+  WORKSPACE,
+  wayOut,
+  workspaceWrite,
+} from "./inside.ts";
 
 wayOut("a root swapped for a link between two commands does not open another folder", async (ground) => {
   const outer = ground.makeFolder("outer");
@@ -149,6 +159,16 @@ wayOut("a mount point stays while another command stands on it", async (ground) 
   assert.doesNotMatch(output, /made/);
   await until("the mount point to be gone", () => readdirSync(workspace).length === 0);
 });
+
+wayOut(
+  "a place that the user himself may not fill needs nothing in its place",
+  async (ground) => {
+    const sandbox = intent([READ_ROOT, at("/usr/share", "write"), at("/usr/share/.git", "read")]);
+    const ran = await ground.script(sandbox, "mkdir /usr/share/.git; echo over");
+    assert.match(ran.output, /Permission denied\nover/);
+  },
+  { users: USERS.filter(({ uid }) => uid !== 0) },
+);
 
 wayOut(
   "the secret files of the server are hidden",

@@ -4,7 +4,7 @@
  */
 
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, chownSync, existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -33,8 +33,29 @@ export const USERS: readonly User[] =
       ]
     : [{ name: "an ordinary user", uid: own }];
 
-/** Without walls there is nothing to test; where that may not be, it fails. */
-if (noWalls !== false && process.env.CI) assert.fail(noWalls);
+/** What comes before a program's name to run it as somebody else. */
+const commandAs = ({ uid }: User) =>
+  uid === own ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
+
+/** Why a user's walls cannot be tested here, or false; where they have to be, that is a failure. */
+function whyNot(user: User): string | false {
+  const reason = noWalls === false ? whyNotAs(user) : noWalls;
+  if (reason !== false && process.env.CI) assert.fail(reason);
+  return reason;
+}
+
+function whyNotAs(user: User): string | false {
+  const runs = (...argv: string[]) => {
+    const [file = "", ...args] = [...commandAs(user), ...argv];
+    return spawnSync(file, args, { stdio: "ignore" }).status === 0;
+  };
+  if (!runs("test", "-x", PROCWIRE)) return `SKIPPED: ${user.name} cannot run ${PROCWIRE}`;
+  if (!runs("bwrap", "--ro-bind", "/", "/", "true"))
+    return `SKIPPED: ${user.name} gets no user namespace here`;
+  return false;
+}
+
+const SKIPS = new Map(USERS.map((user) => [user, whyNot(user)]));
 
 /** A way out, tried by every kind of user. */
 export function wayOut(
@@ -43,7 +64,7 @@ export function wayOut(
   options: GroundOptions & { users?: readonly User[] } = {},
 ): void {
   for (const user of options.users ?? USERS) {
-    test(`${title}, as ${user.name}`, { skip: noWalls }, async (t) => {
+    test(`${title}, as ${user.name}`, { skip: SKIPS.get(user) ?? false }, async (t) => {
       await using ground = await Ground.prepare(user, options);
       await body(ground, t);
     });
@@ -54,6 +75,7 @@ export interface GroundOptions {
   listen?: "tcp" | "unix";
   serveArgs?: (folder: string) => string[];
   headers?: Record<string, string>;
+  env?: Record<string, string>;
 }
 
 export class Ground implements AsyncDisposable {
@@ -72,16 +94,14 @@ export class Ground implements AsyncDisposable {
   }
 
   static async prepare(user: User, options: GroundOptions): Promise<Ground> {
-    const { listen = "tcp", serveArgs = () => [], headers = {} } = options;
+    const { listen = "tcp", serveArgs = () => [], headers = {}, env = {} } = options;
     const folder = realpathSync(mkdtempSync("/var/tmp/procwire-escape-"));
     chownSync(folder, user.uid, user.uid);
-    const as =
-      user.uid === own ? [] : ["setpriv", `--reuid=${user.uid}`, `--regid=${user.uid}`, "--clear-groups"];
-    const [program = "", ...before] = [...as, PROCWIRE, "serve"];
+    const [program = "", ...before] = [...commandAs(user), PROCWIRE, "serve"];
     const url = listen === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder, "server.sock")}`;
     const server = new ServeChild(["--listen", url, ...serveArgs(folder)], {
       command: [program, ...before],
-      env: { HOME: folder },
+      env: { HOME: folder, ...env },
       cwd: folder,
     });
     await server.listening();

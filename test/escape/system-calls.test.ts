@@ -78,3 +78,18 @@ wayOut("the settings of the kernel cannot be changed", async (ground) => {
   );
   assert.equal(output, "");
 });
+
+wayOut(
+  "without the addon the walls are the same",
+  async (ground) => {
+    const { output } = await ground.script(
+      workspaceWrite(ground.folder),
+      "grep ^Seccomp: /proc/self/status; echo x >file",
+    );
+    assert.match(output, /^Seccomp:\s+2\n$/);
+    assert.equal(await ground.attempt(readOnly(), "connect", "/nowhere"), "EPERM");
+    const held = await ground.script(readOnly(), "ls -l /proc/self/fd");
+    assert.doesNotMatch(held.output, /deleted|procwire/);
+  },
+  { env: { PROCWIRE_NATIVE_SPAWNER: "/nowhere/spawner.node" } },
+);
