@@ -6,6 +6,7 @@
 import { localEnvironment } from "./environment/local-environment.ts";
 import { RetentionBudget } from "./exec/retention-budget.ts";
 import { requireNodeThreads } from "./native/node-threads.ts";
+import type { HiddenFiles } from "./sandbox/hidden-files.ts";
 import type { WalledPeers } from "./sandbox/walled-peers.ts";
 import type {
   HostServices,
@@ -33,7 +34,12 @@ export interface LocalHostOptions {
 export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
-  const hidden = options.hidden ?? [];
+  let hidden: HiddenFiles | null = null;
+  const hiddenFiles = async () => {
+    const { HiddenFiles } = await import("./sandbox/hidden-files.ts");
+    hidden ??= new HiddenFiles(options.hidden ?? []);
+    return hidden;
+  };
   let walledPeers: WalledPeers | null = null;
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
@@ -44,13 +50,11 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
         import("./sandbox/resolve-sandbox.ts"),
         import("./sandbox/walled-peers.ts"),
       ]);
-      return resolveSandbox(intent, params, {
-        hidden,
-        onNetworked: (pid) => {
-          walledPeers ??= new WalledPeers();
-          return walledPeers.add(pid);
-        },
-      });
+      const onNetworked = (pid: number) => {
+        walledPeers ??= new WalledPeers();
+        return walledPeers.add(pid);
+      };
+      return resolveSandbox(intent, params, { hidden: await hiddenFiles(), onNetworked });
     },
     eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
   });
@@ -66,6 +70,7 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
     walledFiles: {
       behind: async (intent, scope) => {
         const { BubblewrappedFiles } = await import("./walled-files.ts");
+        const hidden = await hiddenFiles();
         walled ??= new BubblewrappedFiles({ hidden, onEnded: () => backend.expectOrphans() });
         return walled.behind(intent, scope);
       },

@@ -12,6 +12,7 @@ import { shakeHands } from "./client/handshake.ts";
 import { RpcCaller } from "./client/rpc-caller.ts";
 import { LineConnection } from "./connection/line-connection.ts";
 import { RequestError } from "./protocol/errors.ts";
+import type { HiddenFiles } from "./sandbox/hidden-files.ts";
 import { type ResolvedWalls, resolveSandbox } from "./sandbox/resolve-sandbox.ts";
 import { cannotEnforce } from "./sandbox/sandbox-intent.ts";
 import type { WalledFileServers, WalledFiles } from "./server/host-services.ts";
@@ -23,7 +24,7 @@ const START_WITHIN_MS = 10_000;
 
 export interface BubblewrappedFilesOptions {
   /** Files of the host that nobody inside may reach. */
-  hidden?: readonly string[];
+  hidden: HiddenFiles;
   clock?: Clock;
   /** An inner server has ended; bubblewrap leaves one behind that nobody waits for. */
   onEnded?: () => void;
@@ -33,18 +34,18 @@ interface InnerRequest {
   intent: unknown;
   /** Of the session: where a root leads is what its first use found. */
   scope: object;
-  hidden: readonly string[];
+  hidden: HiddenFiles;
 }
 
 /** One inner server per scope and intent, kept while it is used. */
 export class BubblewrappedFiles implements WalledFileServers {
-  readonly #hidden: readonly string[];
+  readonly #hidden: HiddenFiles;
   readonly #clock: Clock;
   readonly #onEnded: () => void;
   readonly #servers = new Map<object, Map<string, InnerServer>>();
 
-  constructor(options: BubblewrappedFilesOptions = {}) {
-    this.#hidden = options.hidden ?? [];
+  constructor(options: BubblewrappedFilesOptions) {
+    this.#hidden = options.hidden;
     this.#clock = options.clock ?? systemClock;
     this.#onEnded = options.onEnded ?? (() => undefined);
   }

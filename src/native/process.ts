@@ -19,6 +19,8 @@ export function nativeMachine(native: NativeAddon): LocalMachine {
   };
 }
 
+const NO_DESCRIPTORS = new Int32Array(0);
+
 /** Starts programs through the addon. */
 export function nativeSpawn(native: NativeAddon): SpawnChild {
   return (spec, events) =>
@@ -51,7 +53,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
           if (!tell(events, event, first, second))
             events.broken(new NativeEventError("child", event ?? number, [first, second]));
         },
-        Int32Array.from(spec.descriptors),
+        spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
       );
     });
 }

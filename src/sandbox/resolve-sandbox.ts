@@ -1,4 +1,3 @@
-import { realpathSync, statSync } from "node:fs";
 import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { EventLog } from "../exec/event-log.ts";
@@ -9,8 +8,9 @@ import { sandboxPrograms } from "./available.ts";
 import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
 import { isInside } from "./bubblewrap.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./denial.ts";
+import { HiddenFiles, hidden } from "./hidden-files.ts";
 import { MountPoints } from "./mount-points.ts";
-import { pinRoot } from "./root-pins.ts";
+import { pinFolder, pinRoot } from "./root-pins.ts";
 import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-intent.ts";
 import { cannotEnforce, parseSandboxIntent } from "./sandbox-intent.ts";
 import type { Walls } from "./walls.ts";
@@ -37,13 +37,12 @@ export type WalledStart = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxSc
 
 /** What the walls of a host have in common. */
 export interface SandboxHost {
-  /** Files of the host's own that nobody inside may reach: sockets it listens on, tokens. */
-  hidden: readonly string[];
+  hidden: HiddenFiles;
   /** A walled process that has the network runs from now on; returns what to call at its end. */
   onNetworked(pid: number): () => void;
 }
 
-const PLAIN_HOST: SandboxHost = { hidden: [], onNetworked: () => () => undefined };
+const PLAIN_HOST: SandboxHost = { hidden: new HiddenFiles([]), onNetworked: () => () => undefined };
 
 /** Of the whole program: two hosts in it may stand on the same folder. */
 const mountPoints = new MountPoints();
@@ -70,7 +69,8 @@ export async function resolveSandbox(
       mountPoints.hold(path);
       held.push(path);
     });
-    const roots = [...policy.roots, ...hiddenRoots(host.hidden, intent)];
+    const writable = policy.roots.filter(({ access }) => access === "write");
+    const roots = [...policy.roots, ...host.hidden.roots(writable), ...hiddenServices(intent)];
     const walls = raiseWalls({ ...policy, roots }, { argv: withArg0(start), env: start.env }, programs);
     const { file, argv, env, descriptors } = walls;
     const { network } = policy;
@@ -193,7 +193,9 @@ async function settle(
   const existing = await nearestExisting(path);
   const isThere = existing.rest === "" && !mountPoints.has(existing.real);
   if (isThere && access !== "write") await refuseLink(path, writable);
-  pinRoot(context.scope, path, join(existing.real, existing.rest));
+  const real = join(existing.real, existing.rest);
+  pinRoot(context.scope, path, real);
+  if (access !== "write" && isWritable(dirname(real), writable)) pinFolder(context.scope, dirname(real));
   // Whoever is inside could make it, if nothing stood in its place.
   if (!isThere && access !== "write" && isWritable(existing.real, writable)) {
     const blocked = mountPoints.has(existing.real)
@@ -267,24 +269,15 @@ const HOST_SERVICES = [
   "/run/user",
 ];
 
-function hiddenRoots(own: readonly string[], intent: WallsIntent): SandboxRoot[] {
+function hiddenServices(intent: WallsIntent): SandboxRoot[] {
+  if (!intent.network) return [];
   const named =
     intent.files.type === "unrestricted"
       ? []
       : intent.files.entries.flatMap(({ place }) => (place.type === "path" ? [place.path] : []));
   // Whoever names such a service asks for it.
-  const services = HOST_SERVICES.filter(
-    (path) => !named.some((name) => name === path || isInside(name, path)),
-  );
-  return [...own, ...(intent.network ? services : [])].flatMap((path): SandboxRoot[] => {
-    try {
-      const real = realpathSync(path);
-      return [{ path: real, access: "deny", kind: statSync(real).isDirectory() ? "directory" : "file" }];
-    } catch {
-      // Not there, or not to be reached anyway.
-      return [];
-    }
-  });
+  const others = HOST_SERVICES.filter((path) => !named.some((name) => name === path || isInside(name, path)));
+  return others.map(hidden).filter((root) => root !== null);
 }
 
 function reasonOf(error: unknown): string {

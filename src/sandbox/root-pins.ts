@@ -1,6 +1,7 @@
+import { statSync } from "node:fs";
 import { cannotEnforce } from "./sandbox-intent.ts";
 
-/** Where each named root leads, for everything that is started in one scope, such as a session. */
+/** What was found at first, for everything that is started in one scope, such as a session. */
 const scopes = new WeakMap<object, Map<string, string>>();
 
 /**
@@ -8,16 +9,40 @@ const scopes = new WeakMap<object, Map<string, string>>();
  * he may write to for a link: the walls of the second must not follow it.
  */
 export function pinRoot(scope: object | undefined, name: string, real: string): void {
-  if (!scope) return;
+  const pinned = pin(scope, `root ${name}`, real);
+  if (pinned !== real)
+    throw cannotEnforce({
+      reason: `\`${name}\` leads to \`${real}\`, and led to \`${pinned}\` when it was first used here`,
+    });
+}
+
+/**
+ * The folder around a protected place stays the folder it was. A mount keeps the place itself from being moved, but not what
+ * is above it: the protected file would be elsewhere, and the next walls would cover nothing.
+ */
+export function pinFolder(scope: object | undefined, path: string): void {
+  const identity = folderIdentity(path);
+  if (pin(scope, `folder ${path}`, identity) !== identity)
+    throw cannotEnforce({
+      reason: `the folder \`${path}\`, which holds what is protected, was moved or replaced since it was first used here`,
+    });
+}
+
+/** Tells a folder from every other one, whatever it is called. */
+export function folderIdentity(path: string): string {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found ? `${found.dev}:${found.ino}` : "missing";
+}
+
+function pin(scope: object | undefined, key: string, value: string): string {
+  if (!scope) return value;
   let pins = scopes.get(scope);
   if (!pins) {
     pins = new Map();
     scopes.set(scope, pins);
   }
-  const pinned = pins.get(name);
-  if (pinned === undefined) pins.set(name, real);
-  else if (pinned !== real)
-    throw cannotEnforce({
-      reason: `\`${name}\` leads to \`${real}\`, and led to \`${pinned}\` when it was first used here`,
-    });
+  const pinned = pins.get(key);
+  if (pinned !== undefined) return pinned;
+  pins.set(key, value);
+  return value;
 }

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   existsSync,
   mkdirSync,
   readdirSync,
   renameSync,
+  rmSync,
   symlinkSync,
   unlinkSync,
   writeFileSync,
@@ -15,6 +15,7 @@ import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { until } from "../support/serve.ts";
 import {
   at,
+  compile,
   intent,
   READ_ROOT,
   readOnly,
@@ -89,6 +90,37 @@ wayOut(
   },
 );
 
+wayOut("a protected place whose folder was moved away does not become unprotected", async (ground) => {
+  const outer = ground.makeFolder("outer");
+  ground.makeFolder("outer/workspace/.git");
+  const workspace = join(outer, "workspace");
+  const secret = join(ground.makeFolder("outer/conf"), "secret");
+  writeFileSync(secret, "secret");
+  const entries = [READ_ROOT, at(outer, "write"), at(join(workspace, ".git"), "read"), at(secret, "deny")];
+  for (const [folder, path, entry] of [
+    [workspace, ".git/hook", "read"],
+    [join(outer, "conf"), "secret", "deny"],
+  ] as const) {
+    await using own = await ground.server.connect();
+    await own.handshake();
+    const run = async (id: string, script: string) => {
+      const { result, error } = await own.request(
+        "process/start",
+        startParams(id, ["/bin/bash", "-c", script], { sandbox: intent(entries) }),
+      );
+      return result ? (await own.finished(id)).output : String(error?.message);
+    };
+    await run("first", `mv ${folder} ${folder}-2; mkdir ${folder}`);
+    assert.ok(existsSync(`${folder}-2`), "a folder above can be moved");
+    const second = await run("second", `cat ${folder}-2/${path}; echo x >${folder}-2/${path}`);
+    assert.match(second, /which holds what is protected, was moved or replaced/, entry);
+    assert.ok(!existsSync(join(`${workspace}-2`, ".git/hook")));
+    rmSync(folder, { recursive: true });
+    renameSync(`${folder}-2`, folder);
+    assert.doesNotMatch(await run("third", "echo fine"), /moved/, "back in its place it is fine again");
+  }
+});
+
 wayOut("files without a working directory have no workspace, least of all the root", async (ground) => {
   const path = join(ground.folder, "anywhere");
   const error = await ground.client.refused("fs/writeFile", {
@@ -121,7 +153,7 @@ wayOut("a library planted in the child's environment is not loaded outside", asy
     source,
     `#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void run(void) { int fd = open("${marker}", O_CREAT | O_WRONLY, 0600); if (fd >= 0) close(fd); }\n`,
   );
-  execFileSync("cc", ["-shared", "-fPIC", "-o", library, source]);
+  compile("-shared", "-fPIC", "-o", library, source);
   const env = { PATH: "/usr/bin:/bin", LD_PRELOAD: library, A: "1" };
   const { output } = await ground.run(readOnly(), ["/usr/bin/env"], { env });
   assert.match(output, /^A=1$/m, "it is there inside");
@@ -188,6 +220,29 @@ wayOut(
       return ["--ws-auth", "capability-token", "--ws-token-file", join(folder, "token")];
     },
     headers: { authorization: "Bearer a-token-of-the-server-that-is-long-enough" },
+  },
+);
+
+const TOKEN = "a-token-of-the-server-that-is-long-enough";
+
+wayOut(
+  "a secret file of the server that was moved with its folder is not shown to the next command",
+  async (ground) => {
+    const conf = join(ground.folder, "conf");
+    await ground.script(workspaceWrite(ground.folder), `mv ${conf} ${conf}-2; mkdir ${conf}`);
+    assert.ok(existsSync(`${conf}-2/token`));
+    const start = startParams("second", ["/bin/cat", `${conf}-2/token`], { sandbox: readOnly() });
+    const error = await ground.client.refused("process/start", start);
+    assert.match(error.message, /which holds a file of the server, was moved or replaced/);
+  },
+  {
+    serveArgs: (folder) => {
+      mkdirSync(join(folder, "conf"));
+      writeFileSync(join(folder, "conf", "token"), `${TOKEN}\n`);
+      chmodSync(join(folder, "conf", "token"), 0o644);
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(folder, "conf", "token")];
+    },
+    headers: { authorization: `Bearer ${TOKEN}` },
   },
 );
 

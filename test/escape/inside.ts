@@ -172,6 +172,12 @@ export const workspaceWrite = (workspace: string, more: Parameters<typeof intent
 
 export const readOnly = () => intent([READ_ROOT]);
 
+const COMPILER = process.env.CC ?? "cc";
+
+export function compile(...args: string[]): void {
+  execFileSync(COMPILER, args);
+}
+
 let attempt: string | null = null;
 /** Outside of /tmp, which may be private. Compiled once; whoever runs the tests has a compiler, since the addon needs one. */
 export function attemptProgram(): string {
@@ -181,7 +187,7 @@ export function attemptProgram(): string {
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   attempt = join(folder, "attempt");
   const source = fileURLToPath(new URL("./attempt.c", import.meta.url));
-  execFileSync("cc", ["-O1", "-o", attempt, source]);
+  compile("-O1", "-o", attempt, source);
   assert.ok(existsSync(attempt));
   return attempt;
 }

@@ -7,7 +7,7 @@ import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
-import { createLocalBackend } from "../../src/walled-backend.ts";
+import { createLocalBackend } from "../../src/this-machine.ts";
 import { noWalls, scratch } from "../sandbox/walls.ts";
 import { until } from "../support/serve.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
