@@ -1,7 +1,7 @@
 import { closeSync, constants, openSync, readlinkSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 
-const { O_DIRECTORY, O_NOFOLLOW, O_RDWR } = constants;
+const { O_DIRECTORY, O_RDWR } = constants;
 /** Linux's; Node does not name them. */
 const O_PATH = 0o10000000;
 const O_TMPFILE = 0o20000000 | O_DIRECTORY;
@@ -39,7 +39,8 @@ function openUnnamed(): number {
  * whatever is renamed afterwards.
  */
 export function openPlace(path: string): number {
-  const fd = openSync(path, O_PATH | O_NOFOLLOW);
+  // Links are followed, so that what was opened tells where the path leads.
+  const fd = openSync(path, O_PATH);
   try {
     const leadsTo = readlinkSync(`/proc/self/fd/${fd}`);
     if (leadsTo !== path) throw new Error(`\`${path}\` leads to \`${leadsTo}\` by now`);

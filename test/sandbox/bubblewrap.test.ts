@@ -1,14 +1,23 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { probe } from "../../src/sandbox/available.ts";
+import { probe, sandboxPrograms } from "../../src/sandbox/available.ts";
 import type { Access, SandboxPolicy, SandboxRoot } from "../../src/sandbox/bubblewrap.ts";
 import { bubblewrapOptions, isInside } from "../../src/sandbox/bubblewrap.ts";
+import { raiseWalls } from "../../src/sandbox/walls.ts";
 import { noWalls, READ_ONLY, runBehind, scratch, walled } from "./walls.ts";
 
 const options = (policy: SandboxPolicy) => bubblewrapOptions(policy, () => null);
@@ -60,6 +69,33 @@ test("an opened root is bound as what was opened", () => {
   const words = bubblewrapOptions({ ...READ_ONLY, roots }, (path) => 10 + asked.push(path));
   assert.deepEqual(asked, ["/w", "/w/.git"]);
   assert.match(words.join(" "), / --bind-fd 11 \/w --ro-bind-fd 12 \/w\/\.git /);
+});
+
+test("an older bubblewrap that binds by path gets no root that leads elsewhere", { skip: noWalls }, () => {
+  using base = scratch();
+  const programs = sandboxPrograms();
+  assert.ok(programs);
+  const older = { ...programs, bindsDescriptors: false };
+  const root = join(base.path, "root");
+  const roots: SandboxRoot[] = [
+    { path: "/", access: "read" },
+    { path: root, access: "write", opened: true },
+  ];
+  const command = { argv: ["/usr/bin/touch", join(root, "made")], env: {} };
+  mkdirSync(root);
+  {
+    using walls = raiseWalls({ ...READ_ONLY, roots }, command, older);
+    const { file, argv, env, descriptors } = walls;
+    const ran = spawnSync(file, argv.slice(1), {
+      env,
+      stdio: ["ignore", "ignore", "ignore", ...descriptors],
+    });
+    assert.equal(ran.status, 0);
+    assert.ok(existsSync(join(root, "made")));
+  }
+  renameSync(root, join(base.path, "moved"));
+  symlinkSync("/etc", root);
+  assert.throws(() => raiseWalls({ ...READ_ONLY, roots }, command, older), /leads to `.etc` by now/);
 });
 
 test("places without bubblewrap have no sandbox", () => {
