@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { attemptProgram, intent, READ_ROOT, readOnly, wayOut, workspaceWrite } from "./inside.ts";
+import { at, attemptProgram, intent, READ_ROOT, readOnly, wayOut, workspaceWrite } from "./inside.ts";
 
 wayOut("the walls are a system call filter too", async (ground) => {
   const { output } = await ground.script(
@@ -57,6 +57,13 @@ wayOut("no descriptor of the server comes along", async (ground) => {
     );
     assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
   }
+  // Nor by way of the process that raised the walls: an opened root of its would lead around them.
+  const workspace = ground.makeFolder("workspace");
+  ground.makeFolder("workspace/.git");
+  const sandbox = intent([READ_ROOT, at(workspace, "write"), at(`${workspace}/.git`, "read")]);
+  const { output } = await ground.script(sandbox, "ls -l /proc/1/fd");
+  assert.match(output, / 0 -> /);
+  assert.doesNotMatch(output, /procwire-escape/);
 });
 
 wayOut("neither processes nor devices of the host are seen", async (ground) => {
