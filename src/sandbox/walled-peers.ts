@@ -39,8 +39,8 @@ export class WalledPeers {
   isInside(peer: { peerName: string; ownPort: number }): false | Promise<boolean> {
     const now = this.#clock.now();
     for (const [pid, { leaves }] of this.#leaders) if (leaves <= now) this.#leaders.delete(pid);
-    // Nobody inside sees the file of a unix socket of ours.
-    if (this.#leaders.size === 0 || peer.peerName === "unix") return false;
+    // A unix socket has no port, and nobody inside sees its file.
+    if (this.#leaders.size === 0 || peer.ownPort === 0) return false;
     const address = parseAddress(peer.peerName);
     // Whoever has reset the connection at once has no address any more.
     if (!address) return Promise.resolve(true);

