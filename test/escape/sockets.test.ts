@@ -98,42 +98,55 @@ const KEY = "dGhlIHNhbXBsZSBub25jZQ==";
 const knock = (port: string, host = "127.0.0.1") =>
   `exec 3<>/dev/tcp/${host}/${port} || exit 9; printf 'GET / HTTP/1.1\\r\\nHost: ${host}:${port}\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: ${KEY}\\r\\n\\r\\n' >&3; head -n 1 <&3`;
 
-wayOut("the server's own port lets nobody in from inside, and everybody else meanwhile", async (ground) => {
-  const { port } = new URL(ground.server.url);
-  const sandbox = intent([READ_ROOT], { network: "enabled" });
-  const inside = await ground.script(sandbox, knock(port));
-  assert.match(inside.output, /^HTTP\/1.1 403 /);
-  // The same from a child that has left its parent behind.
-  const orphan = await ground.script(sandbox, `(setsid bash -c "$KNOCK" &) ; sleep 1`, {
-    env: { PATH: "/usr/bin:/bin", KNOCK: knock(port) },
-  });
-  assert.match(orphan.output, /^HTTP\/1.1 403 /);
-  await ground.client.start("stays", ["/bin/sleep", "60"], { sandbox });
-  await using other = await ground.server.connect();
-  await other.handshake();
-  await ground.client.call("process/terminate", { processId: "stays" });
-});
-
-wayOut("who knocks from inside and is gone at once is not let in either", async (ground) => {
-  const { port } = new URL(ground.server.url);
-  const sandbox = intent([READ_ROOT], { network: "enabled" });
-  const marker = join(ground.folder, "started-from-inside");
-  const frames = clientFrames([
-    { id: 1, method: "initialize", params: { clientName: "inside" } },
-    { method: "initialized", params: {} },
-    {
-      id: 2,
-      method: "process/start",
-      params: { processId: "x", argv: ["/usr/bin/touch", marker], cwd: "file:///", env: {}, tty: false },
+for (const [how, env] of [
+  ["with the addon's sockets", {}],
+  ["with Node's sockets", { PROCWIRE_NATIVE_SPAWNER: "/nowhere/spawner.node" }],
+] as const) {
+  wayOut(
+    `the server's own port lets nobody in from inside, and everybody else meanwhile, ${how}`,
+    async (ground) => {
+      const { port } = new URL(ground.server.url);
+      const sandbox = intent([READ_ROOT], { network: "enabled" });
+      const inside = await ground.script(sandbox, knock(port));
+      assert.match(inside.output, /^HTTP\/1.1 403 /);
+      // The same from a child that has left its parent behind.
+      const orphan = await ground.script(sandbox, `cat <(setsid --fork bash -c "$KNOCK")`, {
+        env: { PATH: "/usr/bin:/bin", KNOCK: knock(port) },
+      });
+      assert.match(orphan.output, /^HTTP\/1.1 403 /);
+      await ground.client.start("stays", ["/bin/sleep", "60"], { sandbox });
+      await using other = await ground.server.connect();
+      await other.handshake();
+      await ground.client.call("process/terminate", { processId: "stays" });
     },
-  ]);
-  for (let round = 0; round < 10; round++) {
-    const send = `exec 3<>/dev/tcp/127.0.0.1/${port}; { printf 'GET / HTTP/1.1\\r\\nHost: 127.0.0.1:${port}\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: ${KEY}\\r\\n\\r\\n'; printf '${frames}'; } >&3`;
-    await ground.script(sandbox, send);
-  }
-  await ground.client.settled();
-  assert.ok(!existsSync(marker));
-});
+    { env },
+  );
+
+  wayOut(
+    `who knocks from inside and is gone at once is not let in either, ${how}`,
+    async (ground) => {
+      const { port } = new URL(ground.server.url);
+      const sandbox = intent([READ_ROOT], { network: "enabled" });
+      const marker = join(ground.folder, "started-from-inside");
+      const frames = clientFrames([
+        { id: 1, method: "initialize", params: { clientName: "inside" } },
+        { method: "initialized", params: {} },
+        {
+          id: 2,
+          method: "process/start",
+          params: { processId: "x", argv: ["/usr/bin/touch", marker], cwd: "file:///", env: {}, tty: false },
+        },
+      ]);
+      for (let round = 0; round < 10; round++) {
+        const send = `exec 3<>/dev/tcp/127.0.0.1/${port}; { printf 'GET / HTTP/1.1\\r\\nHost: 127.0.0.1:${port}\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\nSec-WebSocket-Version: 13\\r\\nSec-WebSocket-Key: ${KEY}\\r\\n\\r\\n'; printf '${frames}'; } >&3`;
+        await ground.script(sandbox, send);
+      }
+      await ground.client.settled();
+      assert.ok(!existsSync(marker));
+    },
+    { env },
+  );
+}
 
 /** Masked text frames, as octal escapes for printf. */
 function clientFrames(messages: unknown[]): string {
