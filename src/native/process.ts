@@ -72,16 +72,7 @@ class StartedChild implements Child {
     this.pid = pid;
     this.startTime = startTime;
     this.#ends = ends;
-    this.input = {
-      write: (bytes, writeId) => native.write(child, bytes, writeId),
-      knows: (writeId) => native.knowsWrite(child, writeId),
-      get queuedBytes() {
-        return native.queuedInput(child);
-      },
-      close: () => native.closeStdin(child),
-      straight: child,
-      refuse: () => native.refuseInput(child),
-    };
+    this.input = new StartedInput(native, child);
   }
 
   get ends(): ChildEnds {
@@ -116,6 +107,41 @@ class StartedChild implements Child {
   cut(): void {
     this.forgetEnds();
     this.#native.cut(this.#child);
+  }
+}
+
+/** A class, because a literal with a getter costs kilobytes of hidden shape for each child. */
+class StartedInput implements ChildInput {
+  readonly #native: NativeAddon;
+  readonly #child: NativeChild;
+
+  constructor(native: NativeAddon, child: NativeChild) {
+    this.#native = native;
+    this.#child = child;
+  }
+
+  write(bytes: Uint8Array, writeId?: string): void {
+    this.#native.write(this.#child, bytes, writeId);
+  }
+
+  knows(writeId: string): boolean {
+    return this.#native.knowsWrite(this.#child, writeId);
+  }
+
+  get queuedBytes(): number {
+    return this.#native.queuedInput(this.#child);
+  }
+
+  close(): void {
+    this.#native.closeStdin(this.#child);
+  }
+
+  get straight(): object {
+    return this.#child;
+  }
+
+  refuse(): void {
+    this.#native.refuseInput(this.#child);
   }
 }
 
