@@ -49,14 +49,14 @@ napi_value initialize(napi_env env, napi_value exports) {
     return nullptr;
   }
   napi_set_instance_data(env, loop, nullptr, nullptr);
-  Bindings bindings;
-  bindProcesses(env, bindings);
-  bindWire(env, bindings);
-  bindings.push_back(binding("keepFreedMemory", keepFreedMemory));
-  bindings.push_back(binding("canMakeThreads", tryThreads));
-  bindings.push_back(binding("exitNow", exitNow));
-  bindings.push_back(binding("forcePlainPaths", forcePlainPaths));
-  napi_define_properties(env, exports, bindings.size(), bindings.data());
+  const Bindings whole = {
+      binding("keepFreedMemory", keepFreedMemory),
+      binding("canMakeThreads", tryThreads),
+      binding("exitNow", exitNow),
+      binding("forcePlainPaths", forcePlainPaths),
+  };
+  for (const Bindings& bindings : {processBindings(env), wireBindings(env), whole})
+    napi_define_properties(env, exports, bindings.size(), bindings.data());
   return exports;
 }
 

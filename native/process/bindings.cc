@@ -160,31 +160,31 @@ napi_value reap(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
-void bindProcesses(napi_env env, Bindings& bindings) {
-  bindings.insert(bindings.end(), {
-                                     binding("childEvents", names(env, kEventNames)),
-                                     binding("spawn", spawn),
-                                     binding("write", write),
-                                     binding("queuedInput", queuedInput),
-                                     binding("closeStdin", ask<Child, &Child::closeStdin>),
-                                     binding("pause", ask<Child, &Child::pause>),
-                                     binding("resume", ask<Child, &Child::resume>),
-                                     binding("cut", ask<Child, &Child::cut>),
-                                     binding("resize", resize),
-                                     binding("terminalState", terminalState),
-                                     binding("signalGroup", signalGroup),
-                                     binding("refuseInput", ask<Child, &Child::refuseInput>),
-                                     binding("knowsWrite", knowsWrite),
-                                     binding("setInputLimits", setInputLimits),
-                                     binding("entry", entry),
-                                     binding("childPids", children),
-                                     binding("orphanPids", orphans),
-                                     binding("descendants", descendants),
-                                     binding("holds", holds),
-                                     binding("signal", signal),
-                                     binding("setSubreaper", subreaper),
-                                     binding("reap", reap),
-                                 });
+Bindings processBindings(napi_env env) {
+  return {
+      binding("childEvents", names(env, kEventNames)),
+      binding("spawn", spawn),
+      binding("write", write),
+      binding("queuedInput", queuedInput),
+      binding("closeStdin", ask<Child, &Child::closeStdin>),
+      binding("pause", ask<Child, &Child::pause>),
+      binding("resume", ask<Child, &Child::resume>),
+      binding("cut", ask<Child, &Child::cut>),
+      binding("resize", resize),
+      binding("terminalState", terminalState),
+      binding("signalGroup", signalGroup),
+      binding("refuseInput", ask<Child, &Child::refuseInput>),
+      binding("knowsWrite", knowsWrite),
+      binding("setInputLimits", setInputLimits),
+      binding("entry", entry),
+      binding("childPids", children),
+      binding("orphanPids", orphans),
+      binding("descendants", descendants),
+      binding("holds", holds),
+      binding("signal", signal),
+      binding("setSubreaper", subreaper),
+      binding("reap", reap),
+  };
 }
 
 }  // namespace procwire

@@ -5,7 +5,7 @@
 
 namespace procwire {
 
-void bindProcesses(napi_env env, Bindings& bindings);
+Bindings processBindings(napi_env env);
 
 }  // namespace procwire
 

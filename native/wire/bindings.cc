@@ -162,28 +162,28 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
 
 }  // namespace
 
-void bindWire(napi_env env, Bindings& bindings) {
-  bindings.insert(bindings.end(), {
-                                     binding("socketEvents", names(env, kSocketEventNames)),
-                                     binding("listenAt", listenAt),
-                                     binding("closeListener", ask<Listener, &Listener::close>),
-                                     binding("startSocket", startSocket),
-                                     binding("carryFrames", carryFrames),
-                                     binding("sendText", sendText),
-                                     binding("sendChunk", sendChunk),
-                                     binding("sendBytes", sendBytes),
-                                     binding("pauseSocket", ask<Socket, &Socket::pause>),
-                                     binding("resumeSocket", ask<Socket, &Socket::resume>),
-                                     binding("endSocket", ask<Socket, &Socket::end>),
-                                     binding("destroySocket", ask<Socket, &Socket::destroy>),
-                                     binding("queuedBytes", queuedBytes),
-                                     binding("receivedBytes", receivedBytes),
-                                     binding("routeInput", routeInput),
-                                     binding("unrouteInput", unrouteInput),
-                                     binding("base64Encode", encode),
-                                     binding("base64Decode", decode),
-                                     binding("unmask", unmaskBytes),
-                                 });
+Bindings wireBindings(napi_env env) {
+  return {
+      binding("socketEvents", names(env, kSocketEventNames)),
+      binding("listenAt", listenAt),
+      binding("closeListener", ask<Listener, &Listener::close>),
+      binding("startSocket", startSocket),
+      binding("carryFrames", carryFrames),
+      binding("sendText", sendText),
+      binding("sendChunk", sendChunk),
+      binding("sendBytes", sendBytes),
+      binding("pauseSocket", ask<Socket, &Socket::pause>),
+      binding("resumeSocket", ask<Socket, &Socket::resume>),
+      binding("endSocket", ask<Socket, &Socket::end>),
+      binding("destroySocket", ask<Socket, &Socket::destroy>),
+      binding("queuedBytes", queuedBytes),
+      binding("receivedBytes", receivedBytes),
+      binding("routeInput", routeInput),
+      binding("unrouteInput", unrouteInput),
+      binding("base64Encode", encode),
+      binding("base64Decode", decode),
+      binding("unmask", unmaskBytes),
+  };
 }
 
 }  // namespace procwire

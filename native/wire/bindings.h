@@ -5,7 +5,7 @@
 
 namespace procwire {
 
-void bindWire(napi_env env, Bindings& bindings);
+Bindings wireBindings(napi_env env);
 
 }  // namespace procwire
 
