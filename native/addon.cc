@@ -28,7 +28,8 @@ napi_value tryThreads(napi_env env, napi_callback_info info) {
   return call.answer(canMakeThreads(static_cast<size_t>(call.number(0))));
 }
 
-// (code): ends the program here and now. exit() would first wait for libuv's threads, and one of them may wait for ever.
+// (code): ends the program here and now. exit() would first wait for libuv's threads, and one of them may wait for
+// ever.
 napi_value exitNow(napi_env env, napi_callback_info info) {
   Call call(env, info);
   _exit(static_cast<int>(call.number(0)));

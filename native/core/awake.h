@@ -1,7 +1,7 @@
-// The whole policy of staying awake: what is waited for by looking again and again instead of by sleeping, for how long,
-// and when that is given up. To be woken costs tens of microseconds, more than most answers take; but a processor that
-// only looks is taken from somebody else. So every such wait is short, has to be earned by what came before, and yields
-// to whoever wants the processor.
+// The whole policy of staying awake: what is waited for by looking again and again instead of by sleeping, for how
+// long, and when that is given up. To be woken costs tens of microseconds, more than most answers take; but a processor
+// that only looks is taken from somebody else. So every such wait is short, has to be earned by what came before, and
+// yields to whoever wants the processor.
 #ifndef PROCWIRE_AWAKE_H
 #define PROCWIRE_AWAKE_H
 

@@ -1,5 +1,5 @@
-// One call from JavaScript: its arguments as plain values, and answers made of plain values. Arguments are checked by the
-// callers in `src/native/`, so a wrong one here is a bug and answers undefined.
+// One call from JavaScript: its arguments as plain values, and answers made of plain values. Arguments are checked by
+// the callers in `src/native/`, so a wrong one here is a bug and answers undefined.
 #ifndef PROCWIRE_CALL_H
 #define PROCWIRE_CALL_H
 

@@ -1,5 +1,5 @@
-// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our own,
-// and only that one hangs in libuv: a child then needs no libuv handle with a life of its own.
+// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our
+// own, and only that one hangs in libuv: a child then needs no libuv handle with a life of its own.
 #include "core/loop.h"
 
 #include <errno.h>
@@ -87,9 +87,8 @@ bool Loop::open(struct uv_loop_s* loop) {
   mailbox_ = std::make_shared<Mailbox>();
   mailbox_->async = async_;
   napi_add_async_cleanup_hook(
-      env_,
-      [](napi_async_cleanup_hook_handle hook, void* self) { static_cast<Loop*>(self)->shutDown(hook); },
-      this, &hook_);
+      env_, [](napi_async_cleanup_hook_handle hook, void* self) { static_cast<Loop*>(self)->shutDown(hook); }, this,
+      &hook_);
   return true;
 }
 
@@ -142,8 +141,9 @@ void Loop::armRefused() {
 }
 
 void Loop::forget(Watched* owner) {
-  refused_.erase(std::remove_if(refused_.begin(), refused_.end(), [owner](Watch* watch) { return watch->owner == owner; }),
-                 refused_.end());
+  refused_.erase(
+      std::remove_if(refused_.begin(), refused_.end(), [owner](Watch* watch) { return watch->owner == owner; }),
+      refused_.end());
 }
 
 void Loop::delay(Watch& watch) {
@@ -187,7 +187,8 @@ void Loop::add(Socket* socket) {
 void Loop::remove(Socket* socket) {
   forget(socket);
   sockets_.erase(socket);
-  if (socket->awaitsFlush(false)) unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), socket), unflushed_.end());
+  if (socket->awaitsFlush(false))
+    unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), socket), unflushed_.end());
   deadSockets_.push_back(socket);
   updateRef();
 }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "core/awake.h"
-#include "wire/frame-queue.h"
-#include "process/spawn.h"
 #include "core/uv-lite.h"
+#include "process/spawn.h"
+#include "wire/frame-queue.h"
 
 namespace procwire {
 

@@ -51,8 +51,8 @@ napi_value queuedInput(napi_env env, napi_callback_info info) {
 napi_value resize(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
-  return call.answer(child && child->resize(static_cast<unsigned short>(call.number(1)),
-                                            static_cast<unsigned short>(call.number(2))));
+  return call.answer(
+      child && child->resize(static_cast<unsigned short>(call.number(1)), static_cast<unsigned short>(call.number(2))));
 }
 
 // [rows, cols, echo, canonical], or undefined without a terminal.
@@ -137,7 +137,8 @@ napi_value descendants(napi_env env, napi_callback_info info) {
 napi_value holds(napi_env env, napi_callback_info info) {
   Call call(env, info);
   std::vector<uint64_t> pipes;
-  for (size_t at = 2; at < call.count && at < kMaxArguments; at++) pipes.push_back(static_cast<uint64_t>(call.number(at)));
+  for (size_t at = 2; at < call.count && at < kMaxArguments; at++)
+    pipes.push_back(static_cast<uint64_t>(call.number(at)));
   return call.answer(holdsEnds(static_cast<pid_t>(call.number(0)), pipes, static_cast<int>(call.number(1))));
 }
 

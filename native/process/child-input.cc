@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
-#include "wire/bytes.h"
-#include "process/child.h"
 #include "core/clock.h"
 #include "core/fd.h"
+#include "process/child.h"
+#include "wire/bytes.h"
 #include "wire/write-request.h"
 
 namespace procwire {

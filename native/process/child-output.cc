@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "process/child.h"
 #include "core/clock.h"
 #include "core/fd.h"
+#include "process/child.h"
 
 namespace procwire {
 namespace {
@@ -24,8 +24,8 @@ constexpr size_t kCoalesceBelowBytes = 16 * 1024;
 constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
 
-// A read that finds nothing waits all the same, for the kernel's worker that brings the next bytes, and to be woken by it
-// takes longer than to look again. So look first, and in a flood for a moment.
+// A read that finds nothing waits all the same, for the kernel's worker that brings the next bytes, and to be woken by
+// it takes longer than to look again. So look first, and in a flood for a moment.
 bool terminalHasMore(int fd, size_t alreadyRead) {
   const int64_t until = alreadyRead < kCoalesceBelowTerminalBytes ? 0 : nowNs() + kTerminalNextNs;
   return lookUntil(until, [fd] {
@@ -98,8 +98,7 @@ ssize_t Child::readChunk(OutStream& stream, size_t most, napi_value& chunk) {
 ssize_t Child::readPipe(OutStream& stream, size_t most, napi_value& chunk) {
   int fd = stream.watch.fd;
   int available = 0;
-  if (stream.readLarge && ioctl(fd, FIONREAD, &available) == 0 &&
-      static_cast<size_t>(available) >= kDirectReadBytes) {
+  if (stream.readLarge && ioctl(fd, FIONREAD, &available) == 0 && static_cast<size_t>(available) >= kDirectReadBytes) {
     size_t wanted = std::min(static_cast<size_t>(available), most);
     void* memory;
     if (napi_create_buffer(loop_->env(), wanted, &memory, &chunk) == napi_ok) {

@@ -26,7 +26,10 @@ constexpr size_t kTerminalDrainBytes = 128 * 1024;
 }  // namespace
 
 Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
-    : loop_(loop), onEvent_(onEvent), pid_(request.pid), terminal_(request.terminal),
+    : loop_(loop),
+      onEvent_(onEvent),
+      pid_(request.pid),
+      terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
       slave_(request.slaveFd),
       limits_(loop->inputLimits()),
@@ -134,8 +137,8 @@ void Child::onExit() {
   release();
 }
 
-// It has ended, but its end belongs to whoever traces it, and to us only when that one lets it go. Until then a pidfd says
-// "ready" for ever, and to believe it would keep a processor busy.
+// It has ended, but its end belongs to whoever traces it, and to us only when that one lets it go. Until then a pidfd
+// says "ready" for ever, and to believe it would keep a processor busy.
 void Child::awaitTracer() {
   loop_->arm(exit_, 0);
   int ends[2];

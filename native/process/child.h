@@ -28,9 +28,9 @@ struct OutStream {
   Watch watch;
   Event event = Event::kStdout;
   bool terminal = false;
-  bool grown = false;     // its pipe has been enlarged out of the shared budget
+  bool grown = false;      // its pipe has been enlarged out of the shared budget
   bool readLarge = false;  // the last read was large: worth asking how much there is before the next
-  int quickChunks = 0;    // chunks in a row that followed each other closely
+  int quickChunks = 0;     // chunks in a row that followed each other closely
   int64_t lastChunkNs = 0;
   uint64_t totalBytes = 0;
 };

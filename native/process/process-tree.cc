@@ -84,9 +84,9 @@ bool readEntry(pid_t pid, ProcessEntry& entry) {
   char state;
   int parent, group, session;
   unsigned long long startTime;
-  int fields = sscanf(text.c_str() + name + 1,
-                      " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &parent,
-                      &group, &session, &startTime);
+  int fields =
+      sscanf(text.c_str() + name + 1, " %c %d %d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+             &state, &parent, &group, &session, &startTime);
   if (fields != 5) return false;
   entry = {pid, parent, group, session, startTime, state == 'Z' || state == 'X'};
   return true;
@@ -165,7 +165,8 @@ int signalProcess(pid_t pid, uint64_t startTime, int signal) {
   int answer = -1;
   errno = ESRCH;
   // The pidfd was opened before the look, so what was looked at is what is signalled.
-  if (same) answer = fd >= 0 ? static_cast<int>(syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0)) : kill(pid, signal);
+  if (same)
+    answer = fd >= 0 ? static_cast<int>(syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0)) : kill(pid, signal);
   err = errno;
   if (fd >= 0) close(fd);
   return answer == 0 ? 0 : err;

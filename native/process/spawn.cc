@@ -22,10 +22,10 @@
 #include <algorithm>
 #include <atomic>
 
-#include "process/exec-child.h"
 #include "core/fd.h"
-#include "process/process-tree.h"
 #include "core/uv-lite.h"
+#include "process/exec-child.h"
+#include "process/process-tree.h"
 #include "process/wait-thread.h"
 
 #ifndef CLONE_PIDFD
@@ -46,8 +46,8 @@ constexpr size_t kChildStackBytes = 256 * 1024;
 // Where a program is looked for when its environment has no PATH; the C library's own default.
 constexpr char kDefaultPath[] = "/bin:/usr/bin";
 
-// Threads that start programs: starting is the kernel's work on one processor, so more of them than processors, or than a
-// few, gain nothing.
+// Threads that start programs: starting is the kernel's work on one processor, so more of them than processors, or than
+// a few, gain nothing.
 constexpr size_t kMostSpawners = 4;
 
 bool oldCallsOnly = false;
@@ -187,8 +187,8 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
 void* childStack() {
   static thread_local void* top = [] {
     size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    char* base = static_cast<char*>(
-        mmap(nullptr, kChildStackBytes + guard, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
+    char* base = static_cast<char*>(mmap(nullptr, kChildStackBytes + guard, PROT_READ | PROT_WRITE,
+                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0));
     if (base == MAP_FAILED) return static_cast<void*>(nullptr);
     mprotect(base, guard, PROT_NONE);
     return static_cast<void*>(base + guard + kChildStackBytes);
@@ -258,8 +258,7 @@ bool start(SpawnRequest& request) {
   }
   if (plan.err != 0) {
     siginfo_t ignored;
-    while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {
-    }
+    while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {}
     closeFd(exitEnds[0]);
     closeFd(exitEnds[1]);
     request.err = plan.err;
@@ -289,8 +288,7 @@ struct Spawner {
 };
 
 size_t mostSpawners() {
-  static const size_t most =
-      std::min(kMostSpawners, static_cast<size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
+  static const size_t most = std::min(kMostSpawners, static_cast<size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
   return most;
 }
 
@@ -332,7 +330,8 @@ int spawnLater(std::unique_ptr<SpawnRequest>& request) {
   static Spawner* only = new Spawner;
   pthread_mutex_lock(&only->mutex);
   // One more when all are busy; the first one is enough for who starts one program after another.
-  if (only->running < mostSpawners() && only->queue.size() >= only->idle && startThread(spawnerMain, only)) only->running++;
+  if (only->running < mostSpawners() && only->queue.size() >= only->idle && startThread(spawnerMain, only))
+    only->running++;
   bool running = only->running > 0;
   if (running) only->queue.push_back(std::move(request));
   pthread_cond_signal(&only->wake);

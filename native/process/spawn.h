@@ -37,11 +37,11 @@ struct SpawnRequest {
   std::string path;
   pid_t pid = -1;
   uint64_t startTime = 0;  // as in /proc, tells the leader from a later process with its number
-  int exitFd = -1;    // readable once the leader has ended
-  int stdinFd = -1;   // write end, pipes only
-  int stdoutFd = -1;  // read end, or the terminal's master
+  int exitFd = -1;         // readable once the leader has ended
+  int stdinFd = -1;        // write end, pipes only
+  int stdoutFd = -1;       // read end, or the terminal's master
   int stderrFd = -1;
-  int slaveFd = -1;   // the terminal's other side, kept so that the master never hangs up while the leader lives
+  int slaveFd = -1;  // the terminal's other side, kept so that the master never hangs up while the leader lives
   int pts = -1;
   uint64_t pipeInodes[3] = {0, 0, 0};
 };

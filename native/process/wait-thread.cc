@@ -88,8 +88,7 @@ void* sleepMain(void* argument) {
   Waited* child = static_cast<Waited*>(argument);
   pthread_setname_np(pthread_self(), "procwire-wait");
   siginfo_t info;
-  while (waitid(P_PID, static_cast<id_t>(child->pid), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
-  }
+  while (waitid(P_PID, static_cast<id_t>(child->pid), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {}
   close(child->writeEnd);
   delete child;
   return nullptr;

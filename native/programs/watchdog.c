@@ -4,10 +4,10 @@
 // everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
 // left. When the watchdog dies, the server gets SIGTERM and does the same from its side.
 //
-// It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. A server
-// that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it knows this
-// program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as the server
-// ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no other file.
+// It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. A
+// server that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it
+// knows this program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as
+// the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no other file.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -221,8 +221,7 @@ int main(int argc, char** argv) {
         // Also the first word of an end that nobody asked for here.
         if (info.si_pid == server) stuck_at_ms = now_ms() + patience_ms;
         break;
-      default:
-        break;
+      default: break;
     }
   }
 }

@@ -127,7 +127,8 @@ size_t base64Encode(const uint8_t* from, size_t length, uint8_t* to) {
   }
 #endif
   for (; at + 3 <= length; at += 3) {
-    const uint32_t group = static_cast<uint32_t>(from[at]) << 16 | static_cast<uint32_t>(from[at + 1]) << 8 | from[at + 2];
+    const uint32_t group =
+        static_cast<uint32_t>(from[at]) << 16 | static_cast<uint32_t>(from[at + 1]) << 8 | from[at + 2];
     *to++ = static_cast<uint8_t>(kAlphabet[group >> 18]);
     *to++ = static_cast<uint8_t>(kAlphabet[group >> 12 & 63]);
     *to++ = static_cast<uint8_t>(kAlphabet[group >> 6 & 63]);
@@ -161,7 +162,8 @@ ptrdiff_t base64Decode(const uint8_t* from, size_t length, uint8_t* to) {
     const uint8_t c = values[from[at + 2]];
     const uint8_t d = values[from[at + 3]];
     if ((a | b | c | d) < 64) {
-      const uint32_t group = static_cast<uint32_t>(a) << 18 | static_cast<uint32_t>(b) << 12 | static_cast<uint32_t>(c) << 6 | d;
+      const uint32_t group =
+          static_cast<uint32_t>(a) << 18 | static_cast<uint32_t>(b) << 12 | static_cast<uint32_t>(c) << 6 | d;
       *to++ = static_cast<uint8_t>(group >> 16);
       *to++ = static_cast<uint8_t>(group >> 8);
       *to++ = static_cast<uint8_t>(group);

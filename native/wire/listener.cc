@@ -50,8 +50,7 @@ std::string peerName(const struct sockaddr_storage& address) {
       inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
       return std::string(text) + ":" + std::to_string(ntohs(v6.sin6_port));
     }
-    default:
-      return "unix";
+    default: return "unix";
   }
 }
 

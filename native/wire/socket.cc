@@ -9,22 +9,24 @@
 
 #include <algorithm>
 
-#include "wire/bytes.h"
-#include "process/child.h"
 #include "core/fd.h"
+#include "process/child.h"
+#include "wire/bytes.h"
 #include "wire/write-request.h"
 
 namespace procwire {
 namespace {
 
-// A frame up to this size is put together here before it is looked at; a larger one is passed on as it comes. A write of
-// 1 MiB, as much as a process may have queued, fits with its base64 and its envelope.
+// A frame up to this size is put together here before it is looked at; a larger one is passed on as it comes. A write
+// of 1 MiB, as much as a process may have queued, fits with its base64 and its envelope.
 constexpr size_t kGatherBytes = 1536 * 1024;
-// Memory for such a frame is kept for the next one up to this size: a write of 512 KiB, the largest our own client sends.
+// Memory for such a frame is kept for the next one up to this size: a write of 512 KiB, the largest our own client
+// sends.
 constexpr size_t kKeptPartialBytes = 768 * 1024;
 // A queue beyond this was worth waiting for: its end is told.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
-// A peer that writes to processes and never reads the answers gets no further than this: its requests wait in the system.
+// A peer that writes to processes and never reads the answers gets no further than this: its requests wait in the
+// system.
 constexpr size_t kMostUnsentAnswers = 64 * 1024;
 // The longest head of a frame.
 constexpr size_t kMostHeadBytes = 14;

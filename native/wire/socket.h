@@ -14,8 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "wire/frame-queue.h"
 #include "core/loop.h"
+#include "wire/frame-queue.h"
 
 namespace procwire {
 

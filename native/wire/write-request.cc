@@ -134,13 +134,11 @@ bool writeRequestMembers(napi_env env, const WriteRequest& request, napi_value m
   if (base64Decode(reinterpret_cast<const uint8_t*>(chunk.data()), chunk.size(), static_cast<uint8_t*>(memory)) !=
       static_cast<ptrdiff_t>(length))
     return false;
-  const bool made =
-      request.id[0] == '"'
-          ? text(request.id.substr(1, request.id.size() - 2), &members[0])
-          : napi_create_double(env, strtod(std::string(request.id).c_str(), nullptr), &members[0]) == napi_ok;
+  const bool made = request.id[0] == '"' ? text(request.id.substr(1, request.id.size() - 2), &members[0])
+                                         : napi_create_double(env, strtod(std::string(request.id).c_str(), nullptr),
+                                                              &members[0]) == napi_ok;
   if (!made || !text(request.processId, &members[1])) return false;
-  return request.writeId.data() ? text(request.writeId, &members[2])
-                                : napi_get_undefined(env, &members[2]) == napi_ok;
+  return request.writeId.data() ? text(request.writeId, &members[2]) : napi_get_undefined(env, &members[2]) == napi_ok;
 }
 
 }  // namespace procwire

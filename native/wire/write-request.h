@@ -1,5 +1,5 @@
-// Recognises the one request that carries bulk input, `process/write`, by its bytes, so that neither a long string nor a
-// parsed tree is ever made of it.
+// Recognises the one request that carries bulk input, `process/write`, by its bytes, so that neither a long string nor
+// a parsed tree is ever made of it.
 #pragma once
 
 #include <node_api.h>
