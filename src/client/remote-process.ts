@@ -204,7 +204,7 @@ export class RemoteProcess implements ExecProcess {
     this.follower.isEndedByUs = true;
     const { processId } = this;
     if (mode?.type !== "graceful" || this.#link.server.extended)
-      return this.#call("process/terminate", { processId, mode });
+      return this.#terminateOnce({ processId, mode });
     // The mildest word such a server knows, then its only other one.
     const running = this.log.exit === null && !this.log.isClosed;
     await this.signal("interrupt");
@@ -260,6 +260,25 @@ export class RemoteProcess implements ExecProcess {
   #writePart(chunk: Uint8Array, writeId: string): Promise<{ status: WriteStatus }> {
     const { processId } = this;
     return this.#writes.run(chunk.length, () => this.#call("process/write", { processId, chunk, writeId }));
+  }
+
+  /** One that had to be sent again and finds the process ended by request has met its own first copy. */
+  async #terminateOnce(params: ParamsOf<"process/terminate">): Promise<TerminateResult> {
+    let isRepeated = false;
+    const renew = () => {
+      isRepeated = true;
+      return params;
+    };
+    const result = await this.#call("process/terminate", params, { renew });
+    if (!isRepeated || result.running || !this.#link.server.extended) return result;
+    try {
+      const { exitReason } = await this.wait({ timeoutMs: 0 });
+      return exitReason === "terminated" ? { ...result, running: true } : result;
+    } catch (error) {
+      // The server has forgotten it, so nobody can say more than that it is over.
+      if (error instanceof RequestError) return result;
+      throw error;
+    }
   }
 
   /** One that had to be sent again and finds stdin closed has met its own first copy. */

@@ -317,10 +317,12 @@ export class SimClient {
   async #endSometime(handle: RemoteProcess, random: Random): Promise<void> {
     await this.#pause(random.scaled(1, 40_000));
     const isForced = random.chance(0.5);
-    await this.#attempt(
-      `terminate ${handle.processId}`,
-      handle.terminate(isForced ? undefined : { type: "graceful", timeoutMs: random.scaled(1, 5000) }),
-    );
+    const mode = isForced ? undefined : ({ type: "graceful", timeoutMs: random.scaled(1, 5000) } as const);
+    const result = await this.#attempt(`terminate ${handle.processId}`, handle.terminate(mode));
+    // Nobody else ends it: what was ended by request was running when the request came.
+    const reason = this.#deps.host.records.get(handle.processId)?.process.log.exit?.reason;
+    if (result && !result.running && reason === "terminated")
+      this.#fault(`terminate said that ${handle.processId} had ended, which it did by that`);
   }
 
   /** Gives the handle back in the middle: the process ends, and the server keeps nothing of it. */
