@@ -21,8 +21,8 @@ const FAULTS: readonly { syscall: string; errors: readonly string[] }[] = [
   { syscall: "openat", errors: ["EMFILE", "ENOMEM"] },
   { syscall: "ioctl", errors: ["ENOMEM"] },
   { syscall: "fcntl", errors: ["EINVAL"] },
-  { syscall: "read", errors: ["EIO", "EAGAIN", "EINTR"] },
-  // Any other error of a write hits libuv's own wake-up first, which cannot fail in earnest: it is lost, or ends the program.
+  // Other errors of a write, and any of a read, may hit libuv's own wake-up, which cannot fail in earnest: it ends the
+  // program, or the wake-up is lost.
   { syscall: "write", errors: ["EINTR"] },
   { syscall: "sendmsg", errors: ["EPIPE", "ECONNRESET", "ENOBUFS", "EAGAIN"] },
   { syscall: "waitid", errors: ["EINTR"] },
