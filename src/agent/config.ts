@@ -33,7 +33,7 @@ export function openResponsesApi(env: NodeJS.ProcessEnv, settings: ApiSettings =
     baseUrl,
     apiKey,
     proxyEnv: env,
-    ...(settings.idleTimeoutMs === undefined ? {} : { idleTimeoutMs: settings.idleTimeoutMs }),
+    idleTimeoutMs: settings.idleTimeoutMs,
   });
 }
 

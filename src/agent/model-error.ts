@@ -20,9 +20,9 @@ export type ModelErrorKind =
   | "invalid_request";
 
 export interface ModelErrorDetails extends ErrorOptions {
-  status?: number;
+  status?: number | undefined;
   /** The API's own word, e.g. `rate_limit_exceeded`. */
-  code?: string;
+  code?: string | undefined;
   /** How long the API asked to wait. */
   retryAfterMs?: number;
   /** Another try cannot help, although the kind is usually worth one (a bad certificate). */
@@ -62,8 +62,8 @@ export class ModelError extends Error {
   asOutage(): ModelError {
     return new ModelError(this.kind, this.message, {
       cause: this,
-      ...(this.status === undefined ? {} : { status: this.status }),
-      ...(this.code === undefined ? {} : { code: this.code }),
+      status: this.status,
+      code: this.code,
       apiAway: true,
       usage: this.usage,
     });
@@ -103,7 +103,7 @@ export function errorFromTransport(error: unknown, reusedConnection: boolean): M
   const message = error instanceof Error ? error.message || code : String(error);
   return new ModelError("transport", `the connection to the API failed: ${message}`, {
     cause: error,
-    ...(code ? { code } : {}),
+    code: code || undefined,
     permanent: PERMANENT_TRANSPORT.test(code),
     staleConnection: reusedConnection && (code === "ECONNRESET" || code === "EPIPE"),
   });

@@ -46,7 +46,7 @@ export interface HttpResponsesApiOptions {
   baseUrl: string;
   apiKey: string | undefined;
   /** Silence on a connection for this long means that it is dead. */
-  idleTimeoutMs?: number;
+  idleTimeoutMs?: number | undefined;
   /** HTTP_PROXY, HTTPS_PROXY and NO_PROXY are taken from here. */
   proxyEnv?: NodeJS.ProcessEnv;
 }

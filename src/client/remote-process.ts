@@ -327,7 +327,7 @@ function upTo(own: ReadResult, { chunks, nextSeq, gap }: ReadResult): ReadResult
     ...rest,
     chunks: chunks.filter(({ seq }) => seq < own.nextSeq),
     nextSeq: Math.min(nextSeq, own.nextSeq),
-    ...(gap && { gap }),
+    gap,
   };
 }
 

@@ -38,8 +38,8 @@ export function processMethods({ session, listAll, config }: ProcessMethodDeps):
       return {
         processId,
         sandboxType,
-        ...(isExtended && { handle: entry.handle }),
-        ...(droppedEnv && { droppedEnv: [...droppedEnv] }),
+        handle: isExtended ? entry.handle : undefined,
+        droppedEnv: droppedEnv && [...droppedEnv],
       };
     },
 
