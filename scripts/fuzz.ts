@@ -65,7 +65,11 @@ for (const [name, server] of Object.entries(all)) {
   assert.doesNotMatch(server.stderr, /Sanitizer|runtime error:|Error:/, name);
   // The time may have been over while one hung.
   const late = setTimeout(() => assert.fail(`${name} hangs`), HANGS_AFTER_MS);
-  assert.notEqual(await status(server, Buffer.from("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")), 0, name);
+  assert.notEqual(
+    await status(server, Buffer.from("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")),
+    0,
+    name,
+  );
   clearTimeout(late);
 }
 console.log("all servers still serve");
@@ -149,7 +153,7 @@ async function tokens(): Promise<void> {
     const at = changed === null ? -1 : changed % signed.length;
     const other = signed[at] === "A" ? "B" : "A";
     const shown = at < 0 ? signed : signed.slice(0, at) + other + signed.slice(at + 1);
-    const head = `GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\nauthorization: ${scheme}${shown}.${signature}${tail}\r\n\r\n`;
+    const head = `GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: x\r\nauthorization: ${scheme}${shown}.${signature}${tail}\r\n\r\n`;
     const right =
       alg === "HS256" && exp === soon && secret === SECRET && changed === null && /^bearer +$/i.test(scheme);
     const got = await status(authServer, Buffer.from(head, "latin1"));

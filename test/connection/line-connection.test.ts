@@ -29,7 +29,13 @@ describe("a stdio connection", () => {
     assert.deepEqual(events, [
       {
         type: "message",
-        message: { type: "request", id: 7, method: "initialize", params: { clientName: "test-client" } },
+        message: {
+          type: "request",
+          id: 7,
+          method: "initialize",
+          params: { clientName: "test-client" },
+          trace: undefined,
+        },
       },
     ]);
     connection.send(encodeResponse(7, { protocolVersion: "exec-server.v0" }));

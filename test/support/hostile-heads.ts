@@ -33,7 +33,7 @@ export const hostileHead = fc
   })
   .map(({ method, target, headers, changes }) => {
     const lines = headers.map(({ name, value, before, after }) => `${name}:${before}${value}${after}\r\n`);
-    let text = `${method} ${target} HTTP/1.1\r\nhost: x\r\n${lines.join("")}`;
+    let text = `${method} ${target} HTTP/1.1\r\nhost: localhost\r\n${lines.join("")}`;
     for (const [place, how, odd] of changes) {
       const at = place % text.length;
       text = text.slice(0, at) + (how === "remove" ? "" : odd) + text.slice(how === "insert" ? at : at + 1);

@@ -84,7 +84,7 @@ export function readVerdicts(bytes: Buffer): string[] {
 }
 
 const UPGRADE =
-  "GET / HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+  "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
 
 /** A WebSocket over TCP whose every byte the test writes itself. */
 export class RawWebSocket {
