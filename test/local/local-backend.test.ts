@@ -46,10 +46,18 @@ describe("the local backend", { skip: NO_ADDON }, () => {
         -32602,
         "cwd URI `file://elsewhere/x` is not valid on this exec-server host: 'file://elsewhere/x' is invalid on 'linux'",
       ],
-      [{ sandbox: { permissions: {} } }, -32602, "sandbox intent cannot be enforced on this executor"],
+      [{ sandbox: { permissions: {} } }, -32602, "missing field `windowsSandboxLevel`"],
     ];
     for (const [params, code, message] of refusals)
       await assert.rejects(start(backend, "true", params), refusedAs(code, message), JSON.stringify(params));
+  });
+
+  it("refuses every sandbox intent where nobody raises walls", async () => {
+    await using backend = createLocalBackend({ resolveSandbox: undefined });
+    await assert.rejects(
+      start(backend, "true", { sandbox: { permissions: {} } }),
+      refusedAs(-32602, "sandbox intent cannot be enforced on this executor"),
+    );
   });
 
   it("keeps the system's error below the wire's", async () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
-import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
+import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { noWalls } from "../sandbox/walls.ts";
 import { fact, sessionOf, textOf, until } from "./calls.ts";
@@ -97,18 +97,8 @@ export function testWalls(behaves: Behaves): void {
     );
   }
 
-  const asked: ApprovalRequest[] = [];
-  const asking: ApprovalPolicy = {
-    review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
-    ask: async (request) => {
-      asked.push(request);
-      return { type: "allow" };
-    },
-  };
-  const refusing: ApprovalPolicy["ask"] = async (request) => {
-    asked.push(request);
-    return { type: "refuse", reason: "no" };
-  };
+  // One for each test: they run at once.
+  const retried = recordingPolicy({ type: "allow" });
   behaves(
     "what the walls refused runs again without them when it may",
     async ({ call, directory }) => {
@@ -118,16 +108,17 @@ export function testWalls(behaves: Behaves): void {
         assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "written\n"]);
         assert.ok(existsSync(outside));
         assert.deepEqual(
-          asked.splice(0).map(({ kind }) => kind),
+          retried.asked.splice(0).map(({ kind }) => kind),
           ["retry"],
         );
       } finally {
         rmSync(outside, { force: true });
       }
     },
-    { skip: noWalls, options: walled(asking) },
+    { skip: noWalls, options: walled(retried.policy) },
   );
 
+  const judged = recordingPolicy({ type: "refuse", reason: "no" });
   behaves(
     "what runs again without walls is judged where it would run now",
     async ({ call, directory }) => {
@@ -135,12 +126,12 @@ export function testWalls(behaves: Behaves): void {
       mkdirSync(join(directory, "sub"));
       await call("exec_command", { cmd, workdir: "sub", login: false });
       assert.deepEqual(
-        asked.splice(0).map(({ kind, workdir }) => [kind, workdir]),
+        judged.asked.splice(0).map(({ kind, workdir }) => [kind, workdir]),
         [["retry", "/etc"]],
       );
       assert.ok(!existsSync("/etc/procwire-test"));
     },
-    { skip: noWalls, options: walled({ ...asking, ask: refusing }) },
+    { skip: noWalls, options: walled(judged.policy) },
   );
 
   behaves(
@@ -155,4 +146,17 @@ export function testWalls(behaves: Behaves): void {
     },
     { skip: noWalls, options: walled() },
   );
+}
+
+/** Lets commands run behind walls, and answers what is asked beyond that always the same. */
+function recordingPolicy(answer: ApprovalAnswer): { policy: ApprovalPolicy; asked: ApprovalRequest[] } {
+  const asked: ApprovalRequest[] = [];
+  const policy: ApprovalPolicy = {
+    review: ({ kind }) => ({ type: kind === "command" ? "allow" : "ask" }),
+    ask: async (request) => {
+      asked.push(request);
+      return answer;
+    },
+  };
+  return { policy, asked };
 }
