@@ -4,6 +4,10 @@
 // everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
 // left. When the watchdog dies, the server gets SIGTERM and does the same from its side.
 //
+// There are two of it, one above the other, so that nothing is left either when the server and one of them are killed
+// at once. The lower one is the server's parent and knows it; the upper one is the program that was started, and does
+// to the lower one what that does to the server.
+//
 // It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. A
 // server that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it
 // knows this program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as
@@ -33,11 +37,18 @@
 // A server that was told to end and has not even said that it heard, or has said nothing since, for this long is stuck.
 // Servers say so every second; the rest is for a machine under load. `--patience-ms` is for tests.
 #define PATIENCE_MS 10000
+// The upper one leaves the lower one the time to kill a stuck server and all that is below it.
+#define LONGER_MS (1000 + SWEEP_SECONDS * 1000)
 
-static void run_server(char** argv, const sigset_t* mask, pid_t watchdog) {
+// Whoever is below is told to end when `parent` dies.
+static void end_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   // It may have died before the line above.
-  if (getppid() != watchdog) _exit(0);
+  if (getppid() != parent) _exit(0);
+}
+
+static void run_server(char** argv, const sigset_t* mask, pid_t watchdog) {
+  end_with(watchdog);
   sigprocmask(SIG_SETMASK, mask, NULL);
   char number[16];
   snprintf(number, sizeof number, "%d", (int)watchdog);
@@ -159,6 +170,57 @@ static int end_as(int status) {
   return 128 + number;
 }
 
+static void adopt_orphans(void) {
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+    fprintf(stderr, "procwire: cannot adopt orphans: %s\n", strerror(errno));
+}
+
+// Who is watched: the server, or the lower watchdog.
+struct below {
+  pid_t pid;
+  const sigset_t* taken;
+  long patience_ms;
+  // Whom the word of a server that ends is passed on to; 0 for nobody.
+  pid_t above;
+};
+
+// Until it has ended, and nothing is left of what it started. How to end then.
+static int watch(const struct below* below) {
+  // When one that is to end counts as stuck; 0 while it need not end.
+  long long stuck_at_ms = 0;
+  for (;;) {
+    siginfo_t info;
+    int status;
+    int number = next_signal(below->taken, &info, stuck_at_ms);
+    switch (number) {
+      case 0:
+        fprintf(stderr, "procwire: the server was to end and has said nothing for %ld ms; it is killed\n",
+                below->patience_ms);
+        kill(below->pid, SIGKILL);
+        stuck_at_ms = 0;
+        break;
+      case SIGCHLD:
+        if (!reap(below->pid, &status)) break;
+        sweep();
+        return end_as(status);
+      case SIGTERM:
+      case SIGHUP:
+      case SIGINT:
+      case SIGQUIT:
+        if (number == SIGTERM || number == SIGHUP || info.si_code <= 0) kill(below->pid, number);
+        if (stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
+        break;
+      case SIGUSR1:
+        // Also the first word of an end that nobody asked for here.
+        if (info.si_pid != below->pid) break;
+        stuck_at_ms = now_ms() + below->patience_ms;
+        if (below->above && getppid() == below->above) kill(below->above, SIGUSR1);
+        break;
+      default: break;
+    }
+  }
+}
+
 int main(int argc, char** argv) {
   (void)argc;
   char** command = argv + 1;
@@ -172,8 +234,7 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]\n");
     return 2;
   }
-  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
-    fprintf(stderr, "procwire: cannot adopt orphans: %s\n", strerror(errno));
+  adopt_orphans();
 
   // Signals are taken one by one with sigwaitinfo: no handler, no race with fork. Some cannot be blocked or mean that
   // this program itself is broken; those keep their way.
@@ -185,43 +246,23 @@ int main(int argc, char** argv) {
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &taken, &before);
 
-  pid_t self = getpid();
-  pid_t server = fork();
-  if (server < 0) {
+  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .above = 0};
+  pid_t upper = getpid();
+  below.pid = fork();
+  if (below.pid == 0) {
+    end_with(upper);
+    // Not inherited.
+    adopt_orphans();
+    below.patience_ms = patience_ms;
+    below.above = upper;
+    pid_t lower = getpid();
+    below.pid = fork();
+    if (below.pid == 0) run_server(command, &before, lower);
+  }
+  if (below.pid < 0) {
     fprintf(stderr, "procwire: cannot start %s: %s\n", *command, strerror(errno));
     return 126;
   }
-  if (server == 0) run_server(command, &before, self);
   let_go_of_files();
-
-  // When a server that is to end counts as stuck; 0 while it need not end.
-  long long stuck_at_ms = 0;
-  for (;;) {
-    siginfo_t info;
-    int status;
-    int number = next_signal(&taken, &info, stuck_at_ms);
-    switch (number) {
-      case 0:
-        fprintf(stderr, "procwire: the server was to end and has said nothing for %ld ms; it is killed\n", patience_ms);
-        kill(server, SIGKILL);
-        stuck_at_ms = 0;
-        break;
-      case SIGCHLD:
-        if (!reap(server, &status)) break;
-        sweep();
-        return end_as(status);
-      case SIGTERM:
-      case SIGHUP:
-      case SIGINT:
-      case SIGQUIT:
-        if (number == SIGTERM || number == SIGHUP || info.si_code <= 0) kill(server, number);
-        if (stuck_at_ms == 0) stuck_at_ms = now_ms() + patience_ms;
-        break;
-      case SIGUSR1:
-        // Also the first word of an end that nobody asked for here.
-        if (info.si_pid == server) stuck_at_ms = now_ms() + patience_ms;
-        break;
-      default: break;
-    }
-  }
+  return watch(&below);
 }

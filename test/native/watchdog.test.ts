@@ -36,6 +36,8 @@ async function firstOutput(child: ChildProcess): Promise<string> {
 const pidsIn = (place: string) =>
   readdirSync(place).map((name) => Number(readFileSync(join(place, name), "utf8")));
 const childOf = (pid: number) => addon().childPids(pid)[0] ?? 0;
+/** Below both watchdogs. */
+const serverOf = (pid: number) => childOf(childOf(pid));
 
 describe("the watchdog", {
   skip: NO_ADDON || (watchdog ? false : "THE WATCHDOG IS NOT TESTED: it was not built"),
@@ -110,7 +112,7 @@ describe("the watchdog", {
       assert.equal(await firstOutput(child), "ready\n");
       const pids = places.flatMap(pidsIn);
       assert.equal(pids.length, 8);
-      const server = childOf(child.pid ?? 0);
+      const server = serverOf(child.pid ?? 0);
       for (const pid of [...pids, server]) assert.ok(isRunning(pid), `${pid} was not even running`);
       const done = ended(child);
       process.kill(victim === "server" ? server : (child.pid ?? 0), "SIGKILL");
@@ -150,7 +152,7 @@ describe("the watchdog", {
     const child = guardFor(200, ["sh", "-c", "kill -STOP $$; exit 3"]);
     const done = ended(child);
     await eventually("it is stopped", () => {
-      const server = childOf(child.pid ?? 0);
+      const server = serverOf(child.pid ?? 0);
       return server > 0 && /\) T /.test(readFileSync(`/proc/${server}/stat`, "utf8"));
     });
     child.kill("SIGTERM");

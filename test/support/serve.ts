@@ -85,12 +85,17 @@ export class ServeChild implements AsyncDisposable {
     );
   }
 
-  /** The program that serves: below the watchdog where there is one, this child itself where there is none. */
+  /** The program that serves: below two watchdogs where there are any, this child itself where there are none. */
   serverPid(): number {
     const pid = this.child.pid;
     assert.ok(pid !== undefined);
-    const below = childrenOf(pid);
-    return below[0] ?? pid;
+    const below = childrenOf(pid)[0];
+    return below === undefined ? pid : (childrenOf(below)[0] ?? below);
+  }
+
+  /** The watchdog that is the server's parent; the other one is this child itself. */
+  lowerWatchdogPid(): number {
+    return Number(/^PPid:\s+(\d+)/m.exec(readFileSync(`/proc/${this.serverPid()}/status`, "utf8"))?.[1]);
   }
 
   /** Asks it to stop and waits until it has. */
