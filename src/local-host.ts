@@ -16,6 +16,7 @@ import type {
   WalledFileServers,
 } from "./server/host-services.ts";
 import type { ServerConfig } from "./server/limits.ts";
+import { missingWatchdog } from "./server/watchdog.ts";
 import { createLocalBackend } from "./this-machine.ts";
 import { keepFreedMemory, thisWire } from "./this-wire.ts";
 import { VERSION } from "./version.ts";
@@ -44,6 +45,7 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
     subreaper: options.subreaper ?? false,
+    degraded: options.subreaper ? unguarded() : [],
     onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),
     resolveSandbox: async (intent, params) => {
       const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
@@ -91,6 +93,12 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
     }),
     log,
   };
+}
+
+/** Only a server program has a watchdog; a library ends with the program it is part of. */
+function unguarded(): string[] {
+  const missing = missingWatchdog();
+  return missing === null ? [] : [missing];
 }
 
 function localHttp(log: ServerLog): HttpService {

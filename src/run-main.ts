@@ -46,6 +46,10 @@ export async function runMainWithTransport(
   const hidden = [...secretFiles, ...(transport.type === "unix" ? [transport.path] : [])];
   const host = createLocalHost({ log, config, hidden, subreaper: true, keepFreedMemory: true });
   const server = new ExecServer(host, config);
+  const warn = () => {
+    for (const part of [...warnings, ...server.degraded()]) log("warn", part);
+  };
+  if (transport.type === "stdio") warn();
   setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
     ...listenOptions,
@@ -55,7 +59,7 @@ export async function runMainWithTransport(
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
       if (newToken !== undefined) writeStandardLine(2, tokenHint(url, newToken));
       writeStandardLine(1, url);
-      for (const part of [...warnings, ...server.degraded()]) log("warn", part);
+      warn();
     },
   });
 }

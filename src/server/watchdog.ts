@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "../async/clock.ts";
 
-/** Between two words to the watchdog; it waits ten times as long (`native/watchdog.c`). */
+/** Between two words to the watchdog; it waits ten times as long (`native/programs/watchdog.c`). */
 const TELL_EVERY_MS = 1_000;
 /**
  * What an end may take beyond its grace: the sweep, the last orphans, connections that close. One that takes longer is
@@ -14,6 +14,12 @@ export interface Watchdog {
   ending(graceMs: number): () => void;
 }
 
+/** What a server program without a watchdog cannot promise; null when there is one. Asked before `findWatchdog`. */
+export function missingWatchdog(env: NodeJS.ProcessEnv = process.env): string | null {
+  if (isParent(Number(env.PROCWIRE_WATCHDOG))) return null;
+  return "no watchdog: what this server started may outlive it when it is killed; `bin/procwire serve` brings one where the addon is built";
+}
+
 /** Asks once: what the watchdog has left in the environment is not for the programs that are started here. */
 export function findWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env): Watchdog {
   const pid = Number(env.PROCWIRE_WATCHDOG);
@@ -24,7 +30,7 @@ export function findWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env)
       const until = clock.now() + graceMs + BEYOND_GRACE_MS;
       const tell = () => {
         // Whoever else is the parent, now or all along, would die of the signal.
-        if (process.ppid !== pid || clock.now() > until) return;
+        if (!isParent(pid) || clock.now() > until) return;
         try {
           process.kill(pid, "SIGUSR1");
         } catch {
@@ -38,3 +44,5 @@ export function findWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env)
     },
   };
 }
+
+const isParent = (pid: number) => process.ppid === pid;

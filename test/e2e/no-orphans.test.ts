@@ -67,12 +67,15 @@ function marked(mark: string): number[] {
 }
 
 describe("no orphans", { skip }, () => {
-  test("the watchdog is the parent of the server", async () => {
+  test("the watchdogs are small, and one of them is the parent of the server", async () => {
     await using server = await serve();
-    assert.notEqual(server.serverPid(), server.child.pid);
-    const status = readFileSync(`/proc/${server.child.pid}/status`, "utf8");
-    const kilobytes = Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]);
-    assert.ok(kilobytes < 2048, `the watchdog takes ${kilobytes} kB`);
+    const watchdogs = [server.child.pid, server.lowerWatchdogPid()];
+    assert.equal(new Set([...watchdogs, server.serverPid()]).size, 3);
+    for (const pid of watchdogs) {
+      const status = readFileSync(`/proc/${pid}/status`, "utf8");
+      const kilobytes = Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]);
+      assert.ok(kilobytes < 2048, `a watchdog takes ${kilobytes} kB`);
+    }
   });
 
   test("kill -9 of the server", async () => {
@@ -151,6 +154,28 @@ describe("no orphans", { skip }, () => {
     const { output } = await client.finished("p");
     assert.match(output, /^PATH=/m);
     assert.doesNotMatch(output, /PROCWIRE_WATCHDOG/);
+  });
+
+  test("a server without a watchdog says so: on stderr, to the health check, and to its clients", async () => {
+    const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
+      // Somebody else's, as a server that was itself started by one might inherit it.
+      env: { PROCWIRE_WATCHDOG: "1" },
+      command: [process.execPath, path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
+    }).listening();
+    const missing = /^no watchdog: what this server started may outlive it/;
+    const health = await fetch(`${server.url.replace("ws:", "http:")}/healthz`);
+    const { status, degraded } = (await health.json()) as { status: string; degraded: string[] };
+    assert.equal(status, "degraded");
+    assert.match(String(degraded), missing);
+    await using client = await server.connect();
+    const { environmentInfo } = await client.handshake();
+    assert.match(String(Object(environmentInfo).degraded), missing);
+    await until("stderr has it", () => server.stderr.includes("no watchdog: "));
+
+    await using guarded = await serve();
+    const answer = await fetch(`${guarded.url.replace("ws:", "http:")}/healthz`);
+    assert.equal(((await answer.json()) as { status: string }).status, "ok");
   });
 
   test("the end of stdin of a server that another server runs", async () => {
