@@ -305,7 +305,7 @@ void Loop::answer(SpawnRequest& request) {
   napi_open_handle_scope(env_, &scope);
   napi_value onDone;
   napi_get_reference_value(env_, callbacks->onDone, &onDone);
-  napi_value argv[8];
+  napi_value argv[9];
   napi_create_int32(env_, request.err, &argv[0]);
   napi_create_string_utf8(env_, request.syscall, NAPI_AUTO_LENGTH, &argv[1]);
   napi_create_string_utf8(env_, request.path.c_str(), request.path.size(), &argv[2]);
@@ -325,6 +325,7 @@ void Loop::answer(SpawnRequest& request) {
       napi_set_element(env_, argv[argc], length++, inode);
     }
     argc++;
+    napi_create_double(env_, static_cast<double>(request.mark), &argv[argc++]);
     child->begin();
   } else {
     napi_delete_reference(env_, callbacks->onEvent);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "process/child.h"
+#include "process/mark.h"
 #include "process/process-tree.h"
 #include "process/spawn.h"
 
@@ -142,6 +143,12 @@ napi_value holds(napi_env env, napi_callback_info info) {
   return call.answer(holdsEnds(static_cast<pid_t>(call.number(0)), pipes, static_cast<int>(call.number(1))));
 }
 
+// 0: it has none
+napi_value mark(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(static_cast<double>(markOf(static_cast<pid_t>(call.number(0)))));
+}
+
 // (pid, startTime, signal) -> 0 or the errno
 napi_value signal(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -182,6 +189,7 @@ Bindings processBindings(napi_env env) {
       binding("orphanPids", orphans),
       binding("descendants", descendants),
       binding("holds", holds),
+      binding("markOf", mark),
       binding("signal", signal),
       binding("setSubreaper", subreaper),
       binding("reap", reap),

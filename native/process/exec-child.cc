@@ -86,6 +86,10 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
     if (syscall(SYS_dup3, plan->passed[at], 3 + at, 0) < 0) failChild(plan, "dup2", errno);
   closeInherited(3 + plan->passedCount, plan->oldCallsOnly);
   resetSignals();
+  for (int at = 0; at < plan->limitCount; at++)
+    if (syscall(SYS_prlimit64, 0, plan->limits[at].resource, plan->limits[at].values, nullptr) < 0 &&
+        plan->limits[at].required)
+      failChild(plan, "setrlimit", errno);
 
   // As execvp searches, except that a file the kernel cannot execute is never handed to a shell.
   int denied = 0;

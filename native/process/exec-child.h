@@ -2,9 +2,17 @@
 #ifndef PROCWIRE_EXEC_CHILD_H
 #define PROCWIRE_EXEC_CHILD_H
 
+#include <stdint.h>
 #include <sys/types.h>
 
 namespace procwire {
+
+// One of the kernel's resource limits, in the layout of its own struct.
+struct ResourceLimit {
+  int resource;
+  uint64_t values[2];  // soft, hard
+  bool required;       // the program must not start without it
+};
 
 // All that the child needs, laid out before it exists.
 struct ChildPlan {
@@ -19,6 +27,8 @@ struct ChildPlan {
   // Become 3, 4 and so on. Each is above all of these numbers.
   const int* passed;
   int passedCount;
+  const ResourceLimit* limits;
+  int limitCount;
   pid_t parent;
   bool oldCallsOnly;
   // What the child tells: the failed call and its errno.

@@ -25,6 +25,7 @@
 #include "core/fd.h"
 #include "core/uv-lite.h"
 #include "process/exec-child.h"
+#include "process/mark.h"
 #include "process/process-tree.h"
 #include "process/wait-thread.h"
 
@@ -242,6 +243,10 @@ bool start(SpawnRequest& request) {
   plan.terminal = request.terminal;
   plan.passed = child.passed.data();
   plan.passedCount = static_cast<int>(child.passed.size());
+  std::vector<ResourceLimit> limits;
+  request.mark = nextMark(limits);
+  plan.limits = limits.data();
+  plan.limitCount = static_cast<int>(limits.size());
   plan.parent = getpid();
   plan.oldCallsOnly = oldCallsOnly;
 

@@ -36,6 +36,7 @@ struct SpawnRequest {
   const char* syscall = "";
   std::string path;
   pid_t pid = -1;
+  uint64_t mark = 0;       // what its descendants are known by; 0: nothing
   uint64_t startTime = 0;  // as in /proc, tells the leader from a later process with its number
   int exitFd = -1;         // readable once the leader has ended
   int stdinFd = -1;        // write end, pipes only

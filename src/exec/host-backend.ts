@@ -14,7 +14,9 @@ export interface HostProcess extends ExecProcess {
   listing(): ProcessListing;
   /** Its stdin as something a connection of this host can write to by itself, by the same rules; null where there is none. */
   readonly straightInput: object | null;
-  /** Like `terminate`, but the exit is told with this reason. */
+  /** It has exited, and somebody it started lives on. */
+  readonly hasLeft: boolean;
+  /** Like `terminate`, but the exit is told with this reason; and after the exit it ends those who live on. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }
 

@@ -63,6 +63,8 @@ export interface Child {
   readonly pid: number;
   /** As in the process table: tells it, and what began after it, from processes with reused numbers. */
   readonly startTime: number;
+  /** What its descendants have of it, wherever they go; 0 where nothing marks them. */
+  readonly mark: number;
   readonly input: ChildInput;
   pause(): void;
   resume(): void;

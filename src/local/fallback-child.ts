@@ -118,6 +118,7 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
   return {
     pid,
     startTime: procFsTable.entry(pid)?.startTime ?? 0,
+    mark: 0,
     ends: NO_ENDS,
     input: {
       write(bytes, writeId) {

@@ -223,11 +223,11 @@ export class LocalProcess implements HostProcess {
    */
   async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
     const child = this.#child;
-    if (!child || this.log.isClosed) return { running: false };
+    if (!child) return { running: false };
     if (!this.running) {
       const survivors = await this.#deps.killer.sweep(child);
       // Whoever was out of reach may keep his end; ours is given back.
-      child.cut();
+      if (!this.log.isClosed) child.cut();
       return ended(false, survivors);
     }
     this.#endReason ??= reason;
@@ -238,6 +238,10 @@ export class LocalProcess implements HostProcess {
       mode,
     );
     return ended(true, survivors);
+  }
+
+  get hasLeft(): boolean {
+    return this.#child !== null && !this.running && this.#deps.killer.hasLeft(this.#child);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -26,6 +26,8 @@ export interface ProcessTable {
   children(parents: ReadonlySet<number>): ProcessEntry[];
   /** Null when it is gone. */
   entry(pid: number): ProcessEntry | null;
+  /** What it has of the process it descends from; 0 when there is none, or when it is gone. */
+  markOf(pid: number): number;
   /** Does it hold one of these pipes, or this terminal? False when one may not look. */
   holds(pid: number, ends: ChildEnds): boolean;
   /** Signals exactly this process; false when it is gone or out of reach. */
@@ -57,6 +59,8 @@ export const procFsTable: ProcessTable = {
   orphanPids: () => [],
   children: (parents) => allEntries().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
+  // Only the spawner marks.
+  markOf: () => 0,
   holds(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));
     if (ends.pts !== null) wanted.add(`/dev/pts/${ends.pts}`);

@@ -20,7 +20,7 @@ const LONGEST_LOOK_MS = 50;
 const SHARED_SCAN_MS = 20;
 
 /** As much of a started program as ending its tree needs. */
-export type Leader = Pick<Child, "pid" | "startTime" | "ends" | "signalGroup">;
+export type Leader = Pick<Child, "pid" | "startTime" | "mark" | "ends" | "signalGroup">;
 
 export interface KillTarget {
   child: Leader;
@@ -44,7 +44,9 @@ export class TreeKiller {
   readonly #options: TreeKillerOptions;
   /** Whose children orphans become without a subreaper: somebody above this program. */
   readonly #adopters: ReadonlySet<number>;
-  #scan: { takenAt: number; validUntil: number; entries: ProcessEntry[] } | null = null;
+  #scan: { takenAt: number; validUntil: number; afterKills: number; entries: ProcessEntry[] } | null = null;
+  /** How many trees were killed so far. */
+  #kills = 0;
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
@@ -67,8 +69,8 @@ export class TreeKiller {
       this.#look(target.child, seen);
     }
     target.child.signalGroup(SIGKILL);
-    // Nobody else was ever there: the leader's own end will be told by its exit.
-    if (seen.size === 0) return [];
+    // Nobody else was ever there, and nobody can be found later: the leader's own end will be told by its exit.
+    if (seen.size === 0 && target.child.mark === 0) return [];
     return this.#sweep(target.child, seen);
   }
 
@@ -76,6 +78,11 @@ export class TreeKiller {
   async sweep(child: Leader): Promise<number[]> {
     const seen = this.#look(child, new Map());
     return seen.size === 0 ? [] : this.#sweep(child, seen);
+  }
+
+  /** Whether anybody is left of a process whose leader has ended. */
+  hasLeft(child: Leader): boolean {
+    return this.#look(child, new Map()).size > 0;
   }
 
   /** Kills without waiting, for the moment this program itself ends. */
@@ -86,14 +93,19 @@ export class TreeKiller {
   }
 
   async #sweep(child: Leader, seen: Map<number, ProcessEntry>): Promise<number[]> {
-    const { clock } = this.#options;
+    const { clock, subreaper } = this.#options;
     const startedAt = clock.now();
+    const kill = ++this.#kills;
     const answer = Promise.withResolvers<number[]>();
     const rounds = async () => {
       for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
-        this.#look(child, seen);
-        const alive = this.#alive(seen);
-        if (alive.length === 0) return answer.resolve([]);
+        let alive = this.#alive(this.#look(child, seen));
+        // Looked at once more: one that forks all the time may have been between two processes. Where that takes a scan
+        // of the machine, those that are killed together wait for one that is younger than all of their deaths.
+        if (alive.length === 0 && (subreaper || pause > FIRST_LOOK_MS)) {
+          alive = this.#alive(this.#look(child, seen, kill));
+          if (alive.length === 0) return answer.resolve([]);
+        }
         for (const process of alive) this.#options.table.signal(process, SIGKILL);
         const elapsed = clock.now() - startedAt;
         if (elapsed >= SURVIVORS_ANSWER_MS) answer.resolve(alive.map((process) => process.pid));
@@ -106,18 +118,22 @@ export class TreeKiller {
   }
 
   /** Adds everybody who belongs to the child now to `seen`. */
-  #look(child: Leader, seen: Map<number, ProcessEntry>): Map<number, ProcessEntry> {
+  #look(child: Leader, seen: Map<number, ProcessEntry>, afterKills = 0): Map<number, ProcessEntry> {
     const { table } = this.#options;
     const add = (entry: ProcessEntry) => {
       if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
     };
     const leader = table.entry(child.pid);
-    // Reaped, and its number given to a stranger: nobody can be told by it any more.
-    if (leader && leader.startTime !== child.startTime) return seen;
-    table.descendants(child.pid).forEach(add);
-    for (const entry of this.#candidates()) {
+    // Reaped, and its number given to a stranger: nobody can be told by that any more.
+    const isItsNumber = !leader || leader.startTime === child.startTime;
+    if (isItsNumber) table.descendants(child.pid).forEach(add);
+    for (const entry of this.#candidates(afterKills)) {
       if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
-      if (entry.session === child.pid || table.holds(entry.pid, child.ends)) add(entry);
+      const belongs =
+        (isItsNumber && entry.session === child.pid) ||
+        (child.mark !== 0 && table.markOf(entry.pid) === child.mark) ||
+        table.holds(entry.pid, child.ends);
+      if (belongs) add(entry);
     }
     for (const { pid } of [...seen.values()]) table.descendants(pid).forEach(add);
     return seen;
@@ -127,16 +143,19 @@ export class TreeKiller {
    * Where somebody whose parent has ended can be found. Never a program that this one is just starting: on its way
    * from fork to exec that one holds everything this program holds.
    */
-  #candidates(): ProcessEntry[] {
+  #candidates(afterKills: number): ProcessEntry[] {
     const { table, clock, subreaper } = this.#options;
     if (subreaper) return table.orphanPids().flatMap((pid) => table.entry(pid) ?? []);
     const now = clock.now();
-    if (!this.#scan || now >= this.#scan.validUntil || now < this.#scan.takenAt) {
+    const scan = this.#scan;
+    if (!scan || now >= scan.validUntil || now < scan.takenAt || scan.afterKills < afterKills) {
       const entries = table.children(this.#adopters);
       const tookMs = clock.now() - now;
-      this.#scan = { takenAt: now, validUntil: now + Math.max(SHARED_SCAN_MS, 4 * tookMs), entries };
+      const validUntil = now + Math.max(SHARED_SCAN_MS, 4 * tookMs);
+      this.#scan = { takenAt: now, validUntil, afterKills: this.#kills, entries };
+      return entries;
     }
-    return this.#scan.entries;
+    return scan.entries;
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {

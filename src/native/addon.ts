@@ -38,6 +38,7 @@ export type NativeSpawnDone = (
   startTime: number,
   pts: number,
   pipes: number[],
+  mark: number,
 ) => void;
 
 /**
@@ -86,6 +87,8 @@ export class NativeAddon {
   readonly orphanPids!: () => number[];
   readonly descendants!: (pid: number) => NativeEntries;
   readonly holds!: (pid: number, pts: number, ...pipes: number[]) => boolean;
+  /** What a process's descendants share with it; 0 for one that has no mark, or is gone. */
+  readonly markOf!: (pid: number) => number;
   /** 0, or the errno. */
   readonly signal!: (pid: number, startTime: number, signal: number) => number;
   readonly setSubreaper!: (on: boolean) => number;

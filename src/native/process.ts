@@ -35,7 +35,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.pipeStdin,
         spec.terminal?.rows ?? 0,
         spec.terminal?.cols ?? 0,
-        (errno, syscall, path, child, pid, startTime, pts, pipes) => {
+        (errno, syscall, path, child, pid, startTime, pts, pipes, mark) => {
           if (errno !== 0) {
             reject(spawnErrorFromErrno(errno, syscall, path));
             return;
@@ -44,7 +44,8 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
             reject(new NativeEventError("start", "done", [child, pid, startTime, pts, pipes]));
             return;
           }
-          started = new StartedChild(native, child, pid, startTime, { pipes, pts: pts < 0 ? null : pts });
+          const identity = { pid, startTime, mark };
+          started = new StartedChild(native, child, identity, { pipes, pts: pts < 0 ? null : pts });
           resolve(started);
         },
         (number, first, second) => {
@@ -61,16 +62,23 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
 class StartedChild implements Child {
   readonly pid: number;
   readonly startTime: number;
+  readonly mark: number;
   readonly input: ChildInput;
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
   #ends: ChildEnds;
 
-  constructor(native: NativeAddon, child: NativeChild, pid: number, startTime: number, ends: ChildEnds) {
+  constructor(
+    native: NativeAddon,
+    child: NativeChild,
+    { pid, startTime, mark }: Pick<Child, "pid" | "startTime" | "mark">,
+    ends: ChildEnds,
+  ) {
     this.#native = native;
     this.#child = child;
     this.pid = pid;
     this.startTime = startTime;
+    this.mark = mark;
     this.#ends = ends;
     this.input = new StartedInput(native, child);
   }
@@ -186,6 +194,7 @@ export function nativeProcessTable(native: NativeAddon): ProcessTable {
     children: (parents) =>
       [...parents].flatMap((parent) => native.childPids(parent).flatMap((pid) => decode(native.entry(pid)))),
     entry: (pid) => decode(native.entry(pid))[0] ?? null,
+    markOf: (pid) => native.markOf(pid),
     holds: (pid, ends) => native.holds(pid, ends.pts ?? -1, ...ends.pipes),
     signal: (identity, signal) => native.signal(identity.pid, identity.startTime, signal) === 0,
   };

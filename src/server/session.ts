@@ -42,6 +42,8 @@ export class Session {
   readonly #deps: SessionDeps;
   readonly #slots = new Map<string, Slot>();
   readonly #forgetting = new Map<SessionProcess, Timer>();
+  /** Forgotten, but somebody they started lives on: that one ends with the session. */
+  #outlived: HostProcess[] = [];
   readonly #input = new InputLanes();
   /** Changes of files keep their order, also across a lost connection. */
   readonly fileChanges = new Lanes<"changes">();
@@ -95,6 +97,8 @@ export class Session {
       else void slot.started.then((entry) => entry && this.#endForGood(entry));
     }
     this.#slots.clear();
+    for (const process of this.#outlived) endProcess(process);
+    this.#outlived = [];
     this.#deps.onOver(this);
   }
 
@@ -239,6 +243,7 @@ export class Session {
       this.#slots.delete(processId);
       this.#input.forget(processId);
       entry.forget();
+      this.#outlived = [...this.#outlived, entry.process].filter((process) => process.hasLeft);
     };
     this.#forgetting.set(entry, this.#deps.clock.after(CLOSED_PROCESS_KEPT_MS, forget, { keepAlive: false }));
   }
@@ -254,6 +259,10 @@ export class Session {
     this.#forgetting.get(entry)?.cancel();
     this.#forgetting.delete(entry);
     entry.forget();
-    void entry.process.end("sessionExpired", { type: "force" }).catch(() => undefined);
+    endProcess(entry.process);
   }
+}
+
+function endProcess(process: HostProcess): void {
+  void process.end("sessionExpired", { type: "force" }).catch(() => undefined);
 }

@@ -29,7 +29,7 @@ function pidsIn(place: string): Map<string, number> {
 
 describe("ending a process tree", { skip: NO_ADDON }, () => {
   for (const tty of [false, true]) {
-    it(`reaches the immune and who left the session, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
+    it(`reaches the immune, who left the session and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
       await using backend = createLocalBackend();
       for (let run = 0; run < 10; run++) {
         const place = mkdtempSync(join(folder, "tree-"));
@@ -42,13 +42,9 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         });
         await started.wait({ until: { type: "output", pattern: "ready" } });
         const pids = pidsIn(place);
-        const daemon = pids.get("daemon") ?? 0;
         assert.equal((await started.terminate()).running, true);
         await started.closed;
-        // Twice forked, in a session of its own, holding nothing: nobody can know whose it is.
-        for (const [name, pid] of pids)
-          if (name !== "daemon") await eventually(`${name} is gone`, () => !isRunning(pid));
-        process.kill(daemon, "SIGKILL");
+        for (const [name, pid] of pids) await eventually(`${name} is gone`, () => !isRunning(pid));
       }
     });
   }
@@ -161,6 +157,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         child: {
           pid: started.child.pid,
           startTime: started.child.startTime,
+          mark: started.child.mark,
           ends: started.child.ends,
           signalGroup: () => table.signal(table.entry(started.child.pid) ?? { pid: 0, startTime: 0 }, 9),
         },

@@ -24,6 +24,7 @@ export interface SimChildOptions {
 export class SimChild implements Child {
   readonly pid: number;
   readonly startTime = 1;
+  readonly mark = 0;
   readonly ends = NO_ENDS;
   readonly input: ChildInput;
   readonly #options: SimChildOptions;

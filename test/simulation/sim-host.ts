@@ -30,6 +30,7 @@ const EMPTY_TABLE: ProcessTable = {
   orphanPids: () => [],
   children: () => [],
   entry: () => null,
+  markOf: () => 0,
   holds: () => false,
   signal: () => false,
 };

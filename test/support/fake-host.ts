@@ -81,6 +81,7 @@ export class FakeProcess implements HostProcess {
 
   /** Every write of a test goes the ordered way. */
   readonly straightInput = null;
+  readonly hasLeft = false;
 
   async write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
     if (this.writeGate) await this.writeGate;

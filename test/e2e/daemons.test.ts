@@ -1,0 +1,144 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { isAlive, type ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+import { sh, type WireClient } from "../support/wire.ts";
+
+/** Daemons: twice forked, in sessions of their own, holding nothing of ours. They end with what started them. */
+
+const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const skip = skipUnless(existsSync(watchdog), "the watchdog is not built: it needs a C++ compiler");
+
+/** Writes its pid where the test finds it, then stays. */
+const stay = (name: string, then = "exec sleep 1000") =>
+  `sh -c 'trap "" TERM HUP; echo $$ >"$0/${name}.new"; mv "$0/${name}.new" "$0/${name}"; ${then}' "$PLACE"`;
+const CLOSED = ">/dev/null 2>&1 </dev/null";
+
+/** Each leaves one process behind it, whose pid it writes to the file of its name. */
+const DAEMONS: Record<string, string> = {
+  daemon: `(setsid ${stay("daemon")} ${CLOSED} &)`,
+  nohup: `(setsid nohup ${stay("nohup")} ${CLOSED} &)`,
+  stopped: `(setsid ${stay("stopped", "kill -STOP $$; exec sleep 1000")} ${CLOSED} &)`,
+  closed: `(setsid ${stay("closed")} >&- 2>&- <&- &)`,
+  // The watchdog is a subreaper, and so adopts what is twice forked below it.
+  adopted: `(setsid ${watchdog} -- sh -c '(setsid sh -c "echo \\$\\$ >$PLACE/adopted; exec sleep 1000" &); exec sleep 1000' ${CLOSED} &)`,
+};
+
+const ALL = Object.values(DAEMONS).join("\n");
+
+async function startDaemons(client: WireClient, processId: string, after: string): Promise<number[]> {
+  const place = scratchDirectory();
+  const env = { PATH: "/usr/bin:/bin", PLACE: place.path };
+  await client.start(processId, sh(`${ALL}\n${after}`), { env });
+  const names = Object.keys(DAEMONS);
+  const isThere = (name: string) => {
+    const path = join(place.path, name);
+    return existsSync(path) && readFileSync(path, "utf8") !== "";
+  };
+  await until(`all of them are there (${readdirSync(place.path)})`, () => names.every(isThere));
+  const pids = names.map((name) => Number(readFileSync(join(place.path, name), "utf8")));
+  place[Symbol.dispose]();
+  for (const pid of pids) assert.ok(isAlive(pid), `${pid} is not there to begin with`);
+  return pids;
+}
+
+async function connected(server: ServeChild): Promise<WireClient> {
+  const client = await server.connect();
+  await client.handshake();
+  return client;
+}
+
+const left = (pids: number[]) => pids.filter(isAlive);
+
+describe("daemons", { skip }, () => {
+  test("end when the process that started them is terminated, and nobody else's do", async () => {
+    await using server = await serve();
+    const client = await connected(server);
+    const others = await startDaemons(client, "other", "exec sleep 1000");
+    const pids = await startDaemons(client, "p", "exec sleep 1000");
+    const answer = await client.call("process/terminate", { processId: "p" });
+    assert.deepEqual(answer, { running: true });
+    await until("none is left", () => left(pids).length === 0);
+    assert.deepEqual(left(others), others);
+  });
+
+  test("end by force when a graceful end is over", async () => {
+    await using server = await serve();
+    const client = await connected(server);
+    const pids = await startDaemons(client, "p", "exec sleep 1000");
+    await client.call("process/terminate", { processId: "p", mode: { type: "graceful", timeoutMs: 1000 } });
+    await until("none is left", () => left(pids).length === 0);
+  });
+
+  test("outlive the end of who started them, and end with its session", async () => {
+    await using server = await serve("--detached-session-ttl", "0");
+    const other = await connected(server);
+    const others = await startDaemons(other, "other", "exit 0");
+    const client = await connected(server);
+    const pids = await startDaemons(client, "p", "exit 0");
+    assert.equal((await client.finished("p")).exitCode, 0);
+    assert.deepEqual(left(pids), pids);
+    client.cut();
+    await until("none is left", () => left(pids).length === 0);
+    assert.deepEqual(left(others), others);
+  });
+
+  test("one that forks all the time ends too", async () => {
+    await using server = await serve();
+    const client = await connected(server);
+    const mark = `HOPS_OF=${process.pid}-${Date.now()}`;
+    const [name = "", value = ""] = mark.split("=");
+    const hop = `sleep 0.01; setsid sh -c "$HOP" ${CLOSED} &`;
+    const env = { PATH: "/usr/bin:/bin", HOP: hop, [name]: value };
+    await client.start("p", sh(`(setsid sh -c "$HOP" ${CLOSED} &); exec sleep 1000`), { env });
+    const seen = new Set<number>();
+    await until("it forks", () => {
+      for (const pid of withEnvironment(mark)) seen.add(pid);
+      return seen.size > 10;
+    });
+    await client.call("process/terminate", { processId: "p" });
+    // It may be between two processes at one look, hardly at fifty.
+    let looks = 0;
+    await until("it forks no more", () => {
+      looks = withEnvironment(mark).length === 0 ? looks + 1 : 0;
+      return looks > 50;
+    });
+  });
+
+  const KILLED_AT_ONCE: Record<string, (server: ServeChild) => number[]> = {
+    "the server and the upper watchdog": (server) => [server.child.pid ?? 0, server.serverPid()],
+    "the server and the lower watchdog": (server) => [server.lowerWatchdogPid(), server.serverPid()],
+    "both watchdogs": (server) => [server.child.pid ?? 0, server.lowerWatchdogPid()],
+  };
+  for (const [victims, find] of Object.entries(KILLED_AT_ONCE)) {
+    test(`end when ${victims} are killed at once`, async () => {
+      await using server = await serve();
+      const client = await connected(server);
+      const pids = await startDaemons(client, "p", "sleep 1000");
+      pids.push(...(await startDaemons(client, "gone", "exit 0")));
+      const killed = find(server);
+      // Stopped, none of them can do anything between the deaths.
+      for (const pid of killed) process.kill(pid, "SIGSTOP");
+      for (const pid of killed) process.kill(pid, "SIGKILL");
+      await until(`none is left (${left(pids)})`, () => left(pids).length === 0);
+      await client.ended();
+    });
+  }
+});
+
+/** The numbers of all processes that have this in their environment. */
+function withEnvironment(mark: string): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((name) => {
+      try {
+        return readFileSync(`/proc/${name}/environ`, "latin1").includes(mark);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
+}
