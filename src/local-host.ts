@@ -4,7 +4,7 @@
  */
 
 import { localEnvironment } from "./environment/local-environment.ts";
-import { RetentionBudget } from "./exec/retention-budget.ts";
+import { DEFAULT_TOTAL_SNAPSHOT_BYTES, RetentionBudget } from "./exec/retention-budget.ts";
 import { requireNodeThreads } from "./native/node-threads.ts";
 import type { HiddenFiles } from "./sandbox/hidden-files.ts";
 import type { WalledPeers } from "./sandbox/walled-peers.ts";
@@ -44,6 +44,7 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   let walledPeers: WalledPeers | null = null;
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
+    snapshotBudget: new RetentionBudget(DEFAULT_TOTAL_SNAPSHOT_BYTES),
     subreaper: options.subreaper ?? false,
     degraded: options.subreaper ? unguarded() : [],
     onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),

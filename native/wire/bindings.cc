@@ -48,12 +48,13 @@ napi_value startSocket(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// (socket, most bytes of a message, bytes of frames received already)
+// (socket, most bytes of a message, most bytes queued, bytes of frames received already)
 napi_value carryFrames(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  const Call::Bytes received = call.bytes(2);
+  const Call::Bytes received = call.bytes(3);
   if (Socket* socket = call.object<Socket>())
-    socket->carryFrames(static_cast<size_t>(call.number(1)), reinterpret_cast<char*>(received.data), received.length);
+    socket->carryFrames(static_cast<size_t>(call.number(1)), static_cast<size_t>(call.number(2)),
+                        reinterpret_cast<char*>(received.data), received.length);
   return nullptr;
 }
 
@@ -98,6 +99,12 @@ napi_value queuedBytes(napi_env env, napi_callback_info info) {
   return call.answer(socket ? static_cast<double>(socket->queuedBytes()) : 0.0);
 }
 
+napi_value sentBytes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Socket* socket = call.object<Socket>();
+  return call.answer(socket ? static_cast<double>(socket->sentBytes()) : 0.0);
+}
+
 napi_value receivedBytes(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const Socket* socket = call.object<Socket>();
@@ -117,6 +124,13 @@ napi_value routeInput(napi_env env, napi_callback_info info) {
 napi_value unrouteInput(napi_env env, napi_callback_info info) {
   Call call(env, info);
   if (Socket* socket = call.object<Socket>()) socket->unroute(call.text(1));
+  return nullptr;
+}
+
+// (socket, held)
+napi_value holdRoutes(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Socket* socket = call.object<Socket>()) socket->holdRoutes(call.boolean(1));
   return nullptr;
 }
 
@@ -177,9 +191,11 @@ Bindings wireBindings(napi_env env) {
       binding("endSocket", ask<Socket, &Socket::end>),
       binding("destroySocket", ask<Socket, &Socket::destroy>),
       binding("queuedBytes", queuedBytes),
+      binding("sentBytes", sentBytes),
       binding("receivedBytes", receivedBytes),
       binding("routeInput", routeInput),
       binding("unrouteInput", unrouteInput),
+      binding("holdRoutes", holdRoutes),
       binding("base64Encode", encode),
       binding("base64Decode", decode),
       binding("unmask", unmaskBytes),

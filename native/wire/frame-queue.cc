@@ -92,6 +92,7 @@ int FrameQueue::send(int fd) {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return errno == EAGAIN ? 0 : errno;
     bytes_ -= static_cast<size_t>(sent);
+    sentBytes_ += static_cast<uint64_t>(sent);
     for (size_t left = static_cast<size_t>(sent);
          left > 0 || (!blocks_.empty() && blocks_.front().from == blocks_.front().to);) {
       Block& first = blocks_.front();

@@ -3,6 +3,7 @@
 #define PROCWIRE_FRAME_QUEUE_H
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -40,6 +41,8 @@ class FrameQueue {
   char* raw(size_t bytes);
 
   size_t bytes() const { return bytes_; }
+  // What the system has taken so far.
+  uint64_t sentBytes() const { return sentBytes_; }
   // Hands over as much as the system takes. 0, or the errno of a socket that cannot be written to any more.
   int send(int fd);
   void clear();
@@ -50,6 +53,7 @@ class FrameQueue {
   BlockPool& pool_;
   std::deque<Block> blocks_;
   size_t bytes_ = 0;
+  uint64_t sentBytes_ = 0;
 };
 
 }  // namespace procwire

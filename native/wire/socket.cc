@@ -25,9 +25,6 @@ constexpr size_t kGatherBytes = 1536 * 1024;
 constexpr size_t kKeptPartialBytes = 768 * 1024;
 // A queue beyond this was worth waiting for: its end is told.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
-// A peer that writes to processes and never reads the answers gets no further than this: its requests wait in the
-// system.
-constexpr size_t kMostUnsentAnswers = 64 * 1024;
 // The longest head of a frame.
 constexpr size_t kMostHeadBytes = 14;
 // Behind the head of a frame that is refused nothing is a frame any more.
@@ -107,9 +104,10 @@ void Socket::start(napi_ref onEvent) {
   arm();
 }
 
-void Socket::carryFrames(size_t mostMessageBytes, char* received, size_t length) {
+void Socket::carryFrames(size_t mostMessageBytes, size_t mostQueuedBytes, char* received, size_t length) {
   framed_ = true;
   mostMessageBytes_ = mostMessageBytes;
+  mostQueuedBytes_ = mostQueuedBytes;
   take(received, length);
 }
 
@@ -219,7 +217,7 @@ void Socket::takeFrame(char* payload, size_t length, uint32_t key) {
 }
 
 bool Socket::writeThrough(const WriteRequest& request) {
-  if (routes_.empty()) return false;
+  if (routes_.empty() || routesHeld_) return false;
   const auto found = routes_.find(std::string(request.processId));
   if (found == routes_.end() || !found->second->writeThrough(request)) return false;
   constexpr std::string_view kBefore = "{\"id\":";
@@ -230,7 +228,6 @@ bool Socket::writeThrough(const WriteRequest& request) {
     memcpy(answer, part.data(), part.size());
     answer += part.size();
   }
-  if (++unsentAnswers_ == kMostUnsentAnswers) arm();
   loop_->expectOutput(found->second);
   return true;
 }
@@ -258,7 +255,6 @@ char* Socket::orBreak(char* room) {
 void Socket::flush() {
   if (queue_.bytes() > kDrainAboveBytes) wantsDrain_ = true;
   if (const int err = queue_.send(watch_.fd)) return close(err, "write");
-  if (queue_.bytes() == 0) unsentAnswers_ = 0;
   arm();
   if (queue_.bytes() > 0) return;
   if (ending_ && !shut_) {
@@ -275,7 +271,7 @@ void Socket::flush() {
 void Socket::arm() {
   if (!isOpen()) return;
   uint32_t events = 0;
-  if (onEvent_ && !paused_ && !peerEnded_ && unsentAnswers_ < kMostUnsentAnswers) events |= EPOLLIN;
+  if (onEvent_ && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= mostQueuedBytes_)) events |= EPOLLIN;
   if (queue_.bytes() > 0 && !awaitsFlush_) events |= EPOLLOUT;
   loop_->arm(watch_, events);
 }

@@ -55,7 +55,8 @@ class Socket final : public Watched {
   // Begins to read; called once.
   void start(napi_ref onEvent);
   // What comes from here on are frames. `received` are those bytes of them that were told already; they are changed.
-  void carryFrames(size_t mostMessageBytes, char* received, size_t length);
+  // While more than `mostQueuedBytes` wait to be sent, nothing is read: a peer that does not take its answers gets no more.
+  void carryFrames(size_t mostMessageBytes, size_t mostQueuedBytes, char* received, size_t length);
   // Where a payload of that size belongs, to be filled at once; null when nothing can be sent any more.
   char* textFrame(size_t payloadBytes);
   char* rawFrame(size_t bytes);
@@ -66,7 +67,10 @@ class Socket final : public Watched {
   // Writes for this process go straight to its child, until it is taken back.
   void route(std::string processId, Child* child);
   void unroute(const std::string& processId);
+  // While a message is sent in parts nothing else may come between them: writes are left to JavaScript.
+  void holdRoutes(bool held) { routesHeld_ = held; }
   size_t queuedBytes() const { return queue_.bytes(); }
+  uint64_t sentBytes() const { return queue_.sentBytes(); }
   uint64_t receivedBytes() const { return receivedBytes_; }
 
  private:
@@ -96,6 +100,7 @@ class Socket final : public Watched {
   int references_ = 1;
   Watch watch_;
   size_t mostMessageBytes_ = 0;
+  size_t mostQueuedBytes_ = SIZE_MAX;
   FrameQueue queue_;
   std::unordered_map<std::string, Child*> routes_;
 
@@ -107,9 +112,9 @@ class Socket final : public Watched {
   uint64_t passedOn_ = 0;  // bytes of a frame that is passed on as it comes, still to come
   bool inFragments_ = false;
 
-  size_t unsentAnswers_ = 0;  // to writes taken here, since nothing was queued
   uint64_t receivedBytes_ = 0;
   bool framed_ = false;
+  bool routesHeld_ = false;
   bool paused_ = false;
   bool awaitsFlush_ = false;  // the loop will call `flush`
   bool wantsDrain_ = false;

@@ -3,12 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
 #include <string>
 
 #include "wire/bytes.h"
 
 namespace procwire {
 namespace {
+
+// An id longer than this is nobody's usual one: the general parser knows whether it may be that long.
+constexpr size_t kUsualIdBytes = 256;
 
 class Scanner {
  public:
@@ -112,6 +116,7 @@ bool parseWriteRequest(std::string_view text, WriteRequest& request) {
     }
   } while (scanner.take(','));
   if (!scanner.take('}') || !scanner.atEnd()) return false;
+  if (std::max({request.id.size(), request.processId.size(), request.writeId.size()}) > kUsualIdBytes) return false;
   return request.id.data() && method.data() && request.processId.data() && request.chunk.data() &&
          Scanner::isPlain(request.processId) && Scanner::isPlain(request.writeId) &&
          (request.writeId.data() == nullptr || !request.writeId.empty());

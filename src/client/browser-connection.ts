@@ -1,6 +1,7 @@
 import { TimeoutError } from "../async/deadline.ts";
 import type { Connection, ConnectionEvent } from "../connection/connection.ts";
 import { messageEvent } from "../connection/connection.ts";
+import type { LongMessage } from "../connection/parted-sender.ts";
 import { encodeBase64 } from "../protocol/base64.ts";
 
 /** The part of the standard WebSocket that is used: a browser's, Node's own, or any other. */
@@ -93,6 +94,10 @@ class BrowserConnection implements Connection {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
     this.send(head + encodeBase64(bytes) + tail);
+  }
+
+  async sendLong({ head, bytes, tail }: LongMessage): Promise<void> {
+    this.sendChunk(head, bytes, tail);
   }
 
   get queuedBytes(): number {

@@ -6,6 +6,14 @@ export interface AcceptedSocketEvents {
   end(): void;
 }
 
+export interface FrameOptions {
+  maxMessageBytes: number;
+  /** While more than this waits to be sent, nothing is read: a peer that does not take its answers gets no more. */
+  maxQueuedBytes: number;
+  /** The first bytes of frames, which came with the handshake. */
+  received: Buffer;
+}
+
 /** A connection that came in, before it is known what it wants: bytes both ways. */
 export interface AcceptedSocket {
   /** Names the peer in error texts: `127.0.0.1:5000`, or `unix`. */
@@ -22,7 +30,7 @@ export interface AcceptedSocket {
   /** Closes at once. */
   destroy(): void;
   /** From here on it carries frames, the first of them in `received`. No event of `start` is told any more. */
-  upgrade(options: { maxMessageBytes: number; received: Buffer }): FrameSocket;
+  upgrade(options: FrameOptions): FrameSocket;
 }
 
 /** Where to listen: an address and a port, or the path of a unix socket. */

@@ -6,6 +6,7 @@
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import type { StraightWay, WriteParams } from "./frame-socket.ts";
+import type { LongMessage } from "./parted-sender.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }
@@ -30,6 +31,11 @@ export interface Connection {
   send(text: string): void;
   /** Queues one message whose middle is `bytes` as base64: the hot path of output, which never builds a long string. */
   sendChunk(head: string, bytes: Uint8Array, tail: string): void;
+  /**
+   * Queues one message like `sendChunk` does, for bytes of any length: it is made in parts, as the peer takes them. What
+   * is sent meanwhile comes after it. Resolves when all of it has been handed over, or the connection has ended.
+   */
+  sendLong(message: LongMessage): Promise<void>;
   /** Bytes queued and not yet taken by the system. */
   readonly queuedBytes: number;
   /** Called when a queue that had grown is empty again. */

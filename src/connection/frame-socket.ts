@@ -30,6 +30,8 @@ export interface StraightWay {
   /** `input` is a host process's `straightInput`. */
   open(processId: string, input: object): void;
   shut(processId: string): void;
+  /** While held it leaves everything to whoever is told: a message is being sent in parts, and no answer may come between. */
+  hold(held: boolean): void;
 }
 
 /** The socket below one WebSocket whose handshake is done: it builds and sends frames, and gives what comes. */
@@ -43,6 +45,8 @@ export interface FrameSocket {
   sendFrame(frame: Buffer): void;
   /** Bytes not yet taken by the system. */
   readonly queuedBytes: number;
+  /** Bytes the system has taken so far. */
+  readonly sentBytes: number;
   readonly receivedBytes: number;
   pause(): void;
   resume(): void;

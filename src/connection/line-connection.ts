@@ -2,6 +2,7 @@ import type { Readable, Writable } from "node:stream";
 import { type ByteCodec, base64Length, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
+import { type LongMessage, PartedSender } from "./parted-sender.ts";
 
 /** A line longer than this ends the connection: one peer must not make the other grow without bound. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;
@@ -10,6 +11,8 @@ export interface LineConnectionOptions {
   label: string;
   maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
+  /** While more than this waits to be written, nothing is read. */
+  maxQueuedBytes?: number | undefined;
 }
 
 const NEWLINE = 10;
@@ -22,6 +25,10 @@ export class LineConnection implements Connection {
   readonly #output: Writable;
   readonly #maxMessageBytes: number;
   readonly #codec: ByteCodec;
+  readonly #maxQueuedBytes: number;
+  readonly #parts: PartedSender;
+  #isPaused = false;
+  #isFull = false;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #takeBytes: TakeBytes | undefined;
   /** The beginning of a line whose end has not come yet. */
@@ -35,6 +42,21 @@ export class LineConnection implements Connection {
     this.#output = output;
     this.#maxMessageBytes = options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES;
     this.#codec = options.codec ?? plainByteCodec;
+    this.#maxQueuedBytes = options.maxQueuedBytes ?? Number.POSITIVE_INFINITY;
+    this.#parts = new PartedSender(
+      {
+        get queuedBytes() {
+          return output.writableLength;
+        },
+        sendPart: (part, { isLast }) => {
+          if (this.#over) return;
+          output.write(part);
+          if (isLast) output.write("\n");
+        },
+        held: () => undefined,
+      },
+      this.#codec,
+    );
   }
 
   open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void {
@@ -54,11 +76,11 @@ export class LineConnection implements Connection {
     this.#output.on("error", (error) =>
       this.#end(`failed to write JSON-RPC message to ${this.label}: ${error.message}`),
     );
-    this.#output.on("drain", () => this.onDrain());
+    this.#output.on("drain", () => this.#drained());
   }
 
   send(text: string): void {
-    if (!this.#over) this.#output.write(`${text}\n`);
+    this.#send(text.length, () => this.#output.write(`${text}\n`));
   }
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
@@ -70,19 +92,46 @@ export class LineConnection implements Connection {
     at += this.#codec.base64Encode(bytes, frame, at);
     at += frame.write(tail, at, "latin1");
     frame[at] = NEWLINE;
-    this.#output.write(frame);
+    this.#send(frame.length, () => this.#output.write(frame));
+  }
+
+  async sendLong(message: LongMessage): Promise<void> {
+    if (!this.#over) await this.#parts.send(message);
+  }
+
+  #send(bytes: number, send: () => void): void {
+    if (this.#over) return;
+    const sendIfOpen = () => {
+      if (!this.#over) send();
+    };
+    if (this.#parts.isBusy) this.#parts.wait(bytes, sendIfOpen);
+    else send();
+    if (this.#isFull || this.queuedBytes <= this.#maxQueuedBytes) return;
+    this.#isFull = true;
+    this.#input.pause();
+  }
+
+  #drained(): void {
+    this.#parts.proceed();
+    if (this.#isFull && this.queuedBytes <= this.#maxQueuedBytes) {
+      this.#isFull = false;
+      if (!this.#isPaused) this.#input.resume();
+    }
+    this.onDrain();
   }
 
   get queuedBytes(): number {
-    return this.#output.writableLength;
+    return this.#output.writableLength + this.#parts.waitingBytes;
   }
 
   pause(): void {
+    this.#isPaused = true;
     this.#input.pause();
   }
 
   resume(): void {
-    this.#input.resume();
+    this.#isPaused = false;
+    if (!this.#isFull) this.#input.resume();
   }
 
   close(): void {
@@ -131,6 +180,7 @@ export class LineConnection implements Connection {
     if (this.#over) return;
     this.#over = true;
     this.#partial = [];
+    this.#parts.abandon();
     this.#onEvent?.({ type: "disconnected", reason });
   }
 }

@@ -1,6 +1,7 @@
 import { encodeBase64 } from "../protocol/base64.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
+import type { LongMessage } from "./parted-sender.ts";
 
 /** Two ends joined in memory, speaking the same text as any other transport. Messages arrive on a later microtask. */
 export function memoryConnectionPair(): [Connection, Connection] {
@@ -41,6 +42,10 @@ class MemoryConnection implements Connection {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
     this.send(head + encodeBase64(bytes) + tail);
+  }
+
+  async sendLong({ head, bytes, tail }: LongMessage): Promise<void> {
+    this.sendChunk(head, bytes, tail);
   }
 
   get queuedBytes(): number {

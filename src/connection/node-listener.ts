@@ -1,5 +1,11 @@
 import type { Server, Socket } from "node:net";
-import type { AcceptedSocket, AcceptedSocketEvents, ListenAt, Listener } from "./accepted-socket.ts";
+import type {
+  AcceptedSocket,
+  AcceptedSocketEvents,
+  FrameOptions,
+  ListenAt,
+  Listener,
+} from "./accepted-socket.ts";
 import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import type { FrameSocket } from "./frame-socket.ts";
@@ -76,12 +82,12 @@ class NodeSocket implements AcceptedSocket {
     this.#stream.destroy();
   }
 
-  upgrade({ received }: { received: Buffer }): FrameSocket {
+  upgrade({ received, maxQueuedBytes }: FrameOptions): FrameSocket {
     if (this.#events) {
       this.#stream.off("data", this.#events.bytes);
       this.#stream.off("end", this.#events.end);
       this.#stream.off("close", this.#events.end);
     }
-    return new StreamSocket(this.#stream, "server", this.#codec, received);
+    return new StreamSocket(this.#stream, "server", this.#codec, { head: received, maxQueuedBytes });
   }
 }

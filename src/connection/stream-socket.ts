@@ -15,15 +15,27 @@ export class StreamSocket implements FrameSocket, Flushable {
   readonly #stream: Duplex;
   readonly #head: Buffer | undefined;
   readonly #writer: FrameWriter;
+  readonly #maxQueuedBytes: number;
   #receivedBytes = 0;
+  #queuedEver = 0;
+  /** Its owner wants nothing. */
+  #paused = false;
+  /** So much is queued that nothing more is read. */
+  #full = false;
   #destroyed = false;
   /** Frames of this turn, not yet handed to the stream. */
   #frames: Buffer[] = [];
   #frameBytes = 0;
 
-  constructor(stream: Duplex, role: Role, codec: ByteCodec, head?: Buffer) {
+  constructor(
+    stream: Duplex,
+    role: Role,
+    codec: ByteCodec,
+    { head, maxQueuedBytes = Number.POSITIVE_INFINITY }: { head?: Buffer; maxQueuedBytes?: number } = {},
+  ) {
     this.#stream = stream;
     this.#head = head;
+    this.#maxQueuedBytes = maxQueuedBytes;
     this.#writer = new FrameWriter(role, codec, frameBuffers);
   }
 
@@ -35,7 +47,11 @@ export class StreamSocket implements FrameSocket, Flushable {
     };
     let problem: string | null = null;
     stream.on("data", take);
-    stream.on("drain", () => events.drain());
+    stream.on("drain", () => {
+      this.#full = false;
+      this.#flow();
+      events.drain();
+    });
     stream.on("end", () => events.end());
     stream.on("error", (error) => {
       problem = error.message;
@@ -58,10 +74,18 @@ export class StreamSocket implements FrameSocket, Flushable {
     if (this.#frames.length === 0) turnFlusher.add(this);
     this.#frames.push(frame);
     this.#frameBytes += frame.length;
+    this.#queuedEver += frame.length;
+    if (this.#full || this.queuedBytes <= this.#maxQueuedBytes) return;
+    this.#full = true;
+    this.#flow();
   }
 
   get queuedBytes(): number {
     return this.#stream.writableLength + this.#frameBytes;
+  }
+
+  get sentBytes(): number {
+    return this.#queuedEver - this.queuedBytes;
   }
 
   get receivedBytes(): number {
@@ -69,11 +93,18 @@ export class StreamSocket implements FrameSocket, Flushable {
   }
 
   pause(): void {
-    this.#stream.pause();
+    this.#paused = true;
+    this.#flow();
   }
 
   resume(): void {
-    this.#stream.resume();
+    this.#paused = false;
+    this.#flow();
+  }
+
+  #flow(): void {
+    if (this.#paused || this.#full) this.#stream.pause();
+    else this.#stream.resume();
   }
 
   end(): void {

@@ -60,7 +60,7 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     }
     if ("setNoDelay" in socket && typeof socket.setNoDelay === "function") socket.setNoDelay(true);
     resolve(
-      new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? plainByteCodec, head), {
+      new WebSocketConnection(new StreamSocket(socket, "client", options.codec ?? plainByteCodec, { head }), {
         label: `exec-server websocket ${options.url}`,
         role: "client",
         maxMessageBytes: options.maxMessageBytes,

@@ -7,6 +7,7 @@ import { messageEvent } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
 import type { FrameSocket, StraightWay } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
+import { type LongMessage, PartedSender } from "./parted-sender.ts";
 import { CloseCode, FrameReader, FrameWriter, type MessageKind, type Role } from "./websocket-frames.ts";
 
 /** How often an idle peer is asked whether it is there; the reference server's number. */
@@ -24,6 +25,8 @@ export interface WebSocketConnectionOptions {
   clock?: Clock | undefined;
   /** Ask an idle peer whether it is alive. A server does; a client waits to be asked. */
   keepAlive?: boolean | undefined;
+  /** Above this a peer that takes nothing is closed; absent: never. Its socket stops reading it there. */
+  maxQueuedBytes?: number | undefined;
   /** Takes whole messages as they are, where the same frames carry something else than JSON-RPC. */
   onMessage?: (payload: Buffer, kind: MessageKind) => void;
 }
@@ -37,11 +40,17 @@ export class WebSocketConnection implements Connection {
   readonly #clock: Clock;
   readonly #codec: ByteCodec;
   readonly #writer: FrameWriter;
+  readonly #parts: PartedSender;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
   #takeBytes: TakeBytes | undefined;
   #keepAlive: Timer | null = null;
   #dropping: Timer | null = null;
   #receivedAtPing = 0;
+  /** What had left when the last ping was sent. */
+  #sentAtPing: number | null = null;
+  #isPaused = false;
+  /** More waits behind a long message than may be queued. */
+  #isFull = false;
   #over = false;
 
   constructor(socket: FrameSocket, options: WebSocketConnectionOptions) {
@@ -51,6 +60,18 @@ export class WebSocketConnection implements Connection {
     this.#clock = options.clock ?? systemClock;
     this.#codec = options.codec ?? plainByteCodec;
     this.#writer = new FrameWriter(options.role, this.#codec);
+    this.#parts = new PartedSender(
+      {
+        get queuedBytes() {
+          return socket.queuedBytes;
+        },
+        sendPart: (part, place) => {
+          if (!this.#over) socket.sendFrame(this.#writer.part(part, place));
+        },
+        held: (isHeld) => socket.straightWay?.hold(isHeld),
+      },
+      this.#codec,
+    );
   }
 
   open(onEvent: (event: ConnectionEvent) => void, takeBytes?: TakeBytes): void {
@@ -79,7 +100,7 @@ export class WebSocketConnection implements Connection {
       write: (id, params) => {
         if (!this.#over) this.#onEvent?.({ type: "write", id, params });
       },
-      drain: () => this.onDrain(),
+      drain: () => this.#drained(),
       end: () => this.#gone(null),
       close: (problem) => {
         this.#dropping?.cancel();
@@ -93,11 +114,19 @@ export class WebSocketConnection implements Connection {
   }
 
   send(text: string): void {
-    if (!this.#over) this.#socket.sendText(text);
+    if (this.#over) return;
+    if (this.#parts.isBusy) this.#sendAfter(text.length, () => this.#socket.sendText(text));
+    else this.#socket.sendText(text);
   }
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
-    if (!this.#over) this.#socket.sendChunk(head, bytes, tail);
+    if (this.#over) return;
+    if (this.#parts.isBusy) this.#sendAfter(bytes.length, () => this.#socket.sendChunk(head, bytes, tail));
+    else this.#socket.sendChunk(head, bytes, tail);
+  }
+
+  async sendLong(message: LongMessage): Promise<void> {
+    if (!this.#over) await this.#parts.send(message);
   }
 
   get straightWay(): StraightWay | undefined {
@@ -105,19 +134,43 @@ export class WebSocketConnection implements Connection {
   }
 
   get queuedBytes(): number {
-    return this.#socket.queuedBytes;
+    return this.#socket.queuedBytes + this.#parts.waitingBytes;
   }
 
   pause(): void {
+    this.#isPaused = true;
     this.#socket.pause();
   }
 
   resume(): void {
-    this.#socket.resume();
+    this.#isPaused = false;
+    if (!this.#isFull) this.#socket.resume();
   }
 
   close(reason?: string): void {
     this.#shut(reason === undefined ? CloseCode.normal : CloseCode.policy, reason ?? "", null);
+  }
+
+  #sendAfter(bytes: number, send: () => void): void {
+    this.#parts.wait(bytes, () => {
+      if (!this.#over) send();
+    });
+    if (this.#isFull || this.#parts.waitingBytes <= this.#maxQueuedBytes) return;
+    this.#isFull = true;
+    this.#socket.pause();
+  }
+
+  get #maxQueuedBytes(): number {
+    return this.#options.maxQueuedBytes ?? Number.POSITIVE_INFINITY;
+  }
+
+  #drained(): void {
+    this.#parts.proceed();
+    if (this.#isFull && !this.#over && this.#parts.waitingBytes <= this.#maxQueuedBytes) {
+      this.#isFull = false;
+      if (!this.#isPaused) this.#socket.resume();
+    }
+    this.onDrain();
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
@@ -155,6 +208,15 @@ export class WebSocketConnection implements Connection {
 
   #ping(): void {
     if (this.#over) return;
+    if (this.#leavesAnswersUnread()) {
+      this.#shut(
+        CloseCode.policy,
+        `left its answers unread for ${PING_EVERY_MS} ms`,
+        "its answers were left unread",
+      );
+      return;
+    }
+    this.#sentAtPing = this.#socket.sentBytes;
     this.#receivedAtPing = this.#socket.receivedBytes;
     this.#socket.sendFrame(this.#writer.ping());
     this.#keepAlive = this.#clock.after(PONG_WITHIN_MS, () => this.#checkPong(), { keepAlive: false });
@@ -173,6 +235,15 @@ export class WebSocketConnection implements Connection {
     });
   }
 
+  /**
+   * Nothing was taken since the last ping though there is more than output alone may queue, or a long answer under way.
+   * Output waits for as long as it has to; answers that were asked for hold memory that others need.
+   */
+  #leavesAnswersUnread(): boolean {
+    if (this.#sentAtPing === null || this.#socket.sentBytes > this.#sentAtPing) return false;
+    return this.#parts.isBusy || this.queuedBytes > this.#maxQueuedBytes;
+  }
+
   #shut(code: number, reason: string, problem: string | null): void {
     if (this.#over) return;
     this.#socket.sendFrame(this.#writer.close(code, reason));
@@ -184,6 +255,7 @@ export class WebSocketConnection implements Connection {
     if (this.#over) return;
     this.#over = true;
     this.#keepAlive?.cancel();
+    this.#parts.abandon();
     this.#onEvent?.({ type: "disconnected", reason });
     // A peer that only closed its sending side is of no use to a request-answer protocol.
     this.#socket.end();

@@ -286,6 +286,14 @@ export class FrameWriter {
     return this.#finish(frame, at);
   }
 
+  /** A part of a text message that is sent in several frames. */
+  part(payload: Buffer, place: { isFirst: boolean; isLast: boolean }): Buffer {
+    const { frame, at } = this.#begin(place.isFirst ? Opcode.text : Opcode.continuation, payload.length);
+    if (!place.isLast) frame[0] = (frame[0] ?? 0) & 0x7f;
+    frame.set(payload, at);
+    return this.#finish(frame, at);
+  }
+
   /** A text frame whose middle is `bytes` as base64. */
   chunk(head: string, bytes: Uint8Array, tail: string): Buffer {
     const headBytes = Buffer.byteLength(head);

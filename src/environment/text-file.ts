@@ -10,7 +10,7 @@ export const MAX_TEXT_FILE_BYTES = 1024 * 1024;
 /** A small text file's content, or null when there is none at the path. Anything else in its place is an error. */
 export async function readTextFile(path: string): Promise<string | null> {
   try {
-    const { data } = await readFile({ path: uriFromPath(path) }, MAX_TEXT_FILE_BYTES);
+    const { data } = await readFile({ path: uriFromPath(path) }, { maxBytes: MAX_TEXT_FILE_BYTES });
     if (!isUtf8(data)) throw new NotText();
     return Buffer.from(data).toString("utf8");
   } catch (error) {

@@ -15,7 +15,7 @@ import type {
   ReadResult,
 } from "./exec-process.ts";
 import { HeadTailBuffer } from "./head-tail-buffer.ts";
-import type { RetentionBudget } from "./retention-budget.ts";
+import type { Evictable, RetentionBudget } from "./retention-budget.ts";
 
 export interface EventLogLimits {
   /** Output kept for cursors; also how much a holding cursor may leave untaken before the process is paused. */
@@ -34,6 +34,9 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
   tailBytes: 512 * 1024,
 };
 
+/** What a snapshot keeps even when all of them together keep too much. */
+const LEAST_SNAPSHOT_BYTES = 8 * 1024;
+
 /** A chunk up to this size is never kept in pieces, however small the retention is. */
 const SMALLEST_PIECE_BYTES = 4096;
 
@@ -41,6 +44,8 @@ export interface EventLogOptions {
   limits?: Partial<EventLogLimits> | undefined;
   /** Shared by all logs of a server, so that many processes together stay bounded too. */
   budget?: RetentionBudget | undefined;
+  /** The same for what is kept for snapshots. */
+  snapshotBudget?: RetentionBudget | undefined;
   clock?: Clock | undefined;
   /** It repeats another log, whose numbers must stay: chunks are kept as they come, however large. */
   isFollower?: boolean | undefined;
@@ -61,6 +66,9 @@ export class EventLog {
   readonly #isFollower: boolean;
   readonly #budget: RetentionBudget | undefined;
   readonly #chunks = new ChunkStore();
+  readonly #snapshotBudget: RetentionBudget | undefined;
+  readonly #snapshots: Evictable;
+  #snapshotBytes = 0;
   readonly #streams = new Map<OutputStream, HeadTailBuffer>();
   readonly #cursors = new Set<EventCursor>();
   readonly #wake = new Watch(0);
@@ -74,12 +82,32 @@ export class EventLog {
   #lastEventAtMs: number;
 
   constructor(options: EventLogOptions = {}) {
-    this.#limits = { ...DEFAULT_EVENT_LOG_LIMITS, ...options.limits };
+    const limits = { ...DEFAULT_EVENT_LOG_LIMITS, ...options.limits };
+    const { headBytes, tailBytes, retainedBytes } = limits;
+    // Whoever wants little kept wants small snapshots too.
+    const half = Math.max(retainedBytes, LEAST_SNAPSHOT_BYTES) / 2;
+    this.#limits = {
+      ...limits,
+      headBytes: options.limits?.headBytes ?? Math.min(headBytes, half),
+      tailBytes: options.limits?.tailBytes ?? Math.min(tailBytes, half),
+    };
     this.#clock = options.clock ?? systemClock;
     this.#isFollower = options.isFollower ?? false;
     this.#budget = options.budget;
     this.#lastEventAtMs = this.#clock.now();
     this.#budget?.join(this);
+    const log = this;
+    this.#snapshots = {
+      get retainedBytes() {
+        return log.#snapshotBytes;
+      },
+      get isClosed() {
+        return log.isClosed;
+      },
+      evictTo: (bytes) => this.#shrinkSnapshots(bytes),
+    };
+    this.#snapshotBudget = options.snapshotBudget;
+    this.#snapshotBudget?.join(this.#snapshots);
   }
 
   // ---- the producer's side
@@ -91,10 +119,12 @@ export class EventLog {
       ? chunk.length
       : Math.floor(Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES));
     for (let at = 0; at < chunk.length; at += pieceBytes) {
-      const piece = chunk.length <= pieceBytes ? chunk : chunk.subarray(at, at + pieceBytes);
+      // A copy, because a view would keep the whole chunk for as long as one of its pieces is here.
+      const piece = chunk.length <= pieceBytes ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });
     }
     this.#headTail(stream).push(chunk);
+    this.#countSnapshots();
     this.#budget?.grow(chunk.length);
     this.#evict();
     this.#updatePressure();
@@ -141,6 +171,8 @@ export class EventLog {
     this.#budget?.leave(this);
     for (const cursor of this.#cursors) cursor.close();
     this.#streams.clear();
+    this.#countSnapshots();
+    this.#snapshotBudget?.leave(this.#snapshots);
   }
 
   // ---- what is known now
@@ -299,6 +331,21 @@ export class EventLog {
   /** Lets go of the oldest output until at most `bytes` remain, as far as no cursor holds it. */
   evictTo(bytes: number): void {
     this.#evict(bytes);
+  }
+
+  #shrinkSnapshots(bytes: number): void {
+    const each = Math.max(bytes, LEAST_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
+    for (const stream of this.#streams.values()) if (stream.keptBytes > each) stream.shrinkTo(each);
+    this.#countSnapshots();
+  }
+
+  #countSnapshots(): void {
+    let bytes = 0;
+    for (const stream of this.#streams.values()) bytes += stream.keptBytes;
+    const more = bytes - this.#snapshotBytes;
+    this.#snapshotBytes = bytes;
+    if (more > 0) this.#snapshotBudget?.grow(more);
+    else this.#snapshotBudget?.shrink(-more);
   }
 
   #evict(maxBytes = this.#limits.retainedBytes): void {

@@ -6,8 +6,8 @@ const FIRST_BLOCK_BYTES = 1024;
 
 /** Keeps the beginning and the end of a byte stream, and counts what fell out of the middle. */
 export class HeadTailBuffer {
-  readonly #headBytes: number;
-  readonly #tailBytes: number;
+  #headBytes: number;
+  #tailBytes: number;
   #head = new BlockList();
   #tail = new BlockList();
   #total = 0;
@@ -40,6 +40,22 @@ export class HeadTailBuffer {
     return this.#total - this.#head.bytes - Math.min(this.#tail.bytes, this.#tailBytes);
   }
 
+  /** Bytes in memory: a little more than is given, because only whole blocks leave. */
+  get keptBytes(): number {
+    return this.#head.bytes + this.#tail.bytes;
+  }
+
+  /** Keeps at most that much from here on, half of it at each end. */
+  shrinkTo(bytes: number): void {
+    const half = Math.ceil(bytes / 2);
+    this.#tailBytes = Math.min(this.#tailBytes, half);
+    this.#tail = copyOf(this.tail());
+    if (this.#headBytes <= half) return;
+    this.#headBytes = half;
+    if (this.#head.bytes <= half) return;
+    this.#head = copyOf(this.head().subarray(0, half));
+  }
+
   head(): Uint8Array {
     return this.#head.concat();
   }
@@ -64,7 +80,8 @@ class BlockList {
 
   push(chunk: Uint8Array): void {
     this.bytes += chunk.length;
-    if (chunk.length >= KEEP_BY_REFERENCE_BYTES) {
+    // A piece of something larger would keep all of that.
+    if (chunk.length >= KEEP_BY_REFERENCE_BYTES && 2 * chunk.length > chunk.buffer.byteLength) {
       this.#seal();
       this.#blocks.push(chunk);
       return;
@@ -114,6 +131,12 @@ class BlockList {
     this.#blocks.push(this.#open.block.subarray(0, this.#open.used));
     this.#open = null;
   }
+}
+
+function copyOf(bytes: Uint8Array): BlockList {
+  const list = new BlockList();
+  list.push(new Uint8Array(bytes));
+  return list;
 }
 
 const EMPTY = new Uint8Array(0);

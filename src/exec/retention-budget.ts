@@ -8,6 +8,9 @@ export interface Evictable {
 /** 256 logs at their full retention of 1 MiB: a server stays below this however many processes it has had. */
 export const DEFAULT_TOTAL_RETAINED_BYTES = 256 * 1024 * 1024;
 
+/** 128 processes with a whole head and tail each: what all snapshots together may keep beside the retention. */
+export const DEFAULT_TOTAL_SNAPSHOT_BYTES = 128 * 1024 * 1024;
+
 /**
  * Bounds the retained output of all processes together. When the total is passed, logs of closed processes give way
  * first, then the largest; what a cursor holds stays.
@@ -17,9 +20,12 @@ export class RetentionBudget {
   readonly #logs = new Set<Evictable>();
   #bytes = 0;
   #evicting = false;
+  /** When so much is held that nobody can give way, it is not asked for again with every chunk. */
+  #nextAt: number;
 
   constructor(maxBytes = DEFAULT_TOTAL_RETAINED_BYTES) {
     this.#maxBytes = maxBytes;
+    this.#nextAt = maxBytes;
   }
 
   get bytes(): number {
@@ -36,11 +42,12 @@ export class RetentionBudget {
 
   grow(bytes: number): void {
     this.#bytes += bytes;
-    if (this.#bytes > this.#maxBytes && !this.#evicting) this.#giveWay();
+    if (this.#bytes > this.#nextAt && !this.#evicting) this.#giveWay();
   }
 
   shrink(bytes: number): void {
     this.#bytes -= bytes;
+    if (this.#bytes <= this.#maxBytes) this.#nextAt = this.#maxBytes;
   }
 
   #giveWay(): void {
@@ -55,5 +62,6 @@ export class RetentionBudget {
       log.evictTo(log.isClosed ? 0 : log.retainedBytes / 2);
     }
     this.#evicting = false;
+    this.#nextAt = Math.max(this.#maxBytes, this.#bytes + this.#maxBytes / 16);
   }
 }

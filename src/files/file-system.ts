@@ -7,7 +7,8 @@
 
 /** What a server needs of files. Every path is a `file:` URI; failures are `RequestError`s with the wire's texts. */
 export interface FileSystem {
-  readFile(params: ReadFileParams): Promise<{ data: Uint8Array }>;
+  /** `admit` is asked with the file's size before any of it is read, and waited for. */
+  readFile(params: ReadFileParams, admit?: (bytes: number) => Promise<void>): Promise<{ data: Uint8Array }>;
   writeFile(params: WriteFileParams): Promise<void>;
   createDirectory(params: CreateDirectoryParams): Promise<void>;
   getMetadata(params: GetMetadataParams): Promise<FileMetadata>;

@@ -10,7 +10,7 @@ import { walk } from "./walk.ts";
 
 /** The files of this machine, with the rights of this process. */
 export const localFileSystem: FileSystem = {
-  readFile: (params) => readFile(params),
+  readFile: (params, admit) => readFile(params, { admit }),
   writeFile,
   createDirectory,
   getMetadata,

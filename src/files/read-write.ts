@@ -12,20 +12,26 @@ export const MAX_READ_FILE_BYTES = 512 * 1024 * 1024;
 /** How much is read at a time from a file that does not tell its size, as those below /proc. */
 const UNSIZED_BLOCK_BYTES = 64 * 1024;
 
+interface ReadOptions {
+  maxBytes?: number | undefined;
+  /** Asked with the size before anything is read. */
+  admit?: ((bytes: number) => Promise<void>) | undefined;
+}
+
 export async function readFile(
   params: ReadFileParams,
-  maxBytes = MAX_READ_FILE_BYTES,
+  options: ReadOptions = {},
 ): Promise<{ data: Uint8Array }> {
   const path = nativePathFromUri(params.path);
   return await answeringOsErrors(async () => {
     if (params.followSymlinks === false) {
       return await withoutFollowing(path, {}, async (safePath) => {
         await using file = await openRegular(safePath, constants.O_NOFOLLOW, "path is not a regular file");
-        return { data: await readAll(file, maxBytes) };
+        return { data: await readAll(file, options) };
       });
     }
     await using file = await openToRead(path);
-    return { data: await readAll(file, maxBytes) };
+    return { data: await readAll(file, options) };
   });
 }
 
@@ -78,10 +84,14 @@ export async function openRegular(path: NativePath, flags: number, refusal: stri
   }
 }
 
-async function readAll(file: FileHandle, maxBytes: number): Promise<Uint8Array> {
+async function readAll(
+  file: FileHandle,
+  { maxBytes = MAX_READ_FILE_BYTES, admit }: ReadOptions,
+): Promise<Uint8Array> {
   const tooLarge = () => invalidRequest(`file is too large to read: limit is ${maxBytes} bytes`);
   const { size } = await file.stat();
   if (size > maxBytes) throw tooLarge();
+  await admit?.(size);
   const blocks: Buffer[] = [];
   let total = 0;
   for (;;) {

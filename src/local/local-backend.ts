@@ -50,6 +50,8 @@ export interface LocalBackendOptions {
   eventLogLimits?: Partial<EventLogLimits>;
   /** Bounds the retained output of all processes together. */
   budget?: RetentionBudget;
+  /** Bounds what is kept for snapshots of all processes together. */
+  snapshotBudget?: RetentionBudget;
   /** Orphans of started programs come to this program, which reaps them. Changes the whole program; for a server. */
   subreaper?: boolean;
   /** What else does not work as it should around this backend, each with its reason. */
@@ -115,6 +117,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       clock: this.#clock,
       limits: this.#options.eventLogLimits,
       budget: this.#options.budget,
+      snapshotBudget: this.#options.snapshotBudget,
     });
     const process = new LocalProcess(params, spec.terminal, {
       log,

@@ -108,8 +108,13 @@ export class NativeAddon {
   readonly socketEvents!: readonly string[];
   /** Begins to read. */
   readonly startSocket!: (socket: NativeSocket, onEvent: NativeEventListener) => void;
-  /** What comes from here on are frames; `received` was told already. */
-  readonly carryFrames!: (socket: NativeSocket, maxMessageBytes: number, received: Uint8Array) => void;
+  /** What comes from here on are frames; `received` was told already. Above `maxQueuedBytes` nothing is read. */
+  readonly carryFrames!: (
+    socket: NativeSocket,
+    maxMessageBytes: number,
+    maxQueuedBytes: number,
+    received: Uint8Array,
+  ) => void;
   readonly sendText!: (socket: NativeSocket, text: string) => void;
   readonly sendChunk!: (socket: NativeSocket, head: string, bytes: Uint8Array, tail: string) => void;
   readonly sendBytes!: (socket: NativeSocket, bytes: Uint8Array) => void;
@@ -118,10 +123,13 @@ export class NativeAddon {
   readonly endSocket!: (socket: NativeSocket) => void;
   readonly destroySocket!: (socket: NativeSocket) => void;
   readonly queuedBytes!: (socket: NativeSocket) => number;
+  readonly sentBytes!: (socket: NativeSocket) => number;
   readonly receivedBytes!: (socket: NativeSocket) => number;
   /** `input` is a child of this addon. */
   readonly routeInput!: (socket: NativeSocket, processId: string, input: object) => void;
   readonly unrouteInput!: (socket: NativeSocket, processId: string) => void;
+  /** While held, what comes for a route is left to JavaScript. */
+  readonly holdRoutes!: (socket: NativeSocket, held: boolean) => void;
 
   // ---- bytes
   /** Standard alphabet, with padding. Returns the bytes written, -1 when they do not fit. */

@@ -1,5 +1,10 @@
 import { getSystemErrorMessage, getSystemErrorName } from "node:util";
-import type { AcceptedSocket, AcceptedSocketEvents, ListenAt } from "../connection/accepted-socket.ts";
+import type {
+  AcceptedSocket,
+  AcceptedSocketEvents,
+  FrameOptions,
+  ListenAt,
+} from "../connection/accepted-socket.ts";
 import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import type { FrameSocket, FrameSocketEvents, StraightWay } from "../connection/frame-socket.ts";
@@ -45,7 +50,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   #wasClosed: () => void = () => undefined;
   #accepted: AcceptedSocketEvents | null = null;
   #frames: FrameSocketEvents | null = null;
-  #upgrade: { maxMessageBytes: number; received: Buffer } | null = null;
+  #upgrade: FrameOptions | null = null;
 
   constructor(native: NativeAddon, socket: NativeSocket, peerName: string, peerUid: number | null) {
     this.#native = native;
@@ -58,6 +63,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     this.straightWay = {
       open: (processId, input) => native.routeInput(socket, processId, input),
       shut: (processId) => native.unrouteInput(socket, processId),
+      hold: (held) => native.holdRoutes(socket, held),
     };
   }
 
@@ -74,7 +80,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     });
   }
 
-  upgrade(options: { maxMessageBytes: number; received: Buffer }): FrameSocket {
+  upgrade(options: FrameOptions): FrameSocket {
     this.#accepted = null;
     this.#upgrade = options;
     return this;
@@ -82,8 +88,10 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
 
   open(events: FrameSocketEvents): void {
     this.#frames = events;
-    if (this.#upgrade)
-      this.#native.carryFrames(this.#socket, this.#upgrade.maxMessageBytes, this.#upgrade.received);
+    if (this.#upgrade) {
+      const { maxMessageBytes, maxQueuedBytes, received } = this.#upgrade;
+      this.#native.carryFrames(this.#socket, maxMessageBytes, maxQueuedBytes, received);
+    }
     this.#upgrade = null;
   }
 
@@ -105,6 +113,10 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
 
   get queuedBytes(): number {
     return this.#native.queuedBytes(this.#socket);
+  }
+
+  get sentBytes(): number {
+    return this.#native.sentBytes(this.#socket);
   }
 
   get receivedBytes(): number {

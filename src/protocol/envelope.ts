@@ -1,6 +1,6 @@
 import type { WireError } from "./errors.ts";
 import { parseJsonText } from "./json-text.ts";
-import { isObject, kindOf } from "./schema.ts";
+import { isObject, kindOf, MAX_ID_LENGTH } from "./schema.ts";
 
 /** A request's id: echoed back as it came. A bigint where JavaScript's numbers are no longer exact. */
 export type RequestId = string | number | bigint;
@@ -40,6 +40,10 @@ export function parseMessage(text: string): ParsedMessage {
 function classify(value: Record<string, unknown>, idLiteral: string | null): ParsedMessage {
   const hasId = value.id !== undefined;
   const id = hasId ? readId(value.id, idLiteral) : undefined;
+  if (typeof id === "string" && id.length > MAX_ID_LENGTH) {
+    const problem = `a request's id is at most ${MAX_ID_LENGTH} characters long, this one has ${id.length}`;
+    return { ok: false, problem };
+  }
   if (hasId && id === undefined) {
     return { ok: false, problem: "data did not match any variant of untagged enum RequestId" };
   }
@@ -106,6 +110,7 @@ export function encodeError(id: RequestId, error: WireError): string {
   return `{"error":${JSON.stringify(error)},"id":${idText(id)}}`;
 }
 
-function idText(id: RequestId): string {
+/** An id as it stands in a message. */
+export function idText(id: RequestId): string {
   return typeof id === "string" ? JSON.stringify(id) : String(id);
 }

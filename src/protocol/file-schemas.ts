@@ -1,6 +1,6 @@
 import { pathUri } from "./path-uri-schema.ts";
 import { optionalSandbox } from "./process-schemas.ts";
-import { array, boolean, bytes, f64, object, oneOf, optional, string, u64, usize } from "./schema.ts";
+import { array, boolean, bytes, f64, id, object, oneOf, optional, string, u64, usize } from "./schema.ts";
 
 /** The shapes of `fs/*`. Every method takes an optional sandbox; paths are `file:` URIs. */
 
@@ -70,16 +70,16 @@ export const copyParams = object("WireFsCopyParams", {
   sandbox,
 });
 export const openParams = object("WireFsOpenParams", {
-  handleId: string,
+  handleId: id,
   path: pathUri,
   mode: optional(oneOf("read", "replace")),
   sandbox,
 });
-export const openResult = object("OpenResult", { handleId: string });
-export const readBlockParams = object("FsReadBlockParams", { handleId: string, offset: u64, len: usize });
+export const openResult = object("OpenResult", { handleId: id });
+export const readBlockParams = object("FsReadBlockParams", { handleId: id, offset: u64, len: usize });
 export const readBlockResult = object("ReadBlockResult", { chunk: bytes, eof: boolean });
-export const writeBlockParams = object("FsWriteBlockParams", { handleId: string, offset: u64, chunk: bytes });
-export const closeParams = object("FsCloseParams", { handleId: string });
+export const writeBlockParams = object("FsWriteBlockParams", { handleId: id, offset: u64, chunk: bytes });
+export const closeParams = object("FsCloseParams", { handleId: id });
 export const watchMissingParams = object("FsWatchMissingParams", {
   watchId: u64,
   missing: array(pathUri),

@@ -7,6 +7,7 @@ import {
   bytes,
   type Infer,
   i32,
+  id,
   map,
   nullable,
   object,
@@ -93,7 +94,7 @@ export const methods = {
     null,
     object("InitializeParams", {
       clientName: string,
-      resumeSessionId: optional(string),
+      resumeSessionId: optional(id),
       extensions: optional(array(string)),
       takeOver: optional(boolean),
     }),
@@ -157,20 +158,20 @@ export const methods = {
       tty: boolean,
       arg0: optional(string),
     }),
-    object("ExecResult", { sessionId: string }),
+    object("ExecResult", { sessionId: id }),
     "Starts a process that lives as long as its connection; the server chooses the id.",
   ),
   "command/exec/write": method(
     "v0",
     "exec",
-    object("ExecWriteParams", { sessionId: string, chunk: bytes }),
+    object("ExecWriteParams", { sessionId: id, chunk: bytes }),
     object("ExecWriteResult", { accepted: boolean }),
     "Writes to a terminal process.",
   ),
   "command/exec/terminate": method(
     "v0",
     "exec",
-    object("ExecTerminateParams", { sessionId: string }),
+    object("ExecTerminateParams", { sessionId: id }),
     object("ExecTerminateResult", { running: boolean }),
     "Ends a process by force.",
   ),
@@ -313,7 +314,7 @@ export const methods = {
       bodyBase64: optional(bytes),
       timeoutMs: optional(u64),
       redirectPolicy: optional(oneOf("follow", "stop")),
-      requestId: string,
+      requestId: id,
       streamResponse: optional(boolean),
     }),
     httpResult,
@@ -370,7 +371,7 @@ export const serverNotifications = {
   "http/request/bodyDelta": notification(
     "current",
     object("HttpBodyDelta", {
-      requestId: string,
+      requestId: id,
       seq: u64,
       deltaBase64: bytes,
       done: boolean,
@@ -381,7 +382,7 @@ export const serverNotifications = {
   "command/exec/outputDelta": notification(
     "v0",
     object("ExecOutputDeltaNotification", {
-      sessionId: string,
+      sessionId: id,
       stream: oneOf("stdout", "stderr"),
       chunk: bytes,
     }),
@@ -389,7 +390,7 @@ export const serverNotifications = {
   ),
   "command/exec/exited": notification(
     "v0",
-    object("ExecExitedNotification", { sessionId: string, exitCode: i32 }),
+    object("ExecExitedNotification", { sessionId: id, exitCode: i32 }),
     "A v0 process has ended.",
   ),
 } as const satisfies Record<string, Notification<never> | Notification>;

@@ -6,6 +6,7 @@ import {
   DecodeError,
   type Infer,
   i32,
+  id,
   isObject,
   map,
   nullable,
@@ -65,7 +66,7 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
 export const optionalSandbox = optional(sandboxIntent);
 
 export const startParams = object("WireExecParams", {
-  processId: string,
+  processId: id,
   argv: array(string),
   cwd: pathUri,
   env: map(string),
@@ -92,7 +93,7 @@ export const startParams = object("WireExecParams", {
 export type WireStartParams = Infer<typeof startParams>;
 
 export const startResult = object("StartResult", {
-  processId: string,
+  processId: id,
   sandboxType: optional(sandboxType),
   handle: optional(string),
   droppedEnv: optional(array(string)),
@@ -101,7 +102,7 @@ export const startResult = object("StartResult", {
 export const gap = object("Gap", { fromSeq: u64, toSeq: u64, bytes: u64 });
 
 export const readParams = object("ReadParams", {
-  processId: string,
+  processId: id,
   afterSeq: optional(u64),
   maxBytes: optional(usize),
   waitMs: optional(u64),
@@ -127,24 +128,24 @@ const writeId: Schema<string | undefined> = {
   encode: (value) => value,
   decode: (value) => {
     if (value === null || value === undefined) return undefined;
-    const id = string.decode(value);
-    if (id === "") throw new DecodeError("writeId must not be empty");
-    return id;
+    const given = id.decode(value);
+    if (given === "") throw new DecodeError("writeId must not be empty");
+    return given;
   },
 };
 
-export const writeParams = object("WriteParams", { processId: string, chunk: bytes, writeId });
+export const writeParams = object("WriteParams", { processId: id, chunk: bytes, writeId });
 export const writeResult = object("WriteResult", {
   status: oneOf("accepted", "unknownProcess", "stdinClosed", "starting"),
 });
 
-export const processIdParams = (name: string) => object(name, { processId: string });
+export const processIdParams = (name: string) => object(name, { processId: id });
 
 export const closeStdinResult = object("CloseStdinResult", {
   status: oneOf("accepted", "stdinClosed", "unknownProcess"),
 });
 
-export const resizeParams = object("ResizeParams", { processId: string, size: terminalSize });
+export const resizeParams = object("ResizeParams", { processId: id, size: terminalSize });
 
 /** What a signal's name looks like; which of them exist, the host knows. */
 const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
@@ -163,10 +164,10 @@ const signalName: Schema<string> = {
     return value;
   },
 };
-export const signalParams = object("SignalParams", { processId: string, signal: signalName });
+export const signalParams = object("SignalParams", { processId: id, signal: signalName });
 
 export const terminateParams = object("TerminateParams", {
-  processId: string,
+  processId: id,
   mode: optional(tagged("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} })),
 });
 export const terminateResult = object("TerminateResult", {
@@ -175,7 +176,7 @@ export const terminateResult = object("TerminateResult", {
 });
 
 export const waitParams = object("WaitParams", {
-  processId: string,
+  processId: id,
   until: optional(
     tagged("WaitCondition", {
       exit: {},
@@ -222,7 +223,7 @@ export const listParams: typeof listFields = {
 export const listResult = object("ListResult", {
   processes: array(
     object("ProcessListing", {
-      processId: string,
+      processId: id,
       argv: array(string),
       cwd: string,
       tty: boolean,
@@ -239,20 +240,20 @@ export const listResult = object("ListResult", {
 });
 
 export const outputParams = object("OutputNotification", {
-  processId: string,
+  processId: id,
   seq: u64,
   stream: outputStream,
   chunk: bytes,
 });
 export const exitedParams = object("ExitedNotification", {
-  processId: string,
+  processId: id,
   seq: u64,
   exitCode: i32,
   sandboxDenied: optional(boolean),
   signal: optional(nullable(string)),
   reason: optional(exitReason),
 });
-export const closedParams = object("ClosedNotification", { processId: string, seq: u64 });
-export const startedParams = object("StartedNotification", { processId: string, pid: nullable(u64) });
-export const failedParams = object("FailedNotification", { processId: string, message: string });
-export const ackParams = object("AckNotification", { processId: string, seq: u64 });
+export const closedParams = object("ClosedNotification", { processId: id, seq: u64 });
+export const startedParams = object("StartedNotification", { processId: id, pid: nullable(u64) });
+export const failedParams = object("FailedNotification", { processId: id, message: string });
+export const ackParams = object("AckNotification", { processId: id, seq: u64 });

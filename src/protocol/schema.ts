@@ -45,6 +45,24 @@ export const string: Schema<string> = {
   decode: (value) => (typeof value === "string" ? value : refuse(value, "a string")),
 };
 
+/**
+ * Ids are kept, compared and sent back, so they are short: in UTF-16 units, ten times what anybody was seen to use. A
+ * longer one is refused.
+ */
+export const MAX_ID_LENGTH = 1024;
+
+/** A name that a client chooses for something of its own. */
+export const id: Schema<string> = {
+  doc: "string",
+  encode: same,
+  decode: (value) => {
+    const text = string.decode(value);
+    if (text.length > MAX_ID_LENGTH)
+      throw new DecodeError(`an id is at most ${MAX_ID_LENGTH} characters long, this one has ${text.length}`);
+    return text;
+  },
+};
+
 export const boolean: Schema<boolean> = {
   doc: "boolean",
   encode: same,

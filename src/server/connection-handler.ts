@@ -1,3 +1,4 @@
+import type { ByteTurns } from "../async/byte-turns.ts";
 import { invalidRequest, ProtocolError } from "../protocol/errors.ts";
 import {
   EXTENSIONS,
@@ -35,6 +36,7 @@ export class ConnectionHandler {
   readonly #sessions: SessionRegistry;
   readonly #v0: V0Processes;
   readonly #methods: Handlers;
+  readonly #fileTurns: ByteTurns;
   readonly #gone = new AbortController();
   #files: Promise<ConnectionFiles> | null = null;
   #http: HttpRequests | null = null;
@@ -46,7 +48,9 @@ export class ConnectionHandler {
     host: HostServices,
     sessions: SessionRegistry,
     config: ServerConfig,
+    fileTurns: ByteTurns,
   ) {
+    this.#fileTurns = fileTurns;
     this.#peer = peer;
     this.#principal = principal;
     this.#host = host;
@@ -160,7 +164,14 @@ export class ConnectionHandler {
   #openFiles(): Promise<ConnectionFiles> {
     const session = this.#session();
     this.#files ??= this.#host.files().then(
-      (files) => new ConnectionFiles(files, this.#peer, session, this.#host.walledFiles),
+      (files) =>
+        new ConnectionFiles({
+          files,
+          peer: this.#peer,
+          session,
+          walled: this.#host.walledFiles,
+          turns: this.#fileTurns,
+        }),
       (error: unknown) => {
         // A host without files now may have them for the next who asks.
         this.#files = null;

@@ -1,3 +1,4 @@
+import { ByteTurns } from "../async/byte-turns.ts";
 import { systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
@@ -9,7 +10,12 @@ import type { InProcessClient, InProcessConnection, InProcessServer } from "../p
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
-import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
+import {
+  CONNECTIONS_CLOSE_WITHIN_MS,
+  DEFAULT_SERVER_CONFIG,
+  MAX_FILE_BYTES,
+  type ServerConfig,
+} from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import { LOCAL, type Principal } from "./principal.ts";
 import { ProcessHandles } from "./process-handles.ts";
@@ -31,6 +37,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly #sessions: SessionRegistry;
   readonly #log: ServerLog;
   readonly #connections: TaskSet;
+  readonly #fileTurns = new ByteTurns(MAX_FILE_BYTES);
   readonly #open = new Set<{ close(reason: string): void }>();
   #closing: Promise<void> | null = null;
 
@@ -82,6 +89,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       host: this.#host,
       sessions: this.#sessions,
       config: this.config,
+      fileTurns: this.#fileTurns,
       log: this.#log,
     }).finally(() => this.#open.delete(connection));
     this.#connections.run(() => run);
@@ -97,7 +105,14 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };
-    const handler = new ConnectionHandler(peer, LOCAL, this.#host, this.#sessions, this.config);
+    const handler = new ConnectionHandler(
+      peer,
+      LOCAL,
+      this.#host,
+      this.#sessions,
+      this.config,
+      this.#fileTurns,
+    );
     const handle = { close: (reason: string) => close(reason) };
     this.#open.add(handle);
     const close = (reason: string | null) => {

@@ -1,10 +1,12 @@
+import { ByteTurns } from "../async/byte-turns.ts";
 import { Lanes } from "../async/lanes.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import { decodeBase64 } from "../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { Handler, Handlers } from "./handlers.ts";
+import type { CallContext, Handler, Handlers } from "./handlers.ts";
 import type { WalledFileServers } from "./host-services.ts";
+import { MAX_CONNECTION_FILE_BYTES } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import type { Session } from "./session.ts";
 
@@ -60,6 +62,16 @@ export function lazyFileMethods(open: () => Promise<ConnectionFiles>): Handlers<
   ) as unknown as Handlers<FileMethod>;
 }
 
+export interface ConnectionFilesDeps {
+  files: FileSystem;
+  peer: Peer;
+  /** An order begun on a lost connection holds on the session's next one. */
+  session: Session;
+  walled: WalledFileServers | undefined;
+  /** The whole server's, for files that are in memory until they are sent. */
+  turns: ByteTurns;
+}
+
 /** `fs/*` of one connection. Changes keep their order, so do the blocks of one handle; looking does not wait for either. */
 export class ConnectionFiles {
   readonly #files: FileSystem;
@@ -69,13 +81,15 @@ export class ConnectionFiles {
   readonly #scope: object;
   readonly #changes: Lanes<"changes">;
   readonly #blocks = new Lanes<string>();
+  readonly #turns = new ByteTurns(MAX_CONNECTION_FILE_BYTES);
+  readonly #serverTurns: ByteTurns;
 
-  /** An order begun on a lost connection holds on the session's next one. */
-  constructor(files: FileSystem, peer: Peer, session: Session, walled?: WalledFileServers) {
+  constructor({ files, peer, session, walled, turns }: ConnectionFilesDeps) {
     this.#files = files;
     this.#walled = walled;
     this.#scope = session;
     this.#changes = session.fileChanges;
+    this.#serverTurns = turns;
     this.#handles = files.openHandles();
     this.#watches = files.openWatches((watchId) =>
       peer.notify({ method: "fs/missingChanged", params: { watchId } }),
@@ -83,8 +97,8 @@ export class ConnectionFiles {
   }
 
   readonly methods: Handlers<FileMethod> = {
-    "fs/readFile": async (params) => {
-      const { data } = await this.#files.readFile(params);
+    "fs/readFile": async (params, context) => {
+      const { data } = await this.#files.readFile(params, (bytes) => this.#admit(bytes, context));
       if (data.length > MAX_ANSWERED_FILE_BYTES) {
         throw invalidRequest(
           `file is too large to read in one answer: limit is ${MAX_ANSWERED_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
@@ -155,6 +169,12 @@ export class ConnectionFiles {
   async close(): Promise<void> {
     this.#watches.close();
     await this.#handles.close();
+  }
+
+  /** A file waits until there is room for it, here and in the whole server; it is given back once it was sent. */
+  async #admit(bytes: number, { gone, afterAnswer }: CallContext): Promise<void> {
+    afterAnswer(await this.#turns.take(bytes, gone));
+    afterAnswer(await this.#serverTurns.take(bytes, gone));
   }
 
   async #change(task: () => Promise<void>): Promise<Record<string, never>> {

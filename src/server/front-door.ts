@@ -8,6 +8,7 @@ import { type DescriptorShares, shareDescriptors } from "./descriptors.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FOREIGN_HOST, isOwnHost } from "./host-check.ts";
 import { hasWord, MAX_HEAD_BYTES, parseHead, type RequestHead } from "./http-head.ts";
+import { MAX_QUEUED_BYTES } from "./limits.ts";
 import type { Principal } from "./principal.ts";
 
 /** A socket that never finishes its request head must not stay for ever. */
@@ -202,10 +203,13 @@ export class FrontDoor {
         `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
       ),
     );
-    const connection = new WebSocketConnection(accepted.upgrade({ maxMessageBytes, received }), {
+    const maxQueuedBytes = MAX_QUEUED_BYTES;
+    const socket = accepted.upgrade({ maxMessageBytes, maxQueuedBytes, received });
+    const connection = new WebSocketConnection(socket, {
       label: `exec-server websocket ${accepted.peerName}`,
       role: "server",
       maxMessageBytes,
+      maxQueuedBytes,
       keepAlive: true,
       codec: this.#codec,
     });

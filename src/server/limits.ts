@@ -66,7 +66,24 @@ export const RESUMED_SETTLES_WITHIN_MS = 250;
  * Answers that can be large wait while this much is queued for their peer: one that asks and does not read must not make
  * the server grow.
  */
-export const MAX_QUEUED_ANSWER_BYTES = 16 * 1024 * 1024;
+export const MAX_QUEUED_ANSWER_BYTES = 4 * 1024 * 1024;
+
+/**
+ * Everything queued for one connection: pongs, errors, answers, output. Above it the peer is not read until it has taken
+ * some, and one that takes nothing at all for long is closed. Output alone never comes this far: it stops at 1 MiB, and
+ * answers that can be large at 4 MiB and the one that passed it.
+ */
+export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+
+/**
+ * Files that are in memory from being read until they are sent: of one connection, and of all together. A larger one goes
+ * alone. One connection's share is what a queue may hold; the whole is what all retained output may be.
+ */
+export const MAX_CONNECTION_FILE_BYTES = 8 * 1024 * 1024;
+export const MAX_FILE_BYTES = 256 * 1024 * 1024;
+
+/** An answer with more bytes than this is made and sent in parts, so that nobody waits while it is made. */
+export const LONG_ANSWER_BYTES = 512 * 1024;
 
 /**
  * Requests of one connection that have been read but not answered, in bytes of text. Above it the connection is not

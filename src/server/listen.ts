@@ -7,6 +7,7 @@ import type { WebSocketAuth } from "./auth.ts";
 import { descriptorLimit, shareDescriptors } from "./descriptors.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FrontDoor, type Listening } from "./front-door.ts";
+import { MAX_QUEUED_BYTES } from "./limits.ts";
 import { LOCAL, type Principal } from "./principal.ts";
 import { ExecServerTransport, isLoopback } from "./transport.ts";
 
@@ -82,7 +83,12 @@ export function serveStdio(server: ExecServer, input: Readable, output: Writable
   const { maxMessageBytes } = server.config;
   const { codec } = server.wire;
   return server.accept(
-    new LineConnection(input, output, { label: "exec-server stdio", maxMessageBytes, codec }),
+    new LineConnection(input, output, {
+      label: "exec-server stdio",
+      maxMessageBytes,
+      codec,
+      maxQueuedBytes: MAX_QUEUED_BYTES,
+    }),
   );
 }
 

@@ -90,29 +90,30 @@ export class ConnectionPeer implements Peer {
     return this.#gone || this.#connection.queuedBytes <= MAX_QUEUED_ANSWER_BYTES;
   }
 
-  /** Resolves when it is worth looking again whether there is room. */
-  drained(): Promise<void> {
+  /** Resolves in its turn, when it is worth looking again whether there is room. Whoever was told calls `nextTurn`. */
+  turn(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  /** Somebody who had his turn has queued what he had: the next one may look. */
+  nextTurn(): void {
+    if (this.hasRoom) this.#waiting.shift()?.();
   }
 
   disconnected(): void {
     this.#gone = true;
-    this.#wakeWaiting();
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const wake of waiting) wake();
   }
 
   /** Whoever filled the queue goes to the end of the line, so that one flood does not starve the others. */
   #drained(): void {
-    this.#wakeWaiting();
+    this.nextTurn();
     for (const listener of [...this.#listeners]) {
       if (this.congested) return;
       listener();
       if (this.congested && this.#listeners.delete(listener)) this.#listeners.add(listener);
     }
-  }
-
-  #wakeWaiting(): void {
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const wake of waiting) wake();
   }
 }

@@ -1,10 +1,11 @@
+import type { ByteTurns } from "../async/byte-turns.ts";
 import type { Connection } from "../connection/connection.ts";
-import { encodeError, encodeResponse, UNREADABLE_ID } from "../protocol/envelope.ts";
+import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
 import { type MethodName, methods } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
-import { MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
+import { LONG_ANSWER_BYTES, MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
 import { ConnectionPeer } from "./peer.ts";
 import type { Principal } from "./principal.ts";
 import { type RoutedRequest, routeMessage } from "./routing.ts";
@@ -16,6 +17,7 @@ export interface ProcessorDeps {
   host: HostServices;
   sessions: SessionRegistry;
   config: ServerConfig;
+  fileTurns: ByteTurns;
   log: ServerLog;
 }
 
@@ -26,28 +28,53 @@ export interface ProcessorDeps {
 export function runConnection(connection: Connection, deps: ProcessorDeps): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const peer = new ConnectionPeer(connection);
-  const handler = new ConnectionHandler(peer, deps.principal, deps.host, deps.sessions, deps.config);
+  const handler = new ConnectionHandler(
+    peer,
+    deps.principal,
+    deps.host,
+    deps.sessions,
+    deps.config,
+    deps.fileTurns,
+  );
   const unanswered = new UnansweredRequests(connection);
   let over = false;
+
+  /** A promise only where it takes more than this turn. */
+  const send = (request: RoutedRequest, result: unknown): Promise<void> | null => {
+    const bytes = longBytes(result);
+    if (bytes) {
+      const head = `{"id":${idText(request.id)},"result":{"dataBase64":"`;
+      return connection.sendLong({ head, bytes, tail: '"}}' });
+    }
+    // The handler of a method answers with that method's result.
+    connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
+    return null;
+  };
 
   const answer = async (request: RoutedRequest): Promise<void> => {
     const release = unanswered.enter(request);
     const afterAnswer: (() => void)[] = [];
+    const isLarge = LARGE_ANSWERS.has(request.method);
     try {
       const result = await handler.call(request.method, request.params, (task) => afterAnswer.push(task));
       // Looked at again right before it is sent: of many that wait, only as many may go as there is room for.
-      if (LARGE_ANSWERS.has(request.method)) while (!peer.hasRoom) await peer.drained();
-      // The handler of a method answers with that method's result.
-      connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));
+      if (isLarge) while (!peer.hasRoom) await peer.turn();
+      // Nobody is there to be answered: what waited for its turn is not even made.
+      if (over) return;
+      const sending = send(request, result);
+      if (sending) await sending;
     } catch (error) {
       // Who waited for a connection that is gone was stopped, not broken.
       const bug = (cause: unknown) => {
         if (!over) deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
       };
-      connection.send(encodeError(request.id, toWireError(error, bug)));
+      const told = toWireError(error, bug);
+      if (!over) connection.send(encodeError(request.id, told));
+    } finally {
+      for (const task of afterAnswer) task();
+      release();
+      if (isLarge) peer.nextTurn();
     }
-    for (const task of afterAnswer) task();
-    release();
   };
 
   connection.open((event) => {
@@ -103,6 +130,13 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
   return promise;
 }
 
+/** Of a file's answer, when it is long. */
+function longBytes(result: unknown): Uint8Array | null {
+  if (typeof result !== "object" || result === null || !("dataBase64" in result)) return null;
+  const { dataBase64 } = result;
+  return dataBase64 instanceof Uint8Array && dataBase64.length > LONG_ANSWER_BYTES ? dataBase64 : null;
+}
+
 /** Answers that carry what somebody else may have made large. They alone wait for a peer that does not read. */
 const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "process/read",
@@ -146,7 +180,7 @@ class UnansweredRequests {
 }
 
 /** What every request costs beside its bytes, roughly. */
-const REQUEST_OVERHEAD_BYTES = 512;
+const REQUEST_OVERHEAD_BYTES = 4096;
 
 /** Only the requests that carry bytes can be large. */
 function sizeOf(request: RoutedRequest): number {

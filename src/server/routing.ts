@@ -37,7 +37,11 @@ export function routeMessage(message: Message): Routed {
 
 function routeRequest(id: RequestId, method: string, params: unknown): Routed {
   if (!isMethodName(method))
-    return { type: "refused", id, error: invalidRequest(`unknown method: ${method}`) };
+    return {
+      type: "refused",
+      id,
+      error: invalidRequest(`unknown method: ${method.slice(0, SHOWN_METHOD_LENGTH)}`),
+    };
   try {
     // Method and params come from the same entry of the table.
     return {
@@ -67,9 +71,12 @@ function routeNotification(method: string, params: unknown): Routed {
         });
       }
     default:
-      throw new ProtocolError(`unexpected notification method: ${method}`);
+      throw new ProtocolError(`unexpected notification method: ${method.slice(0, SHOWN_METHOD_LENGTH)}`);
   }
 }
+
+/** Of a method that nobody knows, as much as one needs to find the mistake. */
+const SHOWN_METHOD_LENGTH = 256;
 
 /** Ids as the seeds' texts show them. */
 function shownId(id: RequestId): string {

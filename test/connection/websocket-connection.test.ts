@@ -203,7 +203,7 @@ describe("messages", () => {
     const events: ConnectionEvent[] = [];
     const writer = new FrameWriter("client", plainByteCodec);
     const head = writer.text('{"method":"early"}');
-    const connection = new WebSocketConnection(new StreamSocket(near, "server", plainByteCodec, head), {
+    const connection = new WebSocketConnection(new StreamSocket(near, "server", plainByteCodec, { head }), {
       label: "test",
       role: "server",
     });

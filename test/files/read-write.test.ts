@@ -67,14 +67,14 @@ test("refuses a file over the limit without reading it", async (t) => {
 });
 
 test("refuses a file that tells no size once it runs over the limit", { skip: noProc() }, async () => {
-  await assert.rejects(readFile({ path: "file:///proc/self/status" }, 10), { code: -32600 });
+  await assert.rejects(readFile({ path: "file:///proc/self/status" }, { maxBytes: 10 }), { code: -32600 });
 });
 
 test("a file of exactly the limit is read", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("ten", "0123456789");
-  assert.equal((await readFile({ path: scratch.uri("ten") }, 10)).data.byteLength, 10);
-  await assert.rejects(readFile({ path: scratch.uri("ten") }, 9), { code: -32600 });
+  assert.equal((await readFile({ path: scratch.uri("ten") }, { maxBytes: 10 })).data.byteLength, 10);
+  await assert.rejects(readFile({ path: scratch.uri("ten") }, { maxBytes: 9 }), { code: -32600 });
 });
 
 test("reads and writes a file whose name is no UTF-8", async (t) => {

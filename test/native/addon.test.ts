@@ -137,7 +137,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
       const told: (string | null)[] = [];
       socket.start({ bytes: () => undefined, end: () => told.push("end") });
       const unexpected = () => told.push("something else");
-      socket.upgrade({ maxMessageBytes: 1024, received: Buffer.alloc(0) }).open({
+      socket.upgrade({ maxMessageBytes: 1024, maxQueuedBytes: 1 << 20, received: Buffer.alloc(0) }).open({
         bytes: unexpected,
         text: unexpected,
         message: unexpected,

@@ -63,7 +63,11 @@ async function join(options: { received?: Buffer; paused?: boolean } = {}): Prom
     if (received.length === 0) resolve();
     else client.write(received);
   });
-  const frames = socket.upgrade({ maxMessageBytes: MAX_MESSAGE_BYTES, received: early });
+  const frames = socket.upgrade({
+    maxMessageBytes: MAX_MESSAGE_BYTES,
+    maxQueuedBytes: 4 * 1024 * 1024,
+    received: early,
+  });
   const connection = new WebSocketConnection(frames, {
     label: "test",
     role: "server",
@@ -221,6 +225,7 @@ describe("a native socket", () => {
     sendChunk: nothing,
     sendFrame: nothing,
     queuedBytes: 0,
+    sentBytes: 0,
     receivedBytes: 0,
     pause: nothing,
     resume: nothing,

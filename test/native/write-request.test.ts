@@ -38,7 +38,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
       found.push(what);
       if (found.length === texts.length) all.resolve();
     };
-    socket.upgrade({ maxMessageBytes: 1 << 20, received: Buffer.alloc(0) }).open({
+    socket.upgrade({ maxMessageBytes: 1 << 20, maxQueuedBytes: 1 << 20, received: Buffer.alloc(0) }).open({
       bytes: () => all.reject(new Error("a whole message was passed on as bytes")),
       text: () => took(null),
       message: () => took(null),

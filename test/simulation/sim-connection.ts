@@ -1,4 +1,5 @@
 import { type Connection, type ConnectionEvent, messageEvent } from "../../src/connection/connection.ts";
+import type { LongMessage } from "../../src/connection/parted-sender.ts";
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
 import { parseMessage } from "../../src/protocol/envelope.ts";
 import { isObject } from "../../src/protocol/schema.ts";
@@ -56,6 +57,10 @@ export class SimConnection implements Connection {
 
   sendChunk(head: string, bytes: Uint8Array, tail: string): void {
     this.send(head + encodeBase64(bytes) + tail);
+  }
+
+  async sendLong({ head, bytes, tail }: LongMessage): Promise<void> {
+    this.sendChunk(head, bytes, tail);
   }
 
   get queuedBytes(): number {

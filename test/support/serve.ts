@@ -169,3 +169,11 @@ export function isAlive(pid: number): boolean {
     return false;
   }
 }
+
+/** Processor time a process has used so far, in the system's ticks of ten milliseconds. */
+export function cpuTicks(pid: number): number {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /, "")
+    .split(" ");
+  return Number(fields[11]) + Number(fields[12]);
+}

@@ -39,7 +39,13 @@ export async function serveWebSockets(
             `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
           ),
         );
-        onSocket(accepted.upgrade({ maxMessageBytes, received: parsed.rest }));
+        onSocket(
+          accepted.upgrade({
+            maxMessageBytes,
+            maxQueuedBytes: Number.MAX_SAFE_INTEGER,
+            received: parsed.rest,
+          }),
+        );
       },
       end: () => accepted.destroy(),
     });
