@@ -135,6 +135,7 @@ class InnerServer {
         clock: this.#clock,
         resumeSessionId: null,
         takeOver: false,
+        takeOverFrom: null,
       });
       shaken.catch(() => child.kill("SIGKILL"));
       await Promise.race([shaken, failed]);

@@ -13,6 +13,8 @@ export interface ServerTraits {
   /** It has what procwire adds to the protocol: closing stdin, resizing, waiting, taking over, … */
   extended: boolean;
   granted: ReadonlySet<Extension>;
+  /** As whom it knows this client among those that had the session; null where servers do not tell them apart. */
+  attachmentId: string | null;
 }
 
 export interface HandshakeOptions {
@@ -22,6 +24,8 @@ export interface HandshakeOptions {
   resumeSessionId: string | null;
   /** Takes the session even when a connection is still attached to it. Only servers with the extensions know it. */
   takeOver: boolean;
+  /** Only if nobody has had the session since the client that was given this id. */
+  takeOverFrom: string | null;
 }
 
 /** Opens a session, or comes back to one. */
@@ -32,6 +36,7 @@ export async function shakeHands(caller: Caller, options: HandshakeOptions): Pro
       extensions: [...EXTENSIONS],
       resumeSessionId: options.resumeSessionId ?? undefined,
       takeOver: options.takeOver || undefined,
+      takeOverFrom: options.takeOverFrom ?? undefined,
     }),
     options.timeoutMs,
     "initialize",
@@ -46,6 +51,7 @@ export async function shakeHands(caller: Caller, options: HandshakeOptions): Pro
     sessionId: answer.sessionId ?? null,
     environmentInfo: answer.environmentInfo ?? null,
     extended: answer.extensions !== undefined,
+    attachmentId: answer.attachmentId ?? null,
     granted: new Set(EXTENSIONS.filter((extension) => named.includes(extension))),
   };
 }

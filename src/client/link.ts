@@ -1,9 +1,9 @@
 import type { Clock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
-import { DISCONNECTED_PREFIX, DisconnectedError } from "../protocol/errors.ts";
+import { DISCONNECTED_PREFIX, DisconnectedError, isTakenOver } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
-import { type ServerTraits, shakeHands } from "./handshake.ts";
+import { type HandshakeOptions, type ServerTraits, shakeHands } from "./handshake.ts";
 import { LastAcks } from "./last-acks.ts";
 import { type ReconnectPolicy, retryUntilResumed } from "./resume.ts";
 import { SilenceWatch } from "./silence-watch.ts";
@@ -64,7 +64,7 @@ export class Link {
   readonly #lastAcks = new LastAcks();
   readonly #ended = new AbortController();
   #state: State = { type: "recovering" };
-  #server: ServerTraits = { sessionId: null, environmentInfo: null, extended: false, granted: new Set() };
+  #server: ServerTraits = UNKNOWN_SERVER;
   #isInputPaused = false;
   #silence: SilenceWatch | null = null;
 
@@ -78,8 +78,7 @@ export class Link {
     const link = new Link(options, listener);
     const { resumeSessionId, takeOver, initializeTimeoutMs } = options;
     const attached = await link.#attach(
-      resumeSessionId,
-      takeOver,
+      { resumeSessionId, takeOver, takeOverFrom: null },
       initializeTimeoutMs,
       signal ?? link.#ended.signal,
     );
@@ -179,8 +178,7 @@ export class Link {
   // ---- connections
 
   async #attach(
-    resumeSessionId: string | null,
-    takeOver: boolean,
+    resume: Pick<HandshakeOptions, "resumeSessionId" | "takeOver" | "takeOverFrom">,
     timeoutMs: number,
     signal: AbortSignal,
   ): Promise<{ caller: Caller; server: ServerTraits }> {
@@ -201,7 +199,7 @@ export class Link {
     signal.addEventListener("abort", onAbort, { once: true });
     try {
       const { clientName, clock } = this.#options;
-      const server = await shakeHands(caller, { clientName, timeoutMs, clock, resumeSessionId, takeOver });
+      const server = await shakeHands(caller, { clientName, timeoutMs, clock, ...resume });
       if (caller.end) throw new DisconnectedError(caller.end.reason ?? undefined);
       return { caller, server };
     } catch (error) {
@@ -230,7 +228,8 @@ export class Link {
     const error = new DisconnectedError(end.reason ?? undefined);
     const { reconnect } = this.#options;
     const { sessionId } = this.#server;
-    if (!reconnect || !end.recoverable || sessionId === null) {
+    // Whoever was taken over stays out: coming back would only take the session back, and so on for ever.
+    if (!reconnect || !end.recoverable || sessionId === null || isTakenOver(end.reason)) {
       this.#fail(error);
       return;
     }
@@ -253,15 +252,12 @@ export class Link {
   async #recover(sessionId: string, policy: ReconnectPolicy, loss: DisconnectedError): Promise<void> {
     const { clock, initializeTimeoutMs } = this.#options;
     const { signal } = this.#ended;
+    const { extended, attachmentId } = this.#server;
+    const resume = { resumeSessionId: sessionId, takeOver: extended, takeOverFrom: attachmentId };
     try {
       const attached = await retryUntilResumed(
         (remainingMs) =>
-          this.#attach(
-            sessionId,
-            this.#server.extended,
-            Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)),
-            signal,
-          ),
+          this.#attach(resume, Math.min(initializeTimeoutMs, Math.max(remainingMs, 1)), signal),
         policy,
         clock,
         signal,
@@ -308,6 +304,14 @@ export class Link {
     else this.#state.caller.resume();
   }
 }
+
+const UNKNOWN_SERVER: ServerTraits = {
+  sessionId: null,
+  environmentInfo: null,
+  extended: false,
+  granted: new Set(),
+  attachmentId: null,
+};
 
 function abortReason(signal: AbortSignal | undefined): Error {
   const reason: unknown = signal?.reason;

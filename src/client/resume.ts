@@ -1,6 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
-import { ErrorCode, RequestError } from "../protocol/errors.ts";
+import { ErrorCode, isTakenOver, RequestError } from "../protocol/errors.ts";
 
 /** How a lost connection is come back from. */
 export interface ReconnectPolicy {
@@ -9,16 +9,19 @@ export interface ReconnectPolicy {
   /** The first try is made at once; this long after it the second, then doubling. */
   firstDelayMs: number;
   maxDelayMs: number;
+  /** So long nobody may listen there: a proxy or a server that is restarted is back by then. */
+  refusedMs: number;
 }
 
 export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
   deadlineMs: 25_000,
   firstDelayMs: 100,
   maxDelayMs: 2000,
+  refusedMs: 5000,
 };
 
 /**
- * Tries until it works, until it is clear that it never will, or until the deadline. Rejects with the last error.
+ * Tries until it works, until it is clear that it never will, or until the deadline (a shorter one where nobody listens). Rejects with the last error.
  * A session that is still attached elsewhere counts as "not yet": a server may take a while to notice a dead peer.
  */
 export async function retryUntilResumed<T>(
@@ -29,24 +32,44 @@ export async function retryUntilResumed<T>(
 ): Promise<T> {
   const deadline = clock.now() + policy.deadlineMs;
   let delayMs = policy.firstDelayMs;
+  let refusedSince: number | null = null;
   for (;;) {
     try {
       return await attempt(deadline - clock.now());
     } catch (error) {
-      if (signal.aborted || isHopeless(error) || clock.now() + delayMs >= deadline) throw error;
+      const now = clock.now();
+      if (signal.aborted || isHopeless(error) || now + delayMs >= deadline) throw error;
+      refusedSince = isRefusal(error) ? (refusedSince ?? now) : null;
+      if (refusedSince !== null) {
+        const leftMs = refusedSince + policy.refusedMs - now;
+        if (leftMs <= 0) throw error;
+        // The last look is when the time is over.
+        delayMs = Math.min(delayMs, leftMs);
+      }
     }
     await sleep(clock, delayMs, signal);
     delayMs = Math.min(delayMs * 2, policy.maxDelayMs);
   }
 }
 
-/** Nobody listens there any more, or the server no longer knows the session: waiting would change nothing. */
+/** The server no longer knows the session, or knows it as somebody else's, or wants nobody: waiting would change nothing. */
 function isHopeless(error: unknown): boolean {
-  if (error instanceof RequestError) return error.code !== ErrorCode.sessionAttached;
-  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause) {
-    if ("code" in cause && (cause.code === "ECONNREFUSED" || cause.code === "ENOENT")) return true;
-    if ("status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404))
-      return true;
-  }
-  return false;
+  if (error instanceof RequestError)
+    return error.code !== ErrorCode.sessionAttached || isTakenOver(error.message);
+  return causes(error).some(
+    (cause) => "status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404),
+  );
+}
+
+/** Nobody listens there, for now. */
+function isRefusal(error: unknown): boolean {
+  return causes(error).some(
+    (cause) => "code" in cause && (cause.code === "ECONNREFUSED" || cause.code === "ENOENT"),
+  );
+}
+
+function causes(error: unknown): Error[] {
+  const found: Error[] = [];
+  for (let cause = error; cause instanceof Error; cause = cause.cause) found.push(cause);
+  return found;
 }

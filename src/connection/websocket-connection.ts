@@ -87,7 +87,7 @@ export class WebSocketConnection implements Connection {
           if (!this.#over) this.#socket.sendFrame(this.#writer.pong(payload));
         },
         pong: () => undefined,
-        close: () => this.#shut(CloseCode.normal, "", null),
+        close: (_code, reason) => this.#shut(CloseCode.normal, "", reason === "" ? null : reason),
         violated: (code, reason) => this.#shut(code, reason, `websocket protocol error: ${reason}`),
       },
       frameBuffers,

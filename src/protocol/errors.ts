@@ -13,6 +13,13 @@ export const ErrorCode = {
   sessionAttached: -32010,
 } as const;
 
+/** How the end of a connection, or the refusal to come back, says that the session is somebody else's now. */
+export const TAKEN_OVER = "was taken over by another connection";
+
+export function isTakenOver(text: string | null): boolean {
+  return text?.includes(TAKEN_OVER) ?? false;
+}
+
 /** Answers one request; the connection lives on. */
 export class RequestError extends Error {
   override readonly name = "RequestError";

@@ -97,14 +97,16 @@ export const methods = {
       resumeSessionId: optional(id),
       extensions: optional(array(string)),
       takeOver: optional(boolean),
+      takeOverFrom: optional(string),
     }),
     object("InitializeResult", {
       protocolVersion: optional(string),
       sessionId: optional(string),
       environmentInfo: optional(environmentInfo),
       extensions: optional(array(string)),
+      attachmentId: optional(string),
     }),
-    "Opens a session, or resumes one that lost its connection. Must come first, once per connection.",
+    "Opens a session, or resumes one that lost its connection. Must come first, once per connection. `takeOver` resumes a session that another connection is attached to, and closes that one. A client that comes back gives the `attachmentId` it was answered (told to clients that asked for an extension) as `takeOverFrom`: it is refused when somebody else has had the session since.",
   ),
   "environment/info": method(
     "current",

@@ -20,7 +20,7 @@ import type { Principal } from "./principal.ts";
 import { processMethods } from "./process-methods.ts";
 import type { Session } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
-import type { SessionRegistry } from "./session-registry.ts";
+import type { Claim, SessionRegistry } from "./session-registry.ts";
 import { V0Processes } from "./v0-methods.ts";
 
 type Handshake =
@@ -118,18 +118,15 @@ export class ConnectionHandler {
     const session =
       params.resumeSessionId === undefined
         ? this.#sessions.open(this.#principal, attachment)
-        : this.#sessions.resume(
-            params.resumeSessionId,
-            this.#principal,
-            attachment,
-            params.takeOver ?? false,
-          );
+        : this.#sessions.resume(params.resumeSessionId, this.#principal, attachment, claimOf(params));
     this.#handshake = { type: "initialized", session, attachment };
     return {
       protocolVersion: PROTOCOL_VERSION,
       sessionId: session.id,
       environmentInfo: this.#host.environment.info(),
       extensions: granted,
+      // Clients that asked for nothing get exactly the answer they know.
+      attachmentId: granted.length > 0 ? session.attachmentId : undefined,
     };
   }
 
@@ -191,6 +188,11 @@ export class ConnectionHandler {
     const step = this.#handshake.type === "new" ? "call initialize" : "send initialized";
     throw invalidRequest(gateText(step, family));
   }
+}
+
+function claimOf({ takeOver, takeOverFrom }: ParamsOf<"initialize">): Claim {
+  if (takeOverFrom !== undefined) return { type: "own", attachmentId: takeOverFrom };
+  return { type: takeOver ? "always" : "detached" };
 }
 
 function gateText(step: "call initialize" | "send initialized", family: Family): string {

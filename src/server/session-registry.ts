@@ -1,5 +1,5 @@
 import type { ProcessListing } from "../exec/exec-process.ts";
-import { ErrorCode, invalidRequest, RequestError } from "../protocol/errors.ts";
+import { ErrorCode, invalidRequest, RequestError, TAKEN_OVER } from "../protocol/errors.ts";
 import { mayUse, type Principal } from "./principal.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
@@ -9,6 +9,15 @@ interface Owned {
   /** The id of the principal that opened it. An operator who takes it over does not become its owner. */
   readonly ownerId: string;
 }
+
+/** When a connection gets a session. */
+export type Claim =
+  /** No other connection has it. */
+  | { type: "detached" }
+  /** In any case; a connection that has it is closed. */
+  | { type: "always" }
+  /** The client that was given this id was the last to have it: what it may still be attached by is its own old connection. */
+  | { type: "own"; attachmentId: string };
 
 /** All sessions of a server, attached or waiting to be resumed, and whose they are. */
 export class SessionRegistry {
@@ -31,22 +40,25 @@ export class SessionRegistry {
   }
 
   /**
-   * Attaches to a session that lost its connection; with `takeOver` also to one that still has it. Somebody else's is
-   * answered like one that does not exist, so that nobody learns which ids do.
+   * Attaches to a session that lost its connection, or, as far as the claim goes, to one that still has it. Another
+   * principal's is answered like one that does not exist, so that nobody learns which ids do.
    */
-  resume(id: string, principal: Principal, attachment: Attachment, takeOver: boolean): Session {
+  resume(id: string, principal: Principal, attachment: Attachment, claim: Claim): Session {
     const owned = this.#sessions.get(id);
     if (!owned || !mayUse(principal, owned.ownerId)) throw invalidRequest(`unknown session id ${id}`);
     const { session } = owned;
     const former = session.attachment;
-    if (former && !takeOver) {
+    const isOwn = claim.type === "own" && claim.attachmentId === session.attachmentId;
+    if (claim.type === "own" && !isOwn)
+      throw new RequestError(ErrorCode.sessionAttached, `session ${id} ${TAKEN_OVER}`);
+    if (former && claim.type === "detached") {
       throw new RequestError(
         ErrorCode.sessionAttached,
         `session ${id} is already attached to another connection`,
       );
     }
-    session.attach(attachment);
-    former?.peer.close("session was taken over by another connection");
+    session.attach(attachment, isOwn ? "same" : "another");
+    former?.peer.close(`session ${TAKEN_OVER}`);
     return session;
   }
 

@@ -48,6 +48,7 @@ export class Session {
   /** Changes of files keep their order, also across a lost connection. */
   readonly fileChanges = new Lanes<"changes">();
   #state: State;
+  #attachments = 1;
 
   constructor(id: string, attachment: Attachment, deps: SessionDeps) {
     this.id = id;
@@ -59,8 +60,14 @@ export class Session {
     return this.#state.type === "attached" ? this.#state.attachment : null;
   }
 
+  /** Names the client that has, or last had, this session: the same across its connections, another for whoever takes it. */
+  get attachmentId(): string {
+    return String(this.#attachments);
+  }
+
   /** A new connection takes the session; its processes go on telling from now, what was missed can be read. */
-  attach(attachment: Attachment): void {
+  attach(attachment: Attachment, client: "same" | "another"): void {
+    if (client === "another") this.#attachments++;
     this.#input.follow(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "attached", attachment };

@@ -293,13 +293,48 @@ describe("a lost connection", () => {
     assert.match(last.error.message, /unknown session id S: the server opened another one/);
   });
 
-  it("fails at once when nobody listens any more", async () => {
+  for (const code of ["ECONNREFUSED", "ENOENT"]) {
+    const refusal = () => Object.assign(new Error(`connect ${code}`), { code });
+
+    it(`is not final while nobody listens for a moment (${code})`, async () => {
+      const { server, client, clock, states } = await rig();
+      server.refuse = refusal;
+      server.current.cut();
+      await settle();
+      await clock.advance(4000);
+      assert.equal(states.at(-1)?.type, "reconnecting");
+      server.refuse = null;
+      await clock.advance(2000);
+      assert.equal(states.at(-1)?.type, "connected");
+      await client.close();
+    });
+
+    it(`is final when nobody listens for 5 s (${code})`, async () => {
+      const { server, clock, states } = await rig();
+      server.refuse = refusal;
+      server.current.cut();
+      await settle();
+      await clock.advance(5000);
+      assert.equal(states.at(-1)?.type, "disconnected");
+      assert.equal(server.connections.length, 1);
+    });
+  }
+
+  it("gives the id it is known by, and is the end when somebody else has the session since", async () => {
     const { server, states } = await rig();
-    server.refuse = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+    server.answers.initialize = () => ({ sessionId: "S", extensions: [], attachmentId: "7" });
     server.current.cut();
     await settle();
-    assert.equal(states.at(-1)?.type, "disconnected");
-    assert.equal(server.connections.length, 1);
+    server.answers.initialize = () => {
+      throw new RequestError(ErrorCode.sessionAttached, "session S was taken over by another connection");
+    };
+    server.current.cut();
+    await settle();
+    const { takeOver, takeOverFrom } = server.calls("initialize").at(-1) ?? {};
+    assert.deepEqual([takeOver, takeOverFrom], [true, "7"]);
+    const last = states.at(-1);
+    assert.ok(last?.type === "disconnected");
+    assert.match(last.error.message, /session S was taken over by another connection/);
   });
 
   it("is noticed without a word from anybody, by an answer that does not come", async () => {

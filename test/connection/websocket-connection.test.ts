@@ -91,7 +91,7 @@ describe("closing", () => {
     const { far, writer, events, told } = connect();
     far.write(writer.close(1000, "bye"));
     await settle();
-    assert.deepEqual(events, [{ type: "disconnected", reason: null }]);
+    assert.deepEqual(events, [{ type: "disconnected", reason: "bye" }]);
     assert.deepEqual(told, ["close 1000 ", "end"]);
   });
 

@@ -49,6 +49,7 @@ export function contract(transport: TransportUnderTest): void {
           "sessionId",
           "environmentInfo",
           "extensions",
+          "attachmentId",
         ]);
         assert.equal(result.protocolVersion, "exec-server.v0");
         assert.match(
@@ -62,6 +63,16 @@ export function contract(transport: TransportUnderTest): void {
         client.notify("initialized", {});
         const again = await client.call("environment/info");
         assert.deepEqual(again.shell, info.shell);
+      });
+
+      test("tells a client that asks for no extension nothing but what it knows", async () => {
+        await using client = await connect();
+        assert.deepEqual(Object.keys(await client.call("initialize", { clientName: "x" })), [
+          "protocolVersion",
+          "sessionId",
+          "environmentInfo",
+          "extensions",
+        ]);
       });
 
       test("may be pipelined with what follows it", async () => {

@@ -25,6 +25,7 @@ export class FaultProxy implements AsyncDisposable {
   connections = 0;
   readonly #server: Server;
   readonly #target: { port: number };
+  readonly #port: number;
   readonly #live = new Set<Relay>();
   readonly #sockets = new Set<Socket>();
   #isStalled = false;
@@ -32,6 +33,8 @@ export class FaultProxy implements AsyncDisposable {
   private constructor(server: Server, target: { port: number }) {
     this.#server = server;
     this.#target = target;
+    // A listening TCP server has an address of this form.
+    this.#port = (server.address() as AddressInfo).port;
     server.on("connection", (client) => this.#accept(client));
   }
 
@@ -44,8 +47,7 @@ export class FaultProxy implements AsyncDisposable {
   }
 
   get url(): string {
-    // A listening TCP server has an address of this form.
-    return `ws://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    return `ws://127.0.0.1:${this.#port}`;
   }
 
   /** Cuts everything that is open now. */
@@ -71,6 +73,12 @@ export class FaultProxy implements AsyncDisposable {
     this.cut();
     for (const socket of this.#sockets) socket.destroy();
     await closed;
+  }
+
+  /** On the same port as before, after `refuse`. */
+  async listenAgain(): Promise<void> {
+    this.#server.listen(this.#port, "127.0.0.1");
+    await once(this.#server, "listening");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,0 +1,185 @@
+import assert from "node:assert/strict";
+import { after, before, describe, it } from "node:test";
+import type {
+  ConnectionState,
+  ExecServerClient as UniversalClient,
+} from "../../src/client/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { FaultProxy } from "../support/fault-proxy.ts";
+import { type ServeChild, serve, until } from "../support/serve.ts";
+import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
+
+const TAKEN_OVER = /was taken over by another connection/;
+const CAT = {
+  processId: "cat",
+  argv: ["cat"],
+  cwd: "/",
+  env: { PATH: "/usr/bin:/bin" },
+  tty: false,
+  pipeStdin: true,
+};
+/** Tries again at once, so that a fight over the session would show. */
+const QUICK = { firstDelayMs: 5, maxDelayMs: 20 };
+
+interface Seen {
+  client: UniversalClient;
+  states: ConnectionState[];
+}
+
+async function connect(
+  url: string,
+  options: { resumeSessionId?: string; takeOver?: boolean } = {},
+): Promise<Seen> {
+  const states: ConnectionState[] = [];
+  const client = await ExecServerClient.connectWebSocket({
+    url,
+    reconnect: QUICK,
+    onConnectionState: (state) => states.push(state),
+    ...options,
+  });
+  return { client, states };
+}
+
+/** Another client takes the session of the first. */
+function takeOver(url: string, { client }: Seen): Promise<Seen> {
+  assert.ok(client.sessionId !== null);
+  return connect(url, { resumeSessionId: client.sessionId, takeOver: true });
+}
+
+async function lastError({ states }: Seen): Promise<string> {
+  await until("the end of the client", () => states.at(-1)?.type === "disconnected");
+  const last = states.at(-1);
+  return last?.type === "disconnected" ? last.error.message : "";
+}
+
+function contract(name: string, skip: string | false, url: () => string): void {
+  describe(`a session taken over: ${name}`, { skip, timeout: 60_000 }, () => {
+    it("stays with whoever took it; the other is told so and does not come back", async () => {
+      const first = await connect(url());
+      const process = await first.client.start(CAT);
+      const second = await takeOver(url(), first);
+      assert.match(await lastError(first), TAKEN_OVER);
+      assert.deepEqual(
+        first.states.map(({ type }) => type),
+        ["connected", "disconnected"],
+      );
+      const events = await Array.fromAsync(process.events());
+      assert.deepEqual(
+        events.map(({ type }) => type),
+        ["failed"],
+      );
+      await assert.rejects(process.write(new Uint8Array(1)), TAKEN_OVER);
+      const same = await second.client.backend.attach("cat");
+      await same.terminate();
+      await same.wait();
+      assert.deepEqual(
+        second.states.map(({ type }) => type),
+        ["connected"],
+      );
+      await second.client.close();
+    });
+
+    it("is not taken back by a client that learned of it only on its return", async () => {
+      await using proxy = await FaultProxy.before(url());
+      const first = await connect(proxy.url);
+      proxy.stall();
+      const second = await takeOver(url(), first);
+      // Nothing of that came through; now its connection is lost as well.
+      proxy.cut();
+      proxy.resume();
+      assert.match(await lastError(first), TAKEN_OVER);
+      assert.deepEqual(
+        second.states.map(({ type }) => type),
+        ["connected"],
+      );
+      await second.client.close();
+    });
+
+    it("is not taken back either while whoever took it is away for a moment", async () => {
+      await using proxy = await FaultProxy.before(url());
+      const first = await connect(proxy.url);
+      proxy.stall();
+      const second = await takeOver(url(), first);
+      await second.client.close();
+      proxy.cut();
+      proxy.resume();
+      assert.match(await lastError(first), TAKEN_OVER);
+    });
+
+    it("belongs to a client across its own connections, also one whose handshake was never answered", async () => {
+      await using proxy = await FaultProxy.before(url());
+      const { client, states } = await connect(proxy.url);
+      const process = await client.start(CAT);
+      // The server goes on believing in each of these; from some of them its answer to `initialize` never comes.
+      for (const bytes of [0, 150, 200, 400, 700]) {
+        const before = proxy.connections;
+        proxy.faultFor = (number) =>
+          number === before + 1 ? { cutAfter: { bytes, direction: "toClient" }, side: "client" } : {};
+        proxy.cut({ side: "client" });
+        await until("two more connections", () => proxy.connections >= before + 2);
+        await until("the way back", () => states.at(-1)?.type !== "reconnecting");
+        assert.equal(states.at(-1)?.type, "connected");
+      }
+      assert.deepEqual(await process.write(new TextEncoder().encode("still mine")), { status: "accepted" });
+      await process.terminate();
+      await client.close();
+    });
+  });
+
+  describe(`a listener that is restarted: ${name}`, { skip, timeout: 60_000 }, () => {
+    it("does not end the handles behind it", async () => {
+      await using proxy = await FaultProxy.before(url());
+      const { client, states } = await connect(proxy.url);
+      const process = await client.start(CAT);
+      await proxy.refuse();
+      const writing = process.write(new TextEncoder().encode("after the restart"));
+      await until("the loss", () => states.length > 1);
+      await proxy.listenAgain();
+      assert.deepEqual(await writing, { status: "accepted" });
+      await process.closeStdin();
+      const { stdout } = await process.wait().then(() => process.snapshot());
+      assert.equal(new TextDecoder().decode(stdout), "after the restart");
+      await client.close();
+    });
+  });
+}
+
+let child: ServeChild;
+before(async () => {
+  child = await serve();
+});
+after(async () => {
+  await child.stop();
+});
+contract("procwire serve", false, () => child.url);
+
+for (const kind of SOCKET_KINDS) {
+  let server: SocketServer;
+  before(async () => {
+    if (missing(kind) === false) server = await serveOn(kind);
+  });
+  after(() => server?.close());
+  contract(kind, missing(kind), () => server.url);
+}
+
+describe("a session taken over in this program", () => {
+  it("is told to the client it was taken from", async () => {
+    await using server = new ExecServer(createLocalHost());
+    const states: ConnectionState[] = [];
+    const first = await ExecServerClient.connectInProcess(server, {
+      onConnectionState: (state) => states.push(state),
+    });
+    const process = await first.start(CAT);
+    assert.ok(first.sessionId !== null);
+    const second = await ExecServerClient.connectInProcess(server, {
+      resumeSessionId: first.sessionId,
+      takeOver: true,
+    });
+    await assert.rejects(process.wait(), TAKEN_OVER);
+    const last = states.at(-1);
+    assert.match(last?.type === "disconnected" ? last.error.message : "", TAKEN_OVER);
+    await second.close();
+  });
+});
