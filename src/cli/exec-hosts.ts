@@ -14,6 +14,8 @@ export interface ExecHostOptions {
   values: ConnectValues;
   /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
+  /** A server that lost the session is gone on with in a new one. For one agent; a fan-out has other hosts, and retries. */
+  renews?: boolean;
   /** Which of the hosts' secrets its commands get. */
   guard: GuardOptions;
 }
@@ -24,7 +26,7 @@ export async function openHostPool(options: ExecHostOptions): Promise<HostPool> 
   const hosts =
     options.connect.length === 0
       ? [thisMachine(options)]
-      : options.connect.map((url) => server(url, options));
+      : options.connect.map((url) => (options.renews ? renewedServer : server)(url, options));
   return new HostPool({ hosts, sandbox: options.sandbox, approval: options.approval });
 }
 
@@ -60,6 +62,7 @@ function thisMachine({ cwd, guard }: ExecHostOptions): ExecHost {
         shell: null,
         sandboxes: availableSandboxes(),
         isAlive: () => true,
+        renewals: () => 0,
         close: () => backend[Symbol.asyncDispose](),
       };
     },
@@ -82,7 +85,30 @@ function server(url: string, options: ExecHostOptions): ExecHost {
         shell: info.shell.path,
         sandboxes: info.sandboxes ?? [],
         isAlive: () => alive,
+        renewals: () => 0,
         close: () => client.close(),
+      };
+    },
+  };
+}
+
+function renewedServer(url: string, options: ExecHostOptions): ExecHost {
+  return {
+    name: url,
+    async connect(): Promise<ConnectedHost> {
+      const [{ connectRenewed }, { pathFromUri }] = await Promise.all([
+        import("./renewed-connection.ts"),
+        import("../protocol/path-uri.ts"),
+      ]);
+      const { backend, info } = await connectRenewed(url, options.values);
+      return {
+        backend: guardSecrets(backend, options.guard),
+        cwd: options.cwd ?? (info.cwd ? pathFromUri(info.cwd) : "/"),
+        shell: info.shell.path,
+        sandboxes: info.sandboxes ?? [],
+        isAlive: () => true,
+        renewals: () => backend.renewals,
+        close: () => backend.close(),
       };
     },
   };

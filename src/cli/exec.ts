@@ -36,7 +36,12 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   const api = openResponsesApi(process.env, config.api);
   using asker = options.ask ? await openAsker() : null;
   const approval = await approvalPolicy(options.rules, asker?.policy);
-  await using hosts = await openHostPool({ ...options, values: options.connectValues, approval });
+  await using hosts = await openHostPool({
+    ...options,
+    values: options.connectValues,
+    approval,
+    renews: true,
+  });
   const cwd =
     options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
   const output = options.json

@@ -10,8 +10,9 @@ import type { SandboxChoice } from "../tools/sandbox-attempt.ts";
 import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval.ts";
 import { type Command, UsageError } from "./command.ts";
-import { CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
+import { CONNECT_OPTIONS, type ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { connectRenewed } from "./renewed-connection.ts";
 
 const HELP = `Usage: procwire mcp [options]
 
@@ -73,6 +74,7 @@ export const command: Command = {
       sandbox,
       shell: values.shell ?? host.shell,
       approval: await approvalPolicy(values.rules, values.ask ? askCaller() : undefined),
+      renewals: host.renewals,
       onError: report,
     });
     const serving = await serveMcp({
@@ -94,6 +96,8 @@ interface ToolsHost extends AsyncDisposable {
   realPath: (path: string) => string;
   shell: string;
   sandboxes: readonly string[];
+  /** How often the server's session was lost and another one opened. */
+  renewals: () => number;
 }
 
 async function openHost(url: string | undefined, values: ConnectValues): Promise<ToolsHost> {
@@ -109,18 +113,19 @@ async function openHost(url: string | undefined, values: ConnectValues): Promise
       realPath: (path) => realpathSync(resolve(path)),
       shell: process.env.SHELL || "/bin/bash",
       sandboxes: availableSandboxes(),
+      renewals: () => 0,
       [Symbol.asyncDispose]: () => backend[Symbol.asyncDispose](),
     };
   }
-  const client = await connectTo(url, values);
-  const { shell, sandboxes = [] } = await client.call("environment/info", {});
+  const { backend, info } = await connectRenewed(url, values);
   return {
-    backend: client.backend,
-    cwd: pathFromUri(client.backend.defaultCwd),
+    backend,
+    cwd: backend.defaultCwd === undefined ? "/" : pathFromUri(backend.defaultCwd),
     realPath: (path) => path,
-    shell: shell.path,
-    sandboxes,
-    [Symbol.asyncDispose]: () => client.close(),
+    shell: info.shell.path,
+    sandboxes: info.sandboxes ?? [],
+    renewals: () => backend.renewals,
+    [Symbol.asyncDispose]: () => backend.close(),
   };
 }
 

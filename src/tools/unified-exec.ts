@@ -20,6 +20,7 @@ import type { ArchiveLimits } from "./output-archive.ts";
 import { DEFAULT_ARCHIVE_LIMITS } from "./output-archive.ts";
 import { readOutputTool } from "./read-output.ts";
 import { readScreenTool } from "./read-screen.ts";
+import { RenewalNotice } from "./renewal-notice.ts";
 import type { SandboxChoice } from "./sandbox-attempt.ts";
 import { checkSandbox } from "./sandbox-attempt.ts";
 import { SessionKeeper } from "./session-keeper.ts";
@@ -63,6 +64,8 @@ export interface UnifiedExecOptions {
     maxOutputTokens?: number;
   };
   clock?: Clock;
+  /** How often the backend has lost everything and begun anew; the model is told once each time. */
+  renewals?: (() => number) | undefined;
   /** Told what nobody could be told otherwise: a failure in the background. */
   onError?: (error: unknown) => void;
 }
@@ -118,10 +121,14 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     });
     return closing;
   };
+  const renewed = new RenewalNotice(options.renewals, sessions);
   const untilClosed = (tool: Tool): Tool => ({
     definition: tool.definition,
-    call: async (args, call) =>
-      keeper.closed ? refusal(`${tool.definition.name}: unified exec is closed`) : tool.call(args, call),
+    call: async (args, call) => {
+      if (keeper.closed) return refusal(`${tool.definition.name}: unified exec is closed`);
+      const output = await tool.call(args, call);
+      return call?.signal?.aborted ? output : renewed.addTo(output);
+    },
   });
   return {
     tools: [

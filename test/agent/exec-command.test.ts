@@ -14,6 +14,7 @@ import {
 } from "../support/mock-responses.ts";
 import { type CliEnd, runCli, startCli } from "../support/run-cli.ts";
 import { runMain } from "../support/run-main.ts";
+import { ServeChild, serve } from "../support/serve.ts";
 
 interface Setup {
   folder: string;
@@ -114,6 +115,26 @@ suite("procwire exec", { concurrency: 3 }, () => {
         server.child.kill("SIGTERM");
         await server.ended;
       }
+    });
+  });
+
+  test("commands go on in a new session after the server's restart, which the model is told once", async () => {
+    const first = await serve();
+    await using started = new AsyncDisposableStack();
+    const turns: MockHandler = async ({ body }) => {
+      const outputs = toolOutputs(body);
+      if (outputs.length === 1) {
+        await first.stop("SIGKILL");
+        started.use(await new ServeChild(["--listen", first.url]).listening());
+      }
+      return outputs.length < 3
+        ? answer(functionCall("c", "exec_command", { cmd: `echo turn ${outputs.length}`, login: false }))
+        : says(outputs.map((output) => `<${output}>`).join("\n"));
+    };
+    await withExec(turns, async ({ exec }) => {
+      const { code, stdout, stderr } = await exec(["--connect", first.url, "go"]);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /turn 0\n>\n<Note: .* are gone.*turn 1\n>\n<Chunk ID: .*turn 2\n>/s);
     });
   });
 

@@ -21,6 +21,8 @@ export interface ConnectedHost {
   sandboxes: readonly string[];
   /** False once it has been lost for good. */
   isAlive(): boolean;
+  /** How often it was lost and begun anew without being given up. */
+  renewals(): number;
   close(): Promise<void>;
 }
 
@@ -92,6 +94,7 @@ export class HostPool implements AsyncDisposable {
       hostSandboxes: host.sandboxes,
       sandbox: sandboxChoice(this.#sandbox, host.cwd),
       approval: this.#approval,
+      renewals: () => host.renewals(),
       ...(host.shell === null ? {} : { shell: host.shell }),
     });
     return {

@@ -29,6 +29,7 @@ class FakeHost implements ExecHost {
       shell: "/bin/sh",
       sandboxes: this.sandboxes,
       isAlive: () => this.alive,
+      renewals: () => 0,
       close: async () => {
         this.closes++;
       },
