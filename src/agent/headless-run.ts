@@ -1,5 +1,7 @@
 import { withDeadline } from "../async/deadline.ts";
+import type { UnifiedExecEvent } from "../tools/exec-events.ts";
 import type { Tool } from "../tools/tool.ts";
+import { followCommands } from "./command-items.ts";
 import { EventStream } from "./event-stream.ts";
 import type { CallModel } from "./model-call.ts";
 import type { Notification } from "./notification.ts";
@@ -20,6 +22,8 @@ export interface RunContext {
 
 export interface RunTools {
   tools: Tool[];
+  /** What becomes of the commands they start, from now on. */
+  events?: () => AsyncIterable<UnifiedExecEvent>;
   close(): Promise<void>;
 }
 
@@ -82,13 +86,23 @@ class HeadlessRun {
       return this.#end("failed");
     }
     this.#notify({ method: "thread/started", threadId: this.#threadId });
+    const commands = this.#tellCommands(toolSet);
     const turn = this.#turn(toolSet.tools).finally(() => this.#stream.end());
     turn.catch(() => undefined);
     try {
       return await this.#follow();
     } finally {
-      await this.#shutDown(turn, toolSet);
+      await this.#shutDown(
+        turn.catch(() => undefined).then(() => toolSet.close()),
+        commands,
+      );
     }
+  }
+
+  /** Ends with the tools. */
+  async #tellCommands({ events }: RunTools): Promise<void> {
+    const ids = { threadId: this.#threadId, turnId: this.#turnId };
+    if (events) await followCommands(events(), (method, item) => this.#notify({ method, ...ids, item }));
   }
 
   #turn(tools: Tool[]) {
@@ -172,14 +186,10 @@ class HeadlessRun {
     };
   }
 
-  async #shutDown(turn: Promise<unknown>, toolSet: RunTools): Promise<void> {
+  async #shutDown(...parts: Promise<unknown>[]): Promise<void> {
     const { output, shutdownMs = DEFAULT_SHUTDOWN_MS } = this.#options;
     try {
-      await withDeadline(
-        turn.catch(() => undefined).then(() => toolSet.close()),
-        shutdownMs,
-        "the tools to close",
-      );
+      await withDeadline(Promise.all(parts), shutdownMs, "the tools to close");
       await withDeadline(output.drained(), shutdownMs, "the output to be read");
     } catch (error) {
       output.warning(`shutdown: ${error instanceof Error ? error.message : String(error)}`);

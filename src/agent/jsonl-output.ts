@@ -1,8 +1,12 @@
 import { type LineSink, LineWriter } from "./line-writer.ts";
 import type { ItemProgress, Notification, ThreadItem } from "./notification.ts";
 import type { RunOutput, RunStatus, TurnEnd } from "./run-output.ts";
+import { shownCommand } from "./shown-command.ts";
 import type { TurnEndEvent } from "./turn-completion.ts";
 import { addUsage, usageFields } from "./usage.ts";
+
+/** The Responses API bills no writes to its cache; the field is there for those who read the original's events. */
+const NO_CACHE_WRITES = 0;
 
 /** One JSON object a line on stdout: for programs. */
 export class JsonlOutput implements RunOutput {
@@ -31,8 +35,7 @@ export class JsonlOutput implements RunOutput {
         });
         return "running";
       case "error":
-        if (notification.willRetry) this.warning(notification.message);
-        else this.#write({ type: "error", message: notification.message });
+        this.#write({ type: "error", message: notification.message });
         return "running";
       case "warning":
         this.warning(notification.message);
@@ -55,7 +58,7 @@ export class JsonlOutput implements RunOutput {
         const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
         this.#write({
           type: "turn.completed",
-          usage: usageFields(total),
+          usage: { ...usageFields(total), cache_write_input_tokens: NO_CACHE_WRITES },
           ...(end.subagentsUsage ? { workers_usage: usageFields(end.subagentsUsage) } : {}),
         });
       }
@@ -103,7 +106,7 @@ function itemFields(item: ThreadItem): object {
     case "commandExecution":
       return {
         type: "command_execution",
-        command: item.command,
+        command: shownCommand(item.argv),
         aggregated_output: item.output,
         exit_code: item.exitCode,
         status: progressWord(item.status),

@@ -39,10 +39,20 @@ export const DEFAULT_RETRY_POLICY: RetryPolicy = {
 const JITTER = 0.1;
 
 export interface CallHooks {
-  onRetry?: (error: ModelError, delayMs: number) => void;
+  onRetry?: (error: ModelError, delayMs: number, tries: Tries) => void;
+  /** An item has come whole. What a stream brings that breaks later is not taken back: see `beforeRetry`. */
+  onItem?: (item: OutputItem) => void;
+  /** Awaited before a call is sent again; the request may have grown meanwhile by what came before the break. */
+  beforeRetry?: () => Promise<void>;
   onTextDelta?: (delta: string) => void;
   /** True while the call waits for its turn or for a back-off, not for the model. */
   onWaiting?: (waiting: boolean) => void;
+}
+
+/** Which try comes next, and how many there are; null while they are not counted. */
+export interface Tries {
+  count: number;
+  of: number | null;
 }
 
 export interface ModelCallerOptions {
@@ -62,9 +72,9 @@ export type CallModel = (
 ) => Promise<ModelAnswer>;
 
 /**
- * Asks the model until it has answered or asking again is pointless. This is the only place that retries: an answer is taken
- * whole or not at all, so a stream that breaks in the middle leaves nothing behind. Rejects with a ModelError, or with the
- * signal's reason.
+ * Asks the model until it has answered or asking again is pointless. This is the only place that retries. An answer is taken
+ * whole or not at all, so a stream that breaks in the middle leaves nothing behind, unless the caller takes items as they
+ * come. Rejects with a ModelError, or with the signal's reason.
  */
 export function createModelCaller(options: ModelCallerOptions): CallModel {
   const {
@@ -86,8 +96,9 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
       }
       // The connection had been closed before the request arrived: nothing was tried yet.
       if (error.staleConnection && count === 1) continue;
-      const delayMs = tries.nextDelay(error);
-      hooks.onRetry?.(error, delayMs);
+      const { delayMs, ...next } = tries.next(error);
+      hooks.onRetry?.(error, delayMs, next);
+      await hooks.beforeRetry?.();
       await waiting(hooks, () => sleep(clock, delayMs, signal));
     }
   };
@@ -134,6 +145,7 @@ class AnswerCollector {
     switch (event.type) {
       case "itemDone":
         this.#items.push(event.item);
+        this.#hooks.onItem?.(event.item);
         break;
       case "textDelta":
         this.#hooks.onTextDelta?.(event.delta);
@@ -191,8 +203,8 @@ class CallTries {
     this.#rateLimitLeft = retry.rateLimitRetries;
   }
 
-  /** The wait before the next try; throws where there is none to come. */
-  nextDelay(error: ModelError): number {
+  /** The wait before the next try, and which it is; throws where there is none to come. */
+  next(error: ModelError): Tries & { delayMs: number } {
     if (!error.retryable) throw error;
     const { maxRetryAfterMs, outagePatienceMs = 0 } = this.#retry;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > maxRetryAfterMs) {
@@ -207,18 +219,21 @@ class CallTries {
     const now = this.#clock.now();
     const awaySinceMs = this.#health.failed(this, error, now);
     if (awaySinceMs === null || outagePatienceMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
-      return this.#countedDelay(error);
+      return this.#counted(error);
     }
     if (now - awaySinceMs >= outagePatienceMs) throw error.asOutage();
-    return this.#jittered(error, Math.min(OUTAGE_MAX_DELAY_MS, this.#backoff(this.#uncounted++)));
+    const count = ++this.#uncounted;
+    const backoffMs = Math.min(OUTAGE_MAX_DELAY_MS, this.#backoff(count - 1));
+    return { count, of: null, delayMs: this.#jittered(error, backoffMs) };
   }
 
-  #countedDelay(error: ModelError): number {
+  #counted(error: ModelError): Tries & { delayMs: number } {
     const limited = error.kind === "rate_limit" || error.kind === "overloaded";
     const left = limited ? this.#rateLimitLeft-- : this.#transportLeft--;
     if (left <= 0) throw error;
     const total = limited ? this.#retry.rateLimitRetries : this.#retry.transportRetries;
-    return this.#jittered(error, this.#backoff(total - left));
+    const delayMs = this.#jittered(error, this.#backoff(total - left));
+    return { count: total - left + 1, of: total, delayMs };
   }
 
   #backoff(tries: number): number {

@@ -7,14 +7,18 @@ export type ThreadItem =
   | {
       type: "commandExecution";
       id: string;
+      /** The line the model wrote. */
       command: string;
+      /** What runs it. */
+      argv: readonly string[];
       output: string;
       exitCode: number | null;
       status: ItemProgress;
     }
   | { type: "toolCall"; id: string; tool: string; arguments: unknown; output: string; status: ItemProgress };
 
-export type ItemProgress = "inProgress" | "completed" | "failed";
+/** `declined`: it was not allowed to run. */
+export type ItemProgress = "inProgress" | "completed" | "failed" | "declined";
 
 export type TurnStatus = "inProgress" | "completed" | "failed" | "interrupted";
 
@@ -42,7 +46,7 @@ export type Notification =
       item: ThreadItem;
     }
   | { method: "thread/tokenUsage"; threadId: string; turnId: string; usage: TokenUsage }
-  /** `willRetry`: the agent goes on by itself. */
+  /** `willRetry`: the agent goes on by itself, and the message says how often it has tried. */
   | { method: "error"; threadId: string; turnId: string; message: string; willRetry: boolean }
   /** Without a thread it concerns the whole run. */
   | { method: "warning"; threadId: string | null; message: string }

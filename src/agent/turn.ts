@@ -6,6 +6,8 @@
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
+import { NO_EXIT_CODE } from "./command-items.ts";
+import { readArguments } from "./function-arguments.ts";
 import type { CallHooks, CallModel } from "./model-call.ts";
 import { ModelError } from "./model-error.ts";
 import type { ItemProgress, Notification, ThreadItem, TurnStatus } from "./notification.ts";
@@ -30,7 +32,9 @@ export interface TurnOptions {
   /** Calls of one answer are made one after another, and the turn ends without a further call once this says so. */
   endsTurn?: (tool: string, output: ToolOutput) => boolean;
   /** A turn that has asked the model this often fails. */
-  maxModelCalls?: number;
+  maxModelCalls?: number | undefined;
+  /** Called before the model is asked again; what it throws fails the turn. */
+  checkGoesOn?: ((usage: TokenUsage) => void) | undefined;
 }
 
 export type TurnOutcome =
@@ -65,6 +69,10 @@ class RunningTurn {
   #nextItem = 0;
   #lastMessage: string | null = null;
   #refusal: string | null = null;
+  /** Items of the answer under way that were taken as they came. */
+  #taken = 0;
+  /** Calls that were made as their items came, and are not answered in the history yet. */
+  #calls: { call: FunctionCall; output: Promise<ToolOutput> }[] = [];
 
   constructor(options: TurnOptions) {
     this.#options = options;
@@ -82,6 +90,7 @@ class RunningTurn {
         if (wanted.length === 0) break;
         if (await this.#callTools(wanted)) break;
         signal.throwIfAborted();
+        this.#options.checkGoesOn?.(this.#usage);
       }
       return {
         type: "completed",
@@ -91,6 +100,7 @@ class RunningTurn {
       };
     } catch (error) {
       if (error instanceof ModelError) this.#usage = addUsage(this.#usage, error.usage);
+      await this.#answerCalls().catch(() => undefined);
       if (signal.aborted) return { type: "interrupted", usage: this.#usage };
       return { type: "failed", usage: this.#usage, error: toError(error) };
     }
@@ -122,16 +132,49 @@ class RunningTurn {
       this.#options.signal,
       {
         ...hooks,
-        onRetry: (error, delayMs) => {
-          hooks?.onRetry?.(error, delayMs);
-          const message = `${error.message}; asking again in ${(delayMs / 1000).toFixed(1)} s`;
+        // A call that may end the turn must wait for those before it.
+        onItem: (item) => {
+          if (!this.#options.endsTurn) this.#take(item);
+        },
+        onRetry: (error, delayMs, tries) => {
+          hooks?.onRetry?.(error, delayMs, tries);
+          const count = tries.of === null ? `${tries.count}` : `${tries.count}/${tries.of}`;
+          const message = `Reconnecting... ${count} (${error.message})`;
           notify?.({ method: "error", threadId, turnId, message, willRetry: true });
+        },
+        beforeRetry: async () => {
+          await hooks?.beforeRetry?.();
+          await this.#answerCalls();
         },
       },
     );
     this.#usage = addUsage(this.#usage, answer.usage);
-    for (const item of answer.items) this.#record(item);
+    // Some servers tell the items only at the end.
+    for (const item of answer.items.slice(this.#taken)) {
+      if (this.#options.endsTurn) this.#record(item);
+      else this.#take(item);
+    }
+    this.#taken = 0;
     return answer.items;
+  }
+
+  /** What has come is said: it is recorded at once, and a call begins while the rest of the answer is on its way. */
+  #take(item: OutputItem): void {
+    this.#taken++;
+    this.#record(item);
+    if (item.type !== "functionCall") return;
+    const output = this.#callTool(item);
+    // Waited for with the others; it may fail before.
+    output.catch(() => undefined);
+    this.#calls.push({ call: item, output });
+  }
+
+  /** Waits for the calls under way and puts what they answered into the history, in their order. */
+  async #answerCalls(): Promise<void> {
+    const calls = this.#calls;
+    this.#calls = [];
+    this.#taken = 0;
+    for (const { call, output } of calls) this.#answer(call, await output);
   }
 
   #record(item: OutputItem): void {
@@ -153,8 +196,7 @@ class RunningTurn {
   async #callTools(calls: FunctionCall[]): Promise<boolean> {
     const { endsTurn } = this.#options;
     if (!endsTurn) {
-      const outputs = await Promise.all(calls.map((call) => this.#callTool(call)));
-      for (const [index, call] of calls.entries()) this.#answer(call, outputs[index]);
+      await this.#answerCalls();
       return false;
     }
     for (const call of calls) {
@@ -165,26 +207,47 @@ class RunningTurn {
     return false;
   }
 
-  #answer(call: FunctionCall, output: ToolOutput | undefined): void {
-    this.#options.history.push({
-      type: "function_call_output",
-      call_id: call.callId,
-      output: output?.text ?? "",
-    });
+  #answer(call: FunctionCall, output: ToolOutput): void {
+    this.#options.history.push({ type: "function_call_output", call_id: call.callId, output: output.text });
   }
 
   async #callTool(call: FunctionCall): Promise<ToolOutput> {
+    const { name } = call;
+    const tool = this.#options.tools.find((candidate) => candidate.definition.name === name);
+    if (!tool) return refused(`unsupported call: ${name}`);
+    const args = readArguments(name, call.arguments);
+    if (args.type === "mistaken") return refused(args.message);
+    if (tool.tellsItself) {
+      const output = await this.#invoke(tool, args.value);
+      this.#tellNotStarted(args.value, output);
+      return output;
+    }
     const id = this.#itemId();
-    const args = parseArguments(call.arguments);
-    this.#tell("item/started", toolItem(id, call.name, args.value, null));
-    const output = args.error ? refused(args.error) : await this.#invoke(call.name, args.value);
-    this.#tell("item/completed", toolItem(id, call.name, args.value, output));
+    this.#tell("item/started", toolItem(id, name, args.value, null));
+    const output = await this.#invoke(tool, args.value);
+    this.#tell("item/completed", toolItem(id, name, args.value, output));
     return output;
   }
 
-  async #invoke(name: string, args: unknown): Promise<ToolOutput> {
-    const tool = this.#options.tools.find((candidate) => candidate.definition.name === name);
-    if (!tool) return refused(`unsupported call: ${name}`);
+  /** A command that never began has no events. */
+  #tellNotStarted(args: unknown, { structured = {} }: ToolOutput): void {
+    const { not_started: how, argv, reason } = structured;
+    if ((how !== "declined" && how !== "failed") || !Array.isArray(argv)) return;
+    const item: ThreadItem = {
+      type: "commandExecution",
+      id: this.#itemId(),
+      command: commandOf(args) ?? "",
+      argv: argv.map(String),
+      output: "",
+      exitCode: null,
+      status: "inProgress",
+    };
+    this.#tell("item/started", item);
+    this.#tell("item/completed", { ...item, output: String(reason), exitCode: NO_EXIT_CODE, status: how });
+  }
+
+  async #invoke(tool: Tool, args: unknown): Promise<ToolOutput> {
+    const { name } = tool.definition;
     const { signal } = this.#options;
     const call = tool.call(args, { signal });
     try {
@@ -226,36 +289,13 @@ async function boundedAfterAbort(call: Promise<ToolOutput>, signal: AbortSignal)
   }
 }
 
-function parseArguments(text: string): { value: unknown; error: string | null } {
-  if (text.trim() === "") return { value: {}, error: null };
-  try {
-    const value: unknown = JSON.parse(text);
-    return { value, error: null };
-  } catch (error) {
-    return { value: text, error: `failed to parse function arguments: ${toError(error).message}` };
-  }
-}
-
 function refused(text: string): ToolOutput {
   return { text, ok: false };
 }
 
 function toolItem(id: string, tool: string, args: unknown, output: ToolOutput | null): ThreadItem {
   const status: ItemProgress = output === null ? "inProgress" : output.ok ? "completed" : "failed";
-  const command = tool === "exec_command" ? commandOf(args) : undefined;
-  if (command === undefined) {
-    return { type: "toolCall", id, tool, arguments: args, output: output?.text ?? "", status };
-  }
-  const exitCode = output?.structured?.exit_code;
-  const text = output?.structured?.output;
-  return {
-    type: "commandExecution",
-    id,
-    command,
-    output: typeof text === "string" ? text : (output?.text ?? ""),
-    exitCode: typeof exitCode === "number" ? exitCode : null,
-    status: status === "completed" && typeof exitCode === "number" && exitCode !== 0 ? "failed" : status,
-  };
+  return { type: "toolCall", id, tool, arguments: args, output: output?.text ?? "", status };
 }
 
 function commandOf(args: unknown): string | undefined {

@@ -32,6 +32,7 @@ const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
 export function execCommandTool(context: ExecContext): Tool {
   return {
     definition: definitions.execCommand,
+    tellsItself: true,
     async call(args, call = {}) {
       const parsed = parseArguments(execCommandSchema, args);
       if (parsed.type === "invalid") return refusal(`exec_command: ${parsed.message}`);
@@ -58,7 +59,7 @@ async function run(
   const request = await requestFor(context, args, escalates ? "unsandboxed" : "command", choice);
   if (typeof request === "string") return refusal(`exec_command: ${request}`);
   const permission = await context.gate.permit(request, call);
-  if (permission.type === "refused") return refusal(`exec_command refused: ${permission.reason}`);
+  if (permission.type === "refused") return notStarted("declined", request, permission.reason);
   let attempted = await attempt(context, invocation, request, choice, 1);
   if (attempted.type === "started" && wasDenied(attempted.session)) {
     // The first attempt may have put links where directories were.
@@ -67,13 +68,19 @@ async function run(
     const again = await context.gate.permit(retry, call);
     if (again.type === "allowed") attempted = await attempt(context, invocation, retry, { type: "none" }, 2);
   }
-  if (attempted.type === "notStarted") return refusal(`exec_command failed: ${attempted.message}`);
+  if (attempted.type === "notStarted") return notStarted("failed", request, attempted.message);
   const { session } = attempted;
   return answer(context, session, {
     sinceMs: session.startedAtMs,
     maxOutputTokens: args.max_output_tokens,
     signal: call.signal,
   });
+}
+
+/** No event tells of it, so the answer does. */
+function notStarted(how: "declined" | "failed", { argv }: ApprovalRequest, reason: string): ToolOutput {
+  const text = `exec_command ${how === "declined" ? "refused" : "failed"}: ${reason}`;
+  return { ok: false, text, structured: { not_started: how, argv, reason } };
 }
 
 /** What would be started, for whoever decides on it; or what is wrong with the arguments. */

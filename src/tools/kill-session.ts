@@ -19,7 +19,7 @@ export function killSessionTool(context: ExecContext): Tool {
       if (parsed.type === "invalid") return refusal(`kill_session: ${parsed.message}`);
       const { session_id: sessionId, force = false, max_output_tokens: maxOutputTokens } = parsed.value;
       const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession(sessionId);
+      if (!session) return unknownSession("kill_session", sessionId);
       const sinceMs = context.clock.now();
       try {
         if (!session.end)

@@ -19,7 +19,7 @@ export function readOutputTool(context: ExecContext): Tool {
       if (parsed.type === "invalid") return refusal(`read_output: ${parsed.message}`);
       const { session_id: sessionId, offset: wanted = 0 } = parsed.value;
       const archive = context.shelf.get(sessionId);
-      if (!archive) return unknownSession(sessionId);
+      if (!archive) return unknownSession("read_output", sessionId);
       const tokens = Math.min(
         parsed.value.max_output_tokens ?? DEFAULT_OUTPUT_TOKENS,
         context.maxOutputTokens,

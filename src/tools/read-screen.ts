@@ -19,7 +19,7 @@ export function readScreenTool(context: ExecContext): Tool {
       if (parsed.type === "invalid") return refusal(`read_screen: ${parsed.message}`);
       const sessionId = parsed.value.session_id;
       const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession(sessionId);
+      if (!session) return unknownSession("read_screen", sessionId);
       if (!session.command.tty)
         return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
       const view = views.get(session) ?? new ScreenView(session.archive, context.terminalSize);

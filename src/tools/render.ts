@@ -30,8 +30,10 @@ export function renderText(result: CallResult): string {
   if (result.waited !== undefined) lines.push(`Wait ended: ${result.waited}`);
   if (result.awaitingInput)
     lines.push(`Awaiting input: ${result.awaitingInput.secret ? "secret (echo is off)" : "yes"}`);
+  if (output.omitted > 0 && result.archivedAs !== null)
+    lines.push(`Left out: read_output with session_id ${result.archivedAs} reads it`);
   lines.push("Output:");
-  if (output.omitted > 0) lines.push(...truncationLines(result));
+  if (output.omitted > 0) lines.push(...truncationLines(output));
   return `${lines.join("\n")}\n${output.text}`;
 }
 
@@ -59,10 +61,9 @@ function truncationOf({ output, archivedAs }: CallResult): Record<string, unknow
   return { original, retained, omitted, ...(archivedAs !== null && { read_output_session_id: archivedAs }) };
 }
 
-function truncationLines({ output, archivedAs }: CallResult): string[] {
-  const warning = `Warning: truncated output (original token count: ${tokensOf(output.original)})`;
-  if (archivedAs === null) return [warning];
-  return [warning, `read_output with session_id ${archivedAs} reads what is left out`];
+function truncationLines({ original, totalLines }: ShownOutput): string[] {
+  const warning = `Warning: truncated output (original token count: ${tokensOf(original)})`;
+  return totalLines === null ? [warning] : [warning, `Total output lines: ${totalLines}`, ""];
 }
 
 function stateLine(state: CallResult["state"]): string {

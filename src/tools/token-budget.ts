@@ -28,28 +28,54 @@ export interface ShownOutput {
   original: number;
   retained: number;
   omitted: number;
+  /** How many lines there were in all, where some are left out; null when that is not known. */
+  totalLines: number | null;
 }
 
 /**
- * The output as a model is shown it: as much as the budget allows, half of it from the beginning and half from the
- * end, with a line in between that counts what is missing.
+ * The output as a model is shown it, in the form models know from Codex: as much as the budget allows, half of it from the
+ * beginning and half from the end, with the tokens between them counted. Bytes that were not even kept are counted in a
+ * line before all.
  */
 export function fitToBudget(output: CollectedOutput, maxTokens: number): ShownOutput {
   const { totalBytes: original } = output;
   const budget = Math.max(0, Math.floor(maxTokens)) * BYTES_PER_TOKEN;
-  const complete = original === output.head.length + output.tail.length;
-  const whole = complete ? concatBytes([output.head, output.tail]) : null;
-  if (whole && original <= budget) return { text: decode(whole), original, retained: original, omitted: 0 };
-  const head = firstBytes(whole ?? output.head, Math.ceil(budget / 2));
-  const tail = lastBytes(whole ?? output.tail, budget - head.length);
-  const retained = head.length + tail.length;
-  const omitted = original - retained;
-  const lineBreak = head.length === 0 || head.at(-1) === LINE_FEED ? "" : "\n";
-  const text = `${decode(head)}${lineBreak}... ${omitted} bytes omitted ...\n${decode(tail)}`;
-  return { text, original, retained, omitted };
+  const isWhole = original === output.head.length + output.tail.length;
+  // Where the middle was not kept a character may have been cut in two.
+  const kept = isWhole
+    ? concatBytes([output.head, output.tail])
+    : concatBytes([firstBytes(output.head, output.head.length), lastBytes(output.tail, output.tail.length)]);
+  const unkept = original - kept.length;
+  if (unkept === 0 && original <= budget)
+    return { text: decode(kept), original, retained: original, omitted: 0, totalLines: null };
+  const notice = unkept === 0 ? "" : `... ${unkept} bytes omitted ...\n\n`;
+  const { text, retained } = cutMiddle(concatBytes([new TextEncoder().encode(notice), kept]), budget);
+  const shown = Math.max(0, retained - notice.length);
+  return {
+    text,
+    original,
+    retained: shown,
+    omitted: original - shown,
+    totalLines: unkept === 0 ? countLines(kept) : null,
+  };
+}
+
+function cutMiddle(bytes: Uint8Array, budget: number): { text: string; retained: number } {
+  if (bytes.length <= budget) return { text: decode(bytes), retained: bytes.length };
+  const head = firstBytes(bytes, Math.floor(budget / 2));
+  const tail = lastBytes(bytes, budget - Math.floor(budget / 2));
+  const marker = `…${tokensOf(bytes.length - budget)} tokens truncated…`;
+  return { text: `${decode(head)}${marker}${decode(tail)}`, retained: head.length + tail.length };
 }
 
 const LINE_FEED = 0x0a;
+
+/** A last line without an end counts too. */
+function countLines(bytes: Uint8Array): number {
+  let lines = bytes.length > 0 && bytes.at(-1) !== LINE_FEED ? 1 : 0;
+  for (const byte of bytes) if (byte === LINE_FEED) lines++;
+  return lines;
+}
 
 function firstBytes(bytes: Uint8Array, count: number): Uint8Array {
   const first = bytes.subarray(0, count);

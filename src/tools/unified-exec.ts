@@ -124,6 +124,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const renewed = new RenewalNotice(options.renewals, sessions);
   const untilClosed = (tool: Tool): Tool => ({
     definition: tool.definition,
+    tellsItself: tool.tellsItself ?? false,
     call: async (args, call) => {
       if (keeper.closed) return refusal(`${tool.definition.name}: unified exec is closed`);
       const output = await tool.call(args, call);

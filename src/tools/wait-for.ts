@@ -23,7 +23,7 @@ export function waitForTool(context: ExecContext): Tool {
       const until = await conditionOf(parsed.value);
       if (typeof until === "string") return refusal(`wait_for: ${until}`);
       const session = context.sessions.get(parsed.value.session_id);
-      if (!session) return unknownSession(parsed.value.session_id);
+      if (!session) return unknownSession("wait_for", parsed.value.session_id);
       const sinceMs = context.clock.now();
       const maxOutputTokens = parsed.value.max_output_tokens;
       const { timeout_ms: wanted = DEFAULT_TIMEOUT_MS } = parsed.value;

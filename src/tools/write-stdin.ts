@@ -13,12 +13,13 @@ const INTERRUPT = "\u0003";
 export function writeStdinTool(context: ExecContext): Tool {
   return {
     definition: definitions.writeStdin,
+    tellsItself: true,
     async call(args, call = {}) {
       const parsed = parseArguments(writeStdinSchema, args);
       if (parsed.type === "invalid") return refusal(`write_stdin: ${parsed.message}`);
       const { session_id: sessionId, chars = "", yield_time_ms: yieldMs } = parsed.value;
       const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession(sessionId);
+      if (!session) return unknownSession("write_stdin", sessionId);
       const sinceMs = context.clock.now();
       const limits = context.yieldLimits;
       const windowMs = chars === "" ? pollWindowMs(yieldMs, limits) : writeWindowMs(yieldMs, limits);
@@ -43,8 +44,9 @@ export function writeStdinTool(context: ExecContext): Tool {
   };
 }
 
-export function unknownSession(sessionId: number): ToolOutput {
-  return refusal(`Unknown process id ${sessionId}`);
+/** In the words models know, though the argument is called session_id. */
+export function unknownSession(tool: string, sessionId: number): ToolOutput {
+  return refusal(`${tool} failed: Unknown process id ${sessionId}`);
 }
 
 /** Writes keep their order; an interrupt does not queue behind one that nobody reads. */
@@ -72,8 +74,8 @@ async function write(
       if (part === INTERRUPT && interruptAs === "signal") await session.process.signal("interrupt");
       else {
         const { status } = await session.process.write(new TextEncoder().encode(part));
-        if (status === "stdinClosed") return closedStdin(session);
-        if (status === "unknownProcess") return `Unknown process id ${session.sessionId}`;
+        if (status === "stdinClosed") return STDIN_CLOSED;
+        if (status === "unknownProcess") return `write_stdin failed: Unknown process id ${session.sessionId}`;
       }
     }
     return null;
@@ -83,6 +85,5 @@ async function write(
   }
 }
 
-function closedStdin({ sessionId }: ExecSession): string {
-  return `stdin is closed for session ${sessionId}; rerun exec_command with tty=true to keep it open, or ask for an open pipe`;
-}
+const STDIN_CLOSED =
+  "write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true to keep stdin open";

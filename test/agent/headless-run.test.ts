@@ -126,7 +126,13 @@ test("a run tells its thread, its turn, its items and its usage as JSON lines", 
     { type: "item.completed", item: { id: "item_2", type: "agent_message", text: "blue" } },
     {
       type: "turn.completed",
-      usage: { input_tokens: 2, cached_input_tokens: 0, output_tokens: 2, reasoning_output_tokens: 0 },
+      usage: {
+        input_tokens: 2,
+        cached_input_tokens: 0,
+        output_tokens: 2,
+        reasoning_output_tokens: 0,
+        cache_write_input_tokens: 0,
+      },
     },
   ]);
 });
@@ -150,12 +156,13 @@ test("a turn that fails tells an error and then the failed turn", async () => {
   ]);
 });
 
-test("a retried call is a warning, not an error, and the run completes", async () => {
+test("a retried call is told with its count, and the run completes", async () => {
   const { end, stdout } = await run({
     handler: (request) => (request.index === 0 ? { type: "status", status: 500 } : says("ok")),
   });
   assert.equal(end, "completed");
-  assert.match(warningsOf(stdout)[0] ?? "", /^the API answered 500; asking again in /);
+  const errors = stdout.events.flatMap((event) => (event.type === "error" ? [event.message] : []));
+  assert.deepEqual(errors, ["Reconnecting... 1/5 (the API answered 500)"]);
 });
 
 test("completions and shutdowns of workers do not end the run", async () => {
@@ -208,7 +215,13 @@ test("the tokens of workers are counted in the usage and told apart", async () =
   });
   assert.deepEqual(stdout.events.at(-1), {
     type: "turn.completed",
-    usage: { input_tokens: 102, cached_input_tokens: 50, output_tokens: 12, reasoning_output_tokens: 1 },
+    usage: {
+      input_tokens: 102,
+      cached_input_tokens: 50,
+      output_tokens: 12,
+      reasoning_output_tokens: 1,
+      cache_write_input_tokens: 0,
+    },
     workers_usage: {
       input_tokens: 100,
       cached_input_tokens: 50,

@@ -167,43 +167,69 @@ test("an interrupted turn waits for its tool to wind up", async () => {
   assert.equal(woundUp, true);
 });
 
-test("commands are told with their text, output and exit code", async () => {
-  const { callModel } = model([[want("c1", "exec_command", { cmd: "false" })], [say("it failed")]]);
-  const exec = tool("exec_command", () => ({
-    text: "Process exited with code 1",
-    ok: true,
-    structured: { exit_code: 1, output: "nope\n" },
-  }));
+test("a command that could not start is told as one, and one that ran tells itself", async () => {
+  const { callModel } = model([
+    [want("c1", "exec_command", { cmd: "false" }), want("c2", "exec_command", { cmd: "rm x" })],
+    [say("it failed")],
+  ]);
+  const exec: Tool = {
+    ...tool("exec_command", (args) =>
+      JSON.stringify(args).includes("rm")
+        ? {
+            text: "refused: no",
+            ok: false,
+            structured: { not_started: "declined", argv: ["sh", "-c", "rm x"], reason: "no" },
+          }
+        : { text: "Process exited with code 1", ok: true, structured: { exit_code: 1 } },
+    ),
+    tellsItself: true,
+  };
   const told: Notification[] = [];
   await turn(callModel, [exec], { notify: (notification) => told.push(notification) });
   const items = told.flatMap((notification) =>
-    notification.method === "item/started" || notification.method === "item/completed"
-      ? [[notification.method, notification.item]]
+    notification.method === "item/completed" && notification.item.type === "commandExecution"
+      ? [notification.item]
       : [],
   );
   assert.deepEqual(items, [
-    [
-      "item/started",
-      {
-        type: "commandExecution",
-        id: "item_0",
-        command: "false",
-        output: "",
-        exitCode: null,
-        status: "inProgress",
-      },
-    ],
-    [
-      "item/completed",
-      {
-        type: "commandExecution",
-        id: "item_0",
-        command: "false",
-        output: "nope\n",
-        exitCode: 1,
-        status: "failed",
-      },
-    ],
-    ["item/completed", { type: "agentMessage", id: "item_1", text: "it failed" }],
+    {
+      type: "commandExecution",
+      id: "item_0",
+      command: "rm x",
+      argv: ["sh", "-c", "rm x"],
+      output: "no",
+      exitCode: -1,
+      status: "declined",
+    },
   ]);
+});
+
+test("a call begins when its item has come, and a stream that breaks later is gone on from there", async () => {
+  const began = Promise.withResolvers<void>();
+  const asked: JsonObject[][] = [];
+  const callModel: CallModel = async (request, _signal, hooks) => {
+    hooks?.onItem?.(want("c1", "work", {}));
+    await began.promise;
+    hooks?.onRetry?.(new ModelError("transport", "cut"), 10, { count: 1, of: 5 });
+    await hooks?.beforeRetry?.();
+    asked.push([...request.input]);
+    hooks?.onItem?.(say("done"));
+    return { items: [say("done")], usage: NO_USAGE, responseId: "r" };
+  };
+  const work = tool("work", () => {
+    began.resolve();
+    return { text: "worked", ok: true };
+  });
+  const told: Notification[] = [];
+  const outcome = await turn(callModel, [work], { notify: (notification) => told.push(notification) });
+  assert.equal(outcome.type, "completed");
+  assert.deepEqual(
+    asked[0]?.slice(1).map(({ type, output }) => [type, output]),
+    [
+      ["function_call", undefined],
+      ["function_call_output", "worked"],
+    ],
+  );
+  const errors = told.flatMap((one) => (one.method === "error" ? [one.message] : []));
+  assert.deepEqual(errors, ["Reconnecting... 1/5 (cut)"]);
 });

@@ -102,7 +102,7 @@ function testClient(behaves: Behaves): void {
     const missing = await call("exec_command", {});
     assert.deepEqual(missing, { text: "exec_command: missing argument `cmd`", isError: true });
     assert.deepEqual(await call("write_stdin", { session_id: 99 }), {
-      text: "Unknown process id 99",
+      text: "write_stdin failed: Unknown process id 99",
       isError: true,
     });
     await assert.rejects(client.callTool({ name: "no_such_tool" }), /unknown tool `no_such_tool`/);

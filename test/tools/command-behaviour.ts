@@ -44,7 +44,7 @@ export function testCommands(behaves: Behaves): void {
     const last = await call("wait_for", { session_id, until: "exit" });
     // It may have ended within the window of the write already.
     if (last.ok) assert.equal(fact(last, "exit_code"), 0);
-    else assert.equal(last.text, `Unknown process id ${session_id}`);
+    else assert.match(last.text, new RegExp(`^\\w+ failed: Unknown process id ${session_id}$`));
   });
 
   behaves(
@@ -106,7 +106,10 @@ export function testCommands(behaves: Behaves): void {
       return range;
     };
     assert.match(started.text, /Warning: truncated output \(original token count: \d+\)\n/);
-    assert.match(textOf(started), /^part 000\nx+\n\.\.\. \d+ bytes omitted \.\.\.\nx+$/);
+    assert.match(
+      textOf(started),
+      /^\.\.\. \d+ bytes omitted \.\.\.\n\npart 000\nx+…\d+ tokens truncated…x+$/,
+    );
     for (const part of [0, 17, 49]) {
       const range = await read(part * 1_000_000, 3);
       assert.equal(textOf(range), `part ${String(part).padStart(3, "0")}\nxxx`);
@@ -146,7 +149,10 @@ export function testCommands(behaves: Behaves): void {
       const session_id = sessionOf(await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 }));
       const output = await call("write_stdin", { session_id, chars: "hello\n" });
       assert.equal(output.ok, false);
-      assert.match(output.text, /^stdin is closed for session 1; rerun exec_command with tty=true/);
+      assert.match(
+        output.text,
+        /^write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true/,
+      );
     },
   );
 

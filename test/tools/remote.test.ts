@@ -110,7 +110,7 @@ test("a server that is gone ends every session with the reason, once", async () 
     assert.match(output.text, /\nProcess of session ID 1 failed: exec-server transport disconnected/);
     assert.deepEqual(await call(unified, "write_stdin", { session_id }), {
       ok: false,
-      text: `Unknown process id ${session_id}`,
+      text: `write_stdin failed: Unknown process id ${session_id}`,
     });
     const later = await call(unified, "exec_command", { cmd: "true" });
     assert.match(later.text, /^exec_command failed: exec-server transport disconnected/);

@@ -44,7 +44,10 @@ test("the 65th session makes the least recently used go", async () => {
   assert.equal(left.length, 64);
   assert.ok(left.includes(1) && !left.includes(2), "the first was used since");
   assert.ok(backend.started[1]?.terminated);
-  assert.deepEqual(await run("write_stdin", { session_id: 2 }), { ok: false, text: "Unknown process id 2" });
+  assert.deepEqual(await run("write_stdin", { session_id: 2 }), {
+    ok: false,
+    text: "write_stdin failed: Unknown process id 2",
+  });
   await unified.close();
 });
 

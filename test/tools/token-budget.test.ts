@@ -19,27 +19,29 @@ test("output within the budget is shown as it is", () => {
     original: 6,
     retained: 6,
     omitted: 0,
+    totalLines: null,
   });
 });
 
 test("beyond the budget half of it comes from each end, and the middle is counted", () => {
   const shown = fitToBudget(whole("0123456789abcdefghij"), 2);
   assert.deepEqual(shown, {
-    text: "0123\n... 12 bytes omitted ...\nghij",
+    text: "0123…3 tokens truncated…ghij",
     original: 20,
     retained: 8,
     omitted: 12,
+    totalLines: 1,
   });
 });
 
 test("what was dropped before it came here is counted as well", () => {
   const shown = fitToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
-  assert.equal(shown.text, "begin\n... 1000 bytes omitted ...\nend\n");
+  assert.equal(shown.text, "... 1000 bytes omitted ...\n\nbegin\nend\n");
   assert.equal(shown.omitted, 1000);
 });
 
 test("no budget leaves the count alone", () => {
-  assert.equal(fitToBudget(whole("hello"), 0).text, "... 5 bytes omitted ...\n");
+  assert.equal(fitToBudget(whole("hello"), 0).text, "…2 tokens truncated…");
 });
 
 test("no character is ever cut, and no byte is unaccounted for", () => {

@@ -140,7 +140,10 @@ test("a session gives its number, and each call only what is new", async () => {
   await clock.advance(0);
   assert.equal(textOf(await second.result), "two\nthree\n");
   const third = await begin("write_stdin", { session_id });
-  assert.deepEqual(await third.result, { ok: false, text: `Unknown process id ${session_id}` });
+  assert.deepEqual(await third.result, {
+    ok: false,
+    text: `write_stdin failed: Unknown process id ${session_id}`,
+  });
   await unified.close();
 });
 
@@ -216,7 +219,10 @@ test("a closed stdin is told at once, with what to do about it", async () => {
   const { result } = await begin("write_stdin", { session_id, chars: "a" });
   const output = await result;
   assert.equal(output.ok, false);
-  assert.match(output.text, /stdin is closed for session 1; rerun exec_command with tty=true/);
+  assert.match(
+    output.text,
+    /^write_stdin failed: stdin is closed for this session; rerun exec_command with tty=true/,
+  );
   await unified.close();
 });
 
@@ -294,7 +300,7 @@ test("no call gets more than 10,000 tokens of output, whatever it asks for", asy
   backend.last.end(0);
   await clock.advance(0);
   const shown = textOf(await result);
-  assert.match(shown, /^x{20000}\n\.\.\. 60000 bytes omitted \.\.\.\nx{20000}$/);
+  assert.match(shown, /^x{20000}…15000 tokens truncated…x{20000}$/);
   await unified.close();
 });
 
@@ -321,7 +327,7 @@ test("a session can be ended, at once or with time to clean up, and its end is t
     const output = await killed;
     assert.deepEqual([backend.last.terminated, fact(output, "exit_code")], [true, 143]);
     const gone = await (await begin("kill_session", { session_id })).result;
-    assert.equal(gone.text, `Unknown process id ${session_id}`);
+    assert.match(gone.text, new RegExp(`^\\w+ failed: Unknown process id ${session_id}$`));
   }
   await unified.close();
 });

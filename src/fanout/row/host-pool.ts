@@ -99,6 +99,7 @@ export class HostPool implements AsyncDisposable {
     });
     return {
       tools: [...exec.tools],
+      events: () => exec.events(),
       close: async () => {
         member.inUse--;
         await exec.close();

@@ -153,7 +153,13 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       assert.equal(types.filter((type) => type === "turn.completed").length, 1);
       assert.deepEqual(events.at(-1), {
         type: "turn.completed",
-        usage: { input_tokens: 7, cached_input_tokens: 0, output_tokens: 7, reasoning_output_tokens: 0 },
+        usage: {
+          input_tokens: 7,
+          cached_input_tokens: 0,
+          output_tokens: 7,
+          reasoning_output_tokens: 0,
+          cache_write_input_tokens: 0,
+        },
         workers_usage: {
           input_tokens: 5,
           cached_input_tokens: 0,

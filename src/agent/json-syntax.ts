@@ -1,0 +1,218 @@
+/** A JSON value with where it stands, so that whoever wrote it can be told the place of a mistake. Offsets are in bytes. */
+export type PlacedValue =
+  | { type: "string"; value: string; start: number; end: number }
+  | { type: "integer" | "float"; text: string; start: number; end: number }
+  | { type: "boolean"; value: boolean; start: number; end: number }
+  | { type: "null"; start: number; end: number }
+  | { type: "sequence"; items: PlacedValue[]; start: number; end: number }
+  | { type: "map"; members: PlacedMember[]; start: number; end: number };
+
+export interface PlacedMember {
+  name: string;
+  /** Right after the name. */
+  nameEnd: number;
+  value: PlacedValue;
+}
+
+/** What is wrong with a text, in the words of the parser whose messages models know, and up to which byte it was read. */
+export class JsonMistake extends Error {
+  override readonly name = "JsonMistake";
+  readonly at: number;
+
+  constructor(message: string, at: number) {
+    super(message);
+    this.at = at;
+  }
+}
+
+/** Deeper than any argument; the same limit as the parser that is followed here. */
+const MAX_DEPTH = 128;
+
+/** Reads a whole text as one value. Throws a JsonMistake. */
+export function readJson(text: string): PlacedValue {
+  return new Reader(new TextEncoder().encode(text)).whole();
+}
+
+/** `line 1 column 8`, for an offset in bytes. */
+export function placeOf(text: string, at: number): string {
+  const before = new TextEncoder().encode(text).subarray(0, at);
+  let line = 1;
+  let lineStart = 0;
+  for (const [index, byte] of before.entries()) {
+    if (byte !== LINE_FEED) continue;
+    line++;
+    lineStart = index + 1;
+  }
+  return `line ${line} column ${at - lineStart}`;
+}
+
+const LINE_FEED = 0x0a;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const WHITE_SPACE = new Set([0x20, LINE_FEED, 0x0d, 0x09]);
+const NUMBER = /^-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/;
+
+class Reader {
+  readonly #bytes: Uint8Array;
+  #at = 0;
+  #depth = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+  }
+
+  whole(): PlacedValue {
+    const value = this.#value();
+    if (this.#peek() !== null) throw this.#unexpected("trailing characters");
+    return value;
+  }
+
+  #value(): PlacedValue {
+    const next = this.#peek();
+    const start = this.#at;
+    switch (next) {
+      case null:
+        throw new JsonMistake("EOF while parsing a value", this.#at);
+      case '"':
+        return { type: "string", value: this.#string(), start, end: this.#at };
+      case "t":
+        return this.#word("true", { type: "boolean", value: true, start, end: start + 4 });
+      case "f":
+        return this.#word("false", { type: "boolean", value: false, start, end: start + 5 });
+      case "n":
+        return this.#word("null", { type: "null", start, end: start + 4 });
+      case "[":
+        return this.#nested(() => this.#sequence(start));
+      case "{":
+        return this.#nested(() => this.#map(start));
+      default:
+        return this.#number(start);
+    }
+  }
+
+  #nested<T>(read: () => T): T {
+    if (++this.#depth >= MAX_DEPTH) throw this.#unexpected("recursion limit exceeded");
+    const value = read();
+    this.#depth--;
+    return value;
+  }
+
+  #map(start: number): PlacedValue {
+    const members: PlacedMember[] = [];
+    this.#at++;
+    for (;;) {
+      const next = this.#peek();
+      if (next === null) throw new JsonMistake("EOF while parsing an object", this.#at);
+      if (next === "}" && members.length === 0) break;
+      if (next === "}") throw this.#unexpected("trailing comma");
+      if (next !== '"') throw this.#unexpected("key must be a string");
+      const name = this.#string();
+      const nameEnd = this.#at;
+      const colon = this.#peek();
+      if (colon === null) throw new JsonMistake("EOF while parsing an object", this.#at);
+      if (colon !== ":") throw this.#unexpected("expected `:`");
+      this.#at++;
+      members.push({ name, nameEnd, value: this.#value() });
+      if (this.#endsAfter("}", "an object", "expected `,` or `}`")) break;
+    }
+    return { type: "map", members, start, end: ++this.#at };
+  }
+
+  #sequence(start: number): PlacedValue {
+    const items: PlacedValue[] = [];
+    this.#at++;
+    for (;;) {
+      const next = this.#peek();
+      if (next === null) throw new JsonMistake("EOF while parsing a list", this.#at);
+      if (next === "]" && items.length === 0) break;
+      if (next === "]") throw this.#unexpected("trailing comma");
+      items.push(this.#value());
+      if (this.#endsAfter("]", "a list", "expected `,` or `]`")) break;
+    }
+    return { type: "sequence", items, start, end: ++this.#at };
+  }
+
+  /** After a member: the end, or a comma, which is taken. */
+  #endsAfter(end: string, what: string, expected: string): boolean {
+    const next = this.#peek();
+    if (next === null) throw new JsonMistake(`EOF while parsing ${what}`, this.#at);
+    if (next === end) return true;
+    if (next !== ",") throw this.#unexpected(expected);
+    this.#at++;
+    return false;
+  }
+
+  #word(word: string, value: PlacedValue): PlacedValue {
+    for (const character of word) {
+      const byte = this.#bytes[this.#at];
+      if (byte === undefined) throw new JsonMistake("EOF while parsing a value", this.#at);
+      this.#at++;
+      if (byte !== character.charCodeAt(0)) throw new JsonMistake("expected ident", this.#at);
+    }
+    return value;
+  }
+
+  #number(start: number): PlacedValue {
+    const first = this.#bytes[start] ?? 0;
+    if (first !== 0x2d && (first < 0x30 || first > 0x39)) throw this.#unexpected("expected value");
+    // Longer than any number that is one.
+    const found = NUMBER.exec(decode(this.#bytes.subarray(start, start + 400)));
+    if (!found) throw new JsonMistake("invalid number", start + 1);
+    const [text, fraction, exponent] = found;
+    this.#at = start + text.length;
+    const isFloat = fraction !== undefined || exponent !== undefined;
+    return { type: isFloat ? "float" : "integer", text, start, end: this.#at };
+  }
+
+  #string(): string {
+    const start = this.#at++;
+    for (;;) {
+      const byte = this.#bytes[this.#at];
+      if (byte === undefined) throw new JsonMistake("EOF while parsing a string", this.#at);
+      if (byte === QUOTE) break;
+      if (byte < 0x20)
+        throw new JsonMistake("control character (\\u0000-\\u001F) found while parsing a string", this.#at);
+      this.#at++;
+      if (byte === BACKSLASH) this.#escape();
+    }
+    this.#at++;
+    // Every escape in it has been looked at.
+    return String(JSON.parse(decode(this.#bytes.subarray(start, this.#at))));
+  }
+
+  #escape(): void {
+    const byte = this.#bytes[this.#at];
+    if (byte === undefined) throw new JsonMistake("EOF while parsing a string", this.#at);
+    this.#at++;
+    const letter = String.fromCharCode(byte);
+    if (letter !== "u") {
+      if (!'"\\/bfnrt'.includes(letter)) throw new JsonMistake("invalid escape", this.#at);
+      return;
+    }
+    for (let digit = 0; digit < 4; digit++) {
+      const next = this.#bytes[this.#at];
+      if (next === undefined) throw new JsonMistake("EOF while parsing a string", this.#at);
+      this.#at++;
+      if (!/[0-9a-fA-F]/.test(String.fromCharCode(next))) throw new JsonMistake("invalid escape", this.#at);
+    }
+  }
+
+  /** The next character that is no white space, or null at the end. */
+  #peek(): string | null {
+    for (;;) {
+      const byte = this.#bytes[this.#at];
+      if (byte === undefined) return null;
+      if (!WHITE_SPACE.has(byte)) return String.fromCharCode(byte);
+      this.#at++;
+    }
+  }
+
+  /** A mistake that names the character it stopped before. */
+  #unexpected(message: string): JsonMistake {
+    return new JsonMistake(message, this.#at + 1);
+  }
+}
+
+function decode(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+}
