@@ -1,5 +1,5 @@
+import type { ResponseHeaders } from "./model-api.ts";
 import type { ModelError } from "./model-error.ts";
-import type { ResponseHeaders } from "./responses-api.ts";
 import type { TokenUsage } from "./usage.ts";
 
 /** Every request to the API passes here, so that one place can hold all of them back. */

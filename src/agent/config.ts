@@ -1,4 +1,6 @@
-import { createHttpResponsesApi, type ResponsesApi } from "./responses-api.ts";
+import { type ApiKind, readBaseUrl, wireOf } from "./choose-wire.ts";
+import { createHttpModelApi } from "./http-model-api.ts";
+import type { ModelApi } from "./model-api.ts";
 
 /** A setting that cannot be used; the message says which, and what would be right. */
 export class ConfigError extends Error {
@@ -10,31 +12,59 @@ export const DEFAULT_MODEL = "gpt-5";
 
 const DEFAULT_BASE_URL = "https://api.openai.com/v1";
 
+const DEFAULT_ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1";
+
 export interface ApiSettings {
   baseUrl?: string | undefined;
+  /** Default: what the base URL says. */
+  kind?: ApiKind | undefined;
   idleTimeoutMs?: number | undefined;
+  /** Sent with every request. */
+  headers?: Readonly<Record<string, string>> | undefined;
 }
 
-/** The API of `OPENAI_BASE_URL` and `OPENAI_API_KEY`, unless the settings say otherwise. */
-export function openResponsesApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {}): ResponsesApi {
-  const baseUrl = settings.baseUrl ?? (env.OPENAI_BASE_URL || DEFAULT_BASE_URL);
-  const protocol = URL.parse(baseUrl)?.protocol;
+/**
+ * The API of `OPENAI_BASE_URL` and `OPENAI_API_KEY`, unless the settings say otherwise; for Anthropic's wire of
+ * `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY`.
+ */
+export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {}): ModelApi {
+  const given = settings.baseUrl ?? defaultBaseUrl(env, settings.kind);
+  const protocol = URL.parse(given)?.protocol;
   if (protocol !== "http:" && protocol !== "https:") {
-    throw new ConfigError(`invalid API base URL \`${baseUrl}\`; expected \`http://…\` or \`https://…\``);
+    throw new ConfigError(`invalid API base URL \`${given}\`; expected \`http://…\` or \`https://…\``);
   }
-  const apiKey = env.OPENAI_API_KEY;
+  const { baseUrl, kind } = readBaseUrl(given, settings.kind);
+  const apiKey = apiKeyFor(kind, baseUrl, env);
   // Servers at home rarely want a key; the public one always does, and says so only after the first request.
-  if (!apiKey && baseUrl === DEFAULT_BASE_URL) {
+  if (!apiKey && given === DEFAULT_BASE_URL) {
     throw new ConfigError(
       "OPENAI_API_KEY is not set; set it, or point OPENAI_BASE_URL at a server without keys",
     );
   }
-  return createHttpResponsesApi({
+  if (!apiKey && given === DEFAULT_ANTHROPIC_BASE_URL) {
+    throw new ConfigError(
+      "ANTHROPIC_API_KEY is not set; set it, or point ANTHROPIC_BASE_URL at a server without keys",
+    );
+  }
+  return createHttpModelApi(wireOf(kind), {
     baseUrl,
     apiKey,
     proxyEnv: env,
+    headers: settings.headers,
     idleTimeoutMs: settings.idleTimeoutMs,
   });
+}
+
+/** A gateway may speak Anthropic's wire with a key of its own; Anthropic itself is never told another's. */
+function apiKeyFor(kind: ApiKind, baseUrl: string, env: NodeJS.ProcessEnv): string | undefined {
+  if (kind !== "anthropic") return env.OPENAI_API_KEY;
+  const isAnthropic = new URL(baseUrl).hostname.endsWith("anthropic.com");
+  return env.ANTHROPIC_API_KEY || (isAnthropic ? undefined : env.OPENAI_API_KEY);
+}
+
+function defaultBaseUrl(env: NodeJS.ProcessEnv, kind: ApiKind | undefined): string {
+  if (kind !== "anthropic") return env.OPENAI_BASE_URL || DEFAULT_BASE_URL;
+  return env.ANTHROPIC_BASE_URL || env.OPENAI_BASE_URL || DEFAULT_ANTHROPIC_BASE_URL;
 }
 
 /** The `-c key=value` overrides of one command line. A key given twice: the last stands. */

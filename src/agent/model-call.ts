@@ -1,9 +1,9 @@
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
 import { ApiHealth } from "./api-health.ts";
 import { type CallGate, openGate } from "./call-gate.ts";
+import type { ModelApi, ModelRequest } from "./model-api.ts";
 import { errorFromEvent, ModelError } from "./model-error.ts";
 import type { OutputItem, ResponseEvent } from "./response-events.ts";
-import type { ResponsesApi, ResponsesRequest } from "./responses-api.ts";
 import type { TokenUsage } from "./usage.ts";
 
 export interface ModelAnswer {
@@ -56,7 +56,7 @@ export interface Tries {
 }
 
 export interface ModelCallerOptions {
-  api: ResponsesApi;
+  api: ModelApi;
   gate?: CallGate;
   retry?: RetryPolicy;
   clock?: Clock;
@@ -66,7 +66,7 @@ export interface ModelCallerOptions {
 }
 
 export type CallModel = (
-  request: ResponsesRequest,
+  request: ModelRequest,
   signal: AbortSignal,
   hooks?: CallHooks,
 ) => Promise<ModelAnswer>;
@@ -96,6 +96,8 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
       }
       // The connection had been closed before the request arrived: nothing was tried yet.
       if (error.staleConnection && count === 1) continue;
+      // The API does not take a parameter that can be spared; what is sent next goes without.
+      if (error.sendAgain) continue;
       const { delayMs, ...next } = tries.next(error);
       hooks.onRetry?.(error, delayMs, next);
       await hooks.beforeRetry?.();
@@ -105,9 +107,9 @@ export function createModelCaller(options: ModelCallerOptions): CallModel {
 }
 
 async function tryOnce(
-  api: ResponsesApi,
+  api: ModelApi,
   gate: CallGate,
-  request: ResponsesRequest,
+  request: ModelRequest,
   signal: AbortSignal,
   hooks: CallHooks,
 ): Promise<ModelAnswer | ModelError> {
@@ -172,7 +174,7 @@ class AnswerCollector {
 
   answer(): ModelAnswer {
     if (this.#end instanceof ModelError) throw this.#end;
-    if (!this.#end) throw new ModelError("transport", "the stream was closed before response.completed");
+    if (!this.#end) throw new ModelError("transport", "the stream was closed before its end");
     return this.#end;
   }
 }
@@ -260,7 +262,7 @@ async function waiting<T>(hooks: CallHooks, task: () => Promise<T>): Promise<T> 
 /** Bytes of text that make a token, roughly, in English; good enough for pacing. */
 const CHARS_PER_TOKEN = 4;
 
-export function estimateTokens(request: ResponsesRequest): number {
+export function estimateTokens(request: ModelRequest): number {
   const chars =
     request.instructions.length + JSON.stringify(request.input).length + JSON.stringify(request.tools).length;
   return Math.ceil(chars / CHARS_PER_TOKEN);

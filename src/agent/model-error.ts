@@ -31,6 +31,8 @@ export interface ModelErrorDetails extends ErrorOptions {
   staleConnection?: boolean;
   /** The API answered no call at all, for longer than the outage patience. */
   apiAway?: boolean;
+  /** The same request, sent again, will not hold what was refused. */
+  sendAgain?: boolean;
   /** What an answer that came to nothing has cost all the same. */
   usage?: TokenUsage;
 }
@@ -44,6 +46,7 @@ export class ModelError extends Error {
   readonly retryable: boolean;
   readonly staleConnection: boolean;
   readonly apiAway: boolean;
+  readonly sendAgain: boolean;
   readonly usage: TokenUsage;
 
   constructor(kind: ModelErrorKind, message: string, details: ModelErrorDetails = {}) {
@@ -55,6 +58,7 @@ export class ModelError extends Error {
     this.retryable = RETRYABLE.has(kind) && details.permanent !== true;
     this.staleConnection = details.staleConnection === true;
     this.apiAway = details.apiAway === true;
+    this.sendAgain = details.sendAgain === true;
     this.usage = details.usage ?? NO_USAGE;
   }
 
@@ -84,7 +88,7 @@ export function errorFromStatus(
   const details: ModelErrorDetails = { status };
   if (code) details.code = code;
   if (retryAfterMs !== undefined) details.retryAfterMs = retryAfterMs;
-  return new ModelError(kindOfStatus(status, code), text, details);
+  return new ModelError(kindOfText(status, message) ?? kindOfStatus(status, code), text, details);
 }
 
 /** A `response.failed` or `error` event inside a stream that had begun well. */
@@ -93,7 +97,9 @@ export function errorFromEvent(code: string, message: string): ModelError {
   if (code) details.code = code;
   const retryAfterMs = retryAfterFromText(message);
   if (retryAfterMs !== undefined) details.retryAfterMs = retryAfterMs;
-  return new ModelError(kindOfCode(code) ?? "server", `the model failed: ${message || code}`, details);
+  const status = /^[45]\d\d$/.test(code) ? Number(code) : null;
+  const kind = kindOfCode(code) ?? (status === null ? "server" : kindOfStatus(status, code));
+  return new ModelError(kind, `the model failed: ${message || code}`, details);
 }
 
 /** A failure of the connection itself. */
@@ -122,19 +128,30 @@ function kindOfStatus(status: number, code: string): ModelErrorKind {
   return byCode && byCode !== "server" ? byCode : "invalid_request";
 }
 
+/** What only the words of a refusal tell, because its code is the same for every bad request. */
+function kindOfText(status: number, message: string): ModelErrorKind | undefined {
+  if (status !== 400 && status !== 413) return undefined;
+  if (/maximum context length|prompt is too long|context window/i.test(message)) return "context_length";
+  return /credit balance is too low/i.test(message) ? "quota" : undefined;
+}
+
 function kindOfCode(code: string): ModelErrorKind | undefined {
   switch (code) {
     case "rate_limit_exceeded":
+    case "rate_limit_error":
       return "rate_limit";
     case "insufficient_quota":
     case "usage_not_included":
     case "usage_limit_reached":
     case "billing_hard_limit_reached":
+    case "billing_error":
       return "quota";
     case "server_is_overloaded":
     case "slow_down":
+    case "overloaded_error":
       return "overloaded";
     case "context_length_exceeded":
+    case "request_too_large":
       return "context_length";
     case "invalid_prompt":
     case "content_policy_violation":
@@ -142,8 +159,12 @@ function kindOfCode(code: string): ModelErrorKind | undefined {
     case "cyber_policy":
       return "refused";
     case "invalid_api_key":
+    case "authentication_error":
+    case "permission_error":
       return "auth";
     case "server_error":
+    case "api_error":
+    case "timeout_error":
       return "server";
     default:
       return undefined;
@@ -153,7 +174,8 @@ function kindOfCode(code: string): ModelErrorKind | undefined {
 /** Error bodies are JSON `{error: {code, message}}` with most providers, and anything at all with proxies. */
 function readErrorBody(body: string): { code: string; message: string } {
   try {
-    const parsed: unknown = JSON.parse(body);
+    const json: unknown = JSON.parse(body);
+    const parsed: unknown = Array.isArray(json) ? json[0] : json;
     const error = field(parsed, "error") ?? parsed;
     const code = field(error, "code") ?? field(error, "type");
     const message = typeof error === "string" ? error : (field(error, "message") ?? field(error, "detail"));

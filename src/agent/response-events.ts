@@ -1,4 +1,15 @@
+import {
+  asArray,
+  asCount,
+  asObject,
+  asString,
+  isObject,
+  type JsonObject,
+  parseObject,
+} from "./json-fields.ts";
 import { NO_USAGE, type TokenUsage } from "./usage.ts";
+
+export { isObject, type JsonObject } from "./json-fields.ts";
 
 /** One thing a model said, as the Responses API's `output_item.done` tells it. `raw` goes back in the next request. */
 export type OutputItem =
@@ -14,8 +25,6 @@ export type ResponseEvent =
   | { type: "completed"; responseId: string; usage: TokenUsage; output: OutputItem[] }
   | { type: "failed"; code: string; message: string }
   | { type: "incomplete"; reason: string; usage: TokenUsage };
-
-export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** Null for what this program has no use for: unknown kinds, `[DONE]`, and data that is not JSON. */
 export function decodeResponseEvent(data: string): ResponseEvent | null {
@@ -54,10 +63,6 @@ export function decodeResponseEvent(data: string): ResponseEvent | null {
     default:
       return null;
   }
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function decodeItem(value: unknown): OutputItem | null {
@@ -109,31 +114,4 @@ function decodeUsage(value: unknown): TokenUsage {
     outputTokens: asCount(value.output_tokens),
     reasoningOutputTokens: asCount(asObject(value.output_tokens_details).reasoning_tokens),
   };
-}
-
-function parseObject(text: string): JsonObject | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : null;
-  } catch {
-    return null;
-  }
-}
-
-const EMPTY: JsonObject = {};
-
-function asObject(value: unknown): JsonObject {
-  return isObject(value) ? value : EMPTY;
-}
-
-function asArray(value: unknown): unknown[] {
-  return Array.isArray(value) ? value : [];
-}
-
-function asString(value: unknown): string {
-  return typeof value === "string" ? value : "";
-}
-
-function asCount(value: unknown): number {
-  return typeof value === "number" && Number.isFinite(value) && value > 0 ? value : 0;
 }

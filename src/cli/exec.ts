@@ -1,12 +1,19 @@
 import { randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import { baseInstructions } from "../agent/base-instructions.ts";
-import { type ConfigOverrides, DEFAULT_MODEL, openResponsesApi, parseOverrides } from "../agent/config.ts";
+import { API_KINDS } from "../agent/choose-wire.ts";
+import {
+  type ApiSettings,
+  type ConfigOverrides,
+  DEFAULT_MODEL,
+  openModelApi,
+  parseOverrides,
+} from "../agent/config.ts";
 import { type RunContext, type RunTools, runHeadless } from "../agent/headless-run.ts";
 import { HumanOutput } from "../agent/human-output.ts";
 import { JsonlOutput } from "../agent/jsonl-output.ts";
+import type { ModelApi } from "../agent/model-api.ts";
 import { createModelCaller } from "../agent/model-call.ts";
-import type { ResponsesApi } from "../agent/responses-api.ts";
 import type { HostPool } from "../fanout/row/host-pool.ts";
 import type { ApprovalPolicy } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -33,7 +40,7 @@ export const command: Command = {
 
 async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
   const config = await readConfig(options);
-  const api = openResponsesApi(process.env, config.api);
+  const api = openModelApi(process.env, config.api);
   using asker = options.ask ? await openAsker() : null;
   const approval = await approvalPolicy(options.rules, asker?.policy);
   await using hosts = await openHostPool({
@@ -90,7 +97,7 @@ async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
 interface ExecConfig {
   model: string;
   reasoningEffort: string | undefined;
-  api: { baseUrl: string | undefined; idleTimeoutMs: number | undefined };
+  api: ApiSettings;
   /** Where tables are: on this machine, also when commands run elsewhere. */
   tablesCwd: string;
   sandbox: ExecOptions["sandbox"];
@@ -120,6 +127,7 @@ async function readConfig(options: ExecOptions): Promise<ExecConfig> {
     reasoningEffort: overrides.string("model_reasoning_effort"),
     api: {
       baseUrl: overrides.string("openai_base_url"),
+      kind: overrides.oneOf("api", API_KINDS),
       idleTimeoutMs: overrides.count("stream_idle_timeout_ms"),
     },
     tablesCwd: options.connect.length === 0 ? (options.cwd ?? process.cwd()) : process.cwd(),
@@ -134,7 +142,7 @@ async function createTools(
   context: RunContext,
   config: ExecConfig,
   hosts: HostPool,
-  api: ResponsesApi,
+  api: ModelApi,
 ): Promise<RunTools> {
   const opened = await hosts.openTools();
   if (!config.fanout) return opened;
@@ -148,7 +156,7 @@ async function spawnTool(
   config: ExecConfig,
   fanout: NonNullable<ExecConfig["fanout"]>,
   hosts: HostPool,
-  api: ResponsesApi,
+  api: ModelApi,
 ): Promise<Tool> {
   const [{ createRowCaller }, { createSpawnAgentsTool }, { tableAccess }, { SqliteStore }, { jobsHome }] =
     await Promise.all([

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+import { API_KINDS, type ApiKind } from "../agent/choose-wire.ts";
 import { DEFAULT_MODEL } from "../agent/config.ts";
 import { isObject, type JsonObject } from "../agent/response-events.ts";
 import type { GuardOptions } from "../exec/host-environment.ts";
@@ -23,7 +24,7 @@ import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
 export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
        procwire fanout worker --database-url URL [options]
 
-Runs one agent per row of a table (CSV, TSV, JSON lines; \`-\` is stdin) against a Responses API (OPENAI_BASE_URL,
+Runs one agent per row of a table (CSV, TSV, JSON lines; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
 OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is kept at once;
 the same command again goes on where the last one ended.
 
@@ -45,6 +46,8 @@ the same command again goes on where the last one ended.
 export const RUN_HELP = `      --concurrency N          rows at a time (default ${DEFAULT_CONCURRENCY})
       --row-timeout SECONDS    for one attempt at a row (default ${DEFAULT_ROW_TIMEOUT_SECONDS})
       --max-attempts N         attempts at a row (default ${DEFAULT_MAX_ATTEMPTS}); faults of the connection cost none
+      --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL; anthropic: ANTHROPIC_BASE_URL
+                               and ANTHROPIC_API_KEY)
       --rpm N, --tpm N         requests and tokens a minute at most
       --budget TOKENS          pause when the job has used so many
       --fail-fast N|N%         give up after so many failed rows
@@ -69,6 +72,7 @@ export const RUN_FLAGS = {
   concurrency: { type: "string" },
   "row-timeout": { type: "string" },
   "max-attempts": { type: "string" },
+  api: { type: "string" },
   rpm: { type: "string" },
   tpm: { type: "string" },
   budget: { type: "string" },
@@ -98,6 +102,8 @@ export interface RunOptions {
   /** Undefined: as the job has it. */
   rowTimeoutMs: number | undefined;
   maxAttempts: number | undefined;
+  /** Undefined: what the base URL says. */
+  api: ApiKind | undefined;
   requestsPerMinute: number | undefined;
   tokensPerMinute: number | undefined;
   budgetTokens: number | undefined;
@@ -193,6 +199,7 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     concurrency: count("concurrency", text("concurrency")) ?? DEFAULT_CONCURRENCY,
     rowTimeoutMs: seconds === undefined ? undefined : seconds * 1000,
     maxAttempts: count("max-attempts", text("max-attempts")),
+    api: oneOf("api", text("api"), API_KINDS),
     requestsPerMinute: count("rpm", text("rpm")),
     tokensPerMinute: count("tpm", text("tpm")),
     budgetTokens: count("budget", text("budget")),

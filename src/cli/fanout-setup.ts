@@ -1,4 +1,4 @@
-import { openResponsesApi } from "../agent/config.ts";
+import { openModelApi } from "../agent/config.ts";
 import type { JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { JsonJobOutput } from "../fanout/output/job-json-output.ts";
@@ -17,7 +17,8 @@ export async function withRowResources<T>(
   work: (resources: RowResources) => Promise<T>,
 ): Promise<T> {
   const { idleTimeoutSeconds, outagePatienceSeconds } = options;
-  const api = openResponsesApi(process.env, {
+  const api = openModelApi(process.env, {
+    kind: options.api,
     idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
   });
   await using hosts = await openHostPool(options.hosts);

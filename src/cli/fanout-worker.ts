@@ -14,6 +14,7 @@ rows go to others within about half a minute.
       --database-url URL    the database that \`procwire fanout INPUT --database-url URL\` uses, or
       --database-url-file PATH  a file with it, which no list of processes shows; else PROCWIRE_DATABASE_URL, DATABASE_URL
       --concurrency N       rows at a time on this machine (default 16)
+      --api responses|chat|anthropic  how the API is spoken to (default: by the base URL)
       --rpm N, --tpm N      requests and tokens a minute at most, on this machine
       --exit-when-idle      leave when no job runs
       --heartbeat SECONDS   after so much silence a worker's rows go to others (default 20, at least 10)

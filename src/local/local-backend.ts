@@ -61,7 +61,7 @@ export interface LocalBackendOptions {
   /** Where inherited variables come from. */
   hostEnv?: Record<string, string | undefined>;
   /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
-  resolveSandbox?: (intent: unknown, params: StartParams) => Promise<ResolvedSandbox | null>;
+  resolveSandbox?: ((intent: unknown, params: StartParams) => Promise<ResolvedSandbox | null>) | undefined;
 }
 
 export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {

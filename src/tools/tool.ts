@@ -13,6 +13,8 @@ export interface ToolDefinition {
   readonly name: string;
   readonly description: string;
   readonly parameters: JsonSchema;
+  /** The parameters are such that a model's server can be made to keep to them exactly. */
+  readonly strict?: boolean | undefined;
 }
 
 export interface ToolCallContext {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openResponsesApi, parseOverrides } from "../../src/agent/config.ts";
+import { openModelApi, parseOverrides } from "../../src/agent/config.ts";
 
 test("overrides are TOML values, and text where they are none", async () => {
   const config = await parseOverrides([
@@ -38,10 +38,10 @@ test("a wrong override says what was expected", async () => {
 });
 
 test("the public API needs a key, another server does not, and a bad URL is refused", () => {
-  assert.throws(() => openResponsesApi({}), /OPENAI_API_KEY is not set/);
-  openResponsesApi({ OPENAI_BASE_URL: "http://127.0.0.1:9/v1" }).close();
+  assert.throws(() => openModelApi({}), /OPENAI_API_KEY is not set/);
+  openModelApi({ OPENAI_BASE_URL: "http://127.0.0.1:9/v1" }).close();
   assert.throws(
-    () => openResponsesApi({ OPENAI_BASE_URL: "localhost:8080" }),
+    () => openModelApi({ OPENAI_BASE_URL: "localhost:8080" }),
     /invalid API base URL `localhost:8080`/,
   );
 });

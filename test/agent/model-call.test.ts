@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CallEnd, CallGate } from "../../src/agent/call-gate.ts";
+import type { ModelApi, ModelRequest } from "../../src/agent/model-api.ts";
 import { createModelCaller, DEFAULT_RETRY_POLICY } from "../../src/agent/model-call.ts";
 import { ModelError } from "../../src/agent/model-error.ts";
 import type { ResponseEvent } from "../../src/agent/response-events.ts";
-import type { ResponsesApi, ResponsesRequest } from "../../src/agent/responses-api.ts";
 import { NO_USAGE } from "../../src/agent/usage.ts";
 import { ManualClock } from "../../src/async/clock.ts";
 
-const request: ResponsesRequest = {
+const request: ModelRequest = {
   model: "m",
   instructions: "",
   input: [],
@@ -22,8 +22,8 @@ const done: ResponseEvent = { type: "completed", responseId: "r", usage: NO_USAG
 type Script = (ModelError | ResponseEvent[])[];
 
 /** An API that plays its script, one entry a request, the last one for ever. */
-function scripted(script: Script): ResponsesApi & { sent: number } {
-  const api: ResponsesApi & { sent: number } = {
+function scripted(script: Script): ModelApi & { sent: number } {
+  const api: ModelApi & { sent: number } = {
     sent: 0,
     async send(_request, _signal, listener) {
       const step = script[Math.min(api.sent++, script.length - 1)] ?? [];

@@ -3,9 +3,11 @@ import { once } from "node:events";
 import http from "node:http";
 import { after, test } from "node:test";
 import { setImmediate } from "node:timers/promises";
+import type { ModelRequest } from "../../src/agent/model-api.ts";
+import { createModelCaller } from "../../src/agent/model-call.ts";
 import { ModelError } from "../../src/agent/model-error.ts";
 import type { ResponseEvent } from "../../src/agent/response-events.ts";
-import { createHttpResponsesApi, type ResponsesRequest } from "../../src/agent/responses-api.ts";
+import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
 import {
   completed,
   created,
@@ -15,8 +17,8 @@ import {
   startMockResponses,
 } from "../support/mock-responses.ts";
 
-const request: ResponsesRequest = {
-  model: "m",
+const request: ModelRequest = {
+  model: "gpt-5",
   instructions: "be brief",
   input: [{ type: "message", role: "user", content: [{ type: "input_text", text: "hi" }] }],
   tools: [{ name: "t", description: "d", parameters: { type: "object" } }],
@@ -46,7 +48,7 @@ test("a request carries what the Responses API wants and nothing is stored", asy
   assert.equal(seen?.headers.authorization, "Bearer secret");
   assert.equal(seen?.headers.accept, "text/event-stream");
   assert.deepEqual(seen?.body, {
-    model: "m",
+    model: "gpt-5",
     instructions: "be brief",
     input: [{ type: "message", role: "user", content: [{ type: "input_text", text: "hi" }] }],
     tools: [{ type: "function", name: "t", description: "d", strict: false, parameters: { type: "object" } }],
@@ -221,7 +223,7 @@ const faults: { what: string; answer: MockAnswer; expected: Partial<ModelError> 
     expected: {
       kind: "transport",
       retryable: true,
-      message: "the stream was closed before response.completed",
+      message: "the stream was closed before its end",
     },
   },
   { what: "a reset", answer: { type: "reset" }, expected: { kind: "transport", retryable: true } },
@@ -286,4 +288,41 @@ test("a refused connection is a transport error", async () => {
     code: "ECONNREFUSED",
     retryable: true,
   });
+});
+
+test("a parameter that the API does not take is left out from then on, unless a person asked for it", async () => {
+  const refusing = await startMockResponses(({ body }) => {
+    const refused = ["include", "prompt_cache_key", "temperature"].find((name) => name in body);
+    return refused === undefined
+      ? { type: "sse", events: [created(), completed()] }
+      : {
+          type: "status",
+          status: 400,
+          body: { error: { message: `Unsupported parameter: ${refused}`, param: refused, code: null } },
+        };
+  });
+  const own = createHttpResponsesApi({ baseUrl: refusing.url, apiKey: undefined });
+  const call = createModelCaller({ api: own });
+  const { signal } = new AbortController();
+  await Promise.all([call(request, signal), call(request, signal), call(request, signal)]);
+  const before = refusing.requests.length;
+  await call(request, signal);
+  assert.equal(refusing.requests.length, before + 1, "what was learnt stays");
+  await assert.rejects(call({ ...request, options: { temperature: 0 } }, signal), /temperature/);
+  assert.equal(refusing.requests.length, before + 2);
+  own.close();
+  await refusing.close();
+});
+
+test("sealed reasoning is asked of the models that have it only", async () => {
+  answer = { type: "sse", events: [created(), completed()] };
+  for (const [model, isAsked] of [
+    ["o4-mini", true],
+    ["openai/gpt-5.1", true],
+    ["gpt-4o-mini", false],
+    ["llama3", false],
+  ] as const) {
+    await api.send({ ...request, model }, new AbortController().signal, { onEvent: () => undefined });
+    assert.equal("include" in (mock.requests.at(-1)?.body ?? {}), isAsked, model);
+  }
 });

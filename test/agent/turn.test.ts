@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { ModelRequest } from "../../src/agent/model-api.ts";
 import type { CallModel } from "../../src/agent/model-call.ts";
 import { ModelError } from "../../src/agent/model-error.ts";
 import type { Notification } from "../../src/agent/notification.ts";
 import type { JsonObject, OutputItem } from "../../src/agent/response-events.ts";
-import type { ResponsesRequest } from "../../src/agent/responses-api.ts";
 import { runTurn, type TurnOptions } from "../../src/agent/turn.ts";
 import { NO_USAGE } from "../../src/agent/usage.ts";
 import type { Tool, ToolOutput } from "../../src/tools/tool.ts";
@@ -35,8 +35,8 @@ function tool(name: string, call: (args: unknown) => ToolOutput | Promise<ToolOu
 }
 
 /** A model that plays its answers in order, and what it was asked. */
-function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; asked: ResponsesRequest[] } {
-  const asked: ResponsesRequest[] = [];
+function model(answers: (OutputItem[] | ModelError)[]): { callModel: CallModel; asked: ModelRequest[] } {
+  const asked: ModelRequest[] = [];
   return {
     asked,
     callModel: async (request) => {

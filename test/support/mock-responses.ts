@@ -27,7 +27,7 @@ export type MockAnswer =
       keepOpen?: boolean;
     }
   | { type: "status"; status: number; body?: unknown; headers?: Record<string, string>; delayMs?: number }
-  /** Text in place of a stream. */
+  /** Text in place of a stream, or a stream that another wire would send. */
   | { type: "raw"; text: string; contentType?: string }
   /** The first events, then the connection is cut cleanly. */
   | { type: "cut"; events: readonly object[] }
@@ -244,6 +244,17 @@ export function inputTexts(body: Record<string, unknown>): string[] {
     .map((part) => String(part.text));
 }
 
+/** What the `messages` of the other wires say, whoever said it. */
+function messageTexts(body: Record<string, unknown>): string[] {
+  const messages: unknown[] = Array.isArray(body.messages) ? body.messages : [];
+  return messages.flatMap((message) => {
+    const content =
+      typeof message === "object" && message !== null && "content" in message ? message.content : null;
+    if (typeof content === "string") return [content];
+    return (Array.isArray(content) ? content : []).map((part) => String(part?.text ?? ""));
+  });
+}
+
 export function toolOutputs(body: Record<string, unknown>): string[] {
   return inputItems(body)
     .filter((item) => item.type === "function_call_output")
@@ -252,7 +263,7 @@ export function toolOutputs(body: Record<string, unknown>): string[] {
 
 /** Reads the job and the item a worker was given, by the same lines the original's test server looks for. */
 function itemOf(body: Record<string, unknown>): MockRequest["item"] {
-  const texts = inputTexts(body);
+  const texts = [...inputTexts(body), ...messageTexts(body)];
   if (typeof body.instructions === "string") texts.push(body.instructions);
   const combined = texts.join("\n");
   if (!combined.includes("You are processing one item for a generic agent job.")) return null;

@@ -1,5 +1,5 @@
 import type { CallEnd, CallGate, CallPermit } from "../../agent/call-gate.ts";
-import type { ResponseHeaders } from "../../agent/responses-api.ts";
+import type { ResponseHeaders } from "../../agent/model-api.ts";
 import { totalTokens } from "../../agent/usage.ts";
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
 

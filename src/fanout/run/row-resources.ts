@@ -1,7 +1,7 @@
 import { ApiHealth } from "../../agent/api-health.ts";
 import type { RunTools } from "../../agent/headless-run.ts";
+import type { ModelApi } from "../../agent/model-api.ts";
 import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
-import type { ResponsesApi } from "../../agent/responses-api.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
@@ -36,7 +36,7 @@ const FANOUT_RETRY_POLICY: RetryPolicy = {
 
 /** The one limiter of all rows, and the way through it to the model. */
 export function createRowCaller(
-  api: ResponsesApi,
+  api: ModelApi,
   limits: {
     width: number;
     requestsPerMinute?: number | undefined;

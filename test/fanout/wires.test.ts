@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { suite, test } from "node:test";
+import { chatReport, chatSays, reportArguments } from "../support/mock-chat.ts";
+import { messagesCall } from "../support/mock-messages.ts";
+import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
+import { runCli } from "../support/run-cli.ts";
+
+const COMMAND = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
+
+async function withTable(
+  handler: MockHandler,
+  check: (tools: { folder: string; mock: MockResponses; output(): Promise<string> }) => Promise<void>,
+): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-wires-"));
+  const mock = await startMockResponses(handler);
+  try {
+    await writeFile(path.join(folder, "cats.csv"), "name\nTom\nKit\n");
+    await check({ folder, mock, output: () => readFile(path.join(folder, "out.csv"), "utf8") });
+  } finally {
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+suite("procwire fanout over other wires", () => {
+  test("a Chat Completions server fills a table; --api or the address says that it is one", async () => {
+    await withTable(
+      (request) => chatReport(request, { ok: request.item?.itemId }),
+      async ({ folder, mock, output }) => {
+        const named = await runCli([...COMMAND, "--api", "chat"], {
+          cwd: folder,
+          env: { OPENAI_BASE_URL: mock.url },
+        });
+        assert.equal(named.code, 0, named.stderr);
+        assert.match(await output(), /""ok"":""row-2""/);
+        const { code, stderr } = await runCli([...COMMAND, "--fresh"], {
+          cwd: folder,
+          env: { OPENAI_BASE_URL: `${mock.url}/chat/completions` },
+        });
+        assert.equal(code, 0, stderr);
+        assert.deepEqual(
+          new Set(mock.requests.map((request) => request.path)),
+          new Set(["/v1/chat/completions"]),
+        );
+      },
+    );
+  });
+
+  test("a chat model without tools answers in JSON; the tools are offered no more than the first wave", async () => {
+    await withTable(
+      (request) =>
+        "tools" in request.body
+          ? { type: "status", status: 400, body: { error: { message: "m does not support tools" } } }
+          : chatSays(JSON.stringify(reportArguments(request, { ok: true }))),
+      async ({ folder, mock, output }) => {
+        const { code, stderr } = await runCli([...COMMAND, "--api", "chat", "--concurrency", "1"], {
+          cwd: folder,
+          env: { OPENAI_BASE_URL: mock.url },
+        });
+        assert.equal(code, 0, stderr);
+        assert.equal(mock.requests.length, 3);
+        assert.match(await output(), /""ok"":true/);
+      },
+    );
+  });
+
+  test("Anthropic's wire fills a table, with its own key", async () => {
+    await withTable(
+      (request) => messagesCall("toolu_1", "report_agent_job_result", reportArguments(request, { ok: true })),
+      async ({ folder, mock, output }) => {
+        const { code, stderr } = await runCli([...COMMAND, "--api", "anthropic"], {
+          cwd: folder,
+          env: { ANTHROPIC_BASE_URL: new URL(mock.url).origin, ANTHROPIC_API_KEY: "a-key" },
+        });
+        assert.equal(code, 0, stderr);
+        assert.match(await output(), /""ok"":true/);
+        assert.equal(mock.requests[0]?.path, "/v1/messages");
+        assert.equal(mock.requests[0]?.headers["x-api-key"], "a-key");
+        assert.match(stderr, /2 of 2 rows completed; 30 tokens/);
+      },
+    );
+  });
+});
