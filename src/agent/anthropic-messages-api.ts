@@ -1,6 +1,7 @@
 import { MessagesAnswer } from "./anthropic-messages-answer.ts";
+import { parseExactJson } from "./exact-json.ts";
 import { type InputPart, type InputStep, readSteps } from "./input-parts.ts";
-import { type JsonObject, parseObject } from "./json-fields.ts";
+import { asObject, type JsonObject } from "./json-fields.ts";
 import type { ModelRequest, ResponseHeaders, Wire } from "./model-api.ts";
 
 /** The version of the wire that this file speaks. */
@@ -82,13 +83,20 @@ function blocksOf(step: InputStep): JsonObject[] {
     case "assistant":
       return step.text === "" ? [] : [{ type: "text", text: step.text }];
     case "call":
-      return [
-        { type: "tool_use", id: step.callId, name: step.name, input: parseObject(step.arguments) ?? {} },
-      ];
+      return [{ type: "tool_use", id: step.callId, name: step.name, input: argumentsOf(step.arguments) }];
     case "callOutput":
       return [{ type: "tool_result", tool_use_id: step.callId, content: step.output }];
     case "own":
       return [step.raw];
+  }
+}
+
+/** A call whose arguments could not be read is told as one without any. */
+function argumentsOf(text: string): JsonObject {
+  try {
+    return asObject(parseExactJson(text));
+  } catch {
+    return {};
   }
 }
 

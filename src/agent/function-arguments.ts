@@ -1,3 +1,4 @@
+import { parseExactJson } from "./exact-json.ts";
 import { JsonMistake, type PlacedMember, type PlacedValue, placeOf, readJson } from "./json-syntax.ts";
 
 export type ReadArguments = { type: "read"; value: unknown } | { type: "mistaken"; message: string };
@@ -12,8 +13,8 @@ export function readArguments(tool: string, text: string): ReadArguments {
   try {
     const read = readJson(text);
     if (fields) checkFields(read, fields);
-    const value: unknown = JSON.parse(text);
-    return { type: "read", value: fields ? onlyKnown(value, fields) : value };
+    // Known tools take small numbers; what others report keeps the numbers as they were written.
+    return { type: "read", value: fields ? onlyKnown(JSON.parse(text), fields) : parseExactJson(text) };
   } catch (error) {
     if (!(error instanceof JsonMistake)) throw error;
     const message = `failed to parse function arguments: ${error.message} at ${placeOf(text, error.at)}`;

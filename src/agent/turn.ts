@@ -31,6 +31,10 @@ export interface TurnOptions {
   notify?: (notification: Notification) => void;
   /** Calls of one answer are made one after another, and the turn ends without a further call once this says so. */
   endsTurn?: (tool: string, output: ToolOutput) => boolean;
+  /** The one tool there is any use in calling; the model is made to, where its API can. */
+  forcedTool?: string | undefined;
+  /** What to say to a model that has answered in words and wants no more calls; null: the turn ends. */
+  replyToWords?: (words: string) => Promise<string | null>;
   /** A turn that has asked the model this often fails. */
   maxModelCalls?: number | undefined;
   /** Called before the model is asked again; what it throws fails the turn. */
@@ -87,7 +91,10 @@ class RunningTurn {
         }
         const items = await this.#ask();
         const wanted = items.filter((item) => item.type === "functionCall");
-        if (wanted.length === 0) break;
+        if (wanted.length === 0) {
+          if (await this.#isOver()) break;
+          continue;
+        }
         if (await this.#callTools(wanted)) break;
         signal.throwIfAborted();
         this.#options.checkGoesOn?.(this.#usage);
@@ -104,6 +111,17 @@ class RunningTurn {
       if (signal.aborted) return { type: "interrupted", usage: this.#usage };
       return { type: "failed", usage: this.#usage, error: toError(error) };
     }
+  }
+
+  /** Whether there is nothing to say to the words that the model has ended with. */
+  async #isOver(): Promise<boolean> {
+    const { replyToWords, history, signal } = this.#options;
+    if (!replyToWords || this.#refusal !== null) return true;
+    const reply = await replyToWords(this.#lastMessage ?? "");
+    signal.throwIfAborted();
+    if (reply === null) return true;
+    history.push({ type: "message", role: "user", content: [{ type: "input_text", text: reply }] });
+    return false;
   }
 
   tellEnd(outcome: TurnOutcome): void {
@@ -124,6 +142,7 @@ class RunningTurn {
         instructions: this.#options.instructions,
         input: this.#options.history,
         tools: this.#options.tools.map((tool) => tool.definition),
+        forcedTool: this.#options.forcedTool,
         parallelToolCalls: this.#options.endsTurn === undefined,
         reasoningEffort: this.#options.reasoningEffort,
         cacheKey: this.#options.cacheKey,

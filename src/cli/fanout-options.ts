@@ -15,6 +15,7 @@ import {
   type JobTask,
 } from "../fanout/job.ts";
 import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
+import { unwrapSchema } from "../fanout/row/result-schema.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
@@ -289,7 +290,7 @@ function readSchema(file: string): JsonObject {
     );
   }
   if (!isObject(schema)) throw new InputError(`the schema ${file} is not a JSON object`);
-  return schema;
+  return unwrapSchema(schema);
 }
 
 function readText(what: string, file: string): string {

@@ -65,11 +65,9 @@ function contract(name: string, skip: string | false, url: () => string): void {
         first.states.map(({ type }) => type),
         ["connected", "disconnected"],
       );
-      const events = await Array.fromAsync(process.events());
-      assert.deepEqual(
-        events.map(({ type }) => type),
-        ["failed"],
-      );
+      const types: string[] = [];
+      for await (const { type } of process.events()) types.push(type);
+      assert.deepEqual(types, ["failed"]);
       await assert.rejects(process.write(new Uint8Array(1)), TAKEN_OVER);
       const same = await second.client.backend.attach("cat");
       await same.terminate();

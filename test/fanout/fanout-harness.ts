@@ -5,6 +5,7 @@ import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
 import type { RetryPolicy } from "../../src/agent/model-call.ts";
 import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
+import type { TableFormat } from "../../src/fanout/input/table.ts";
 import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
 import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
@@ -15,6 +16,7 @@ import { type MockHandler, type MockResponses, startMockResponses } from "../sup
 
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;
+  format?: TableFormat;
   task?: Partial<StartJobOptions["task"]>;
   settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
@@ -55,7 +57,7 @@ export class FanoutHarness implements AsyncDisposable {
   }
 
   async run(run: FanoutRun = {}): Promise<JobEnd> {
-    const { table = catTable(3), task, settings, requestsPerMinute, retry, ...rest } = run;
+    const { table = catTable(3), format, task, settings, requestsPerMinute, retry, ...rest } = run;
     const file = path.join(this.folder, "in.csv");
     await writeFile(file, table);
     const api = createHttpResponsesApi({ baseUrl: this.mock.url, apiKey: "k" });
@@ -65,6 +67,7 @@ export class FanoutHarness implements AsyncDisposable {
       cwd: this.folder,
       stdin: Readable.from([]),
       spoolFolder: this.jobsHome,
+      format,
     });
     try {
       return await startOrResumeJob({

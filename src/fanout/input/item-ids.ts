@@ -4,7 +4,11 @@ import { InputError, type NewItem, type Row } from "../job.ts";
 export class ItemIds {
   #idColumn: string | null;
   #taken = new Set<string>();
+  /** The suffix to try next for an id that came before: a column of equal values takes one step a row, not all of them. */
+  #nextSuffix = new Map<string, number>();
   #rows = 0;
+  /** Rows whose id another row had before. */
+  duplicates = 0;
 
   constructor(idColumn: string | null) {
     this.#idColumn = idColumn;
@@ -14,10 +18,18 @@ export class ItemIds {
     const rowIndex = this.#rows++;
     const sourceId = this.#sourceId(row);
     const base = sourceId === null ? `row-${rowIndex + 1}` : oneLine(sourceId);
-    let itemId = base;
-    for (let suffix = 2; this.#taken.has(itemId); suffix++) itemId = `${base}-${suffix}`;
+    const itemId = this.#free(base);
+    if (itemId !== base) this.duplicates++;
     this.#taken.add(itemId);
     return { itemId, rowIndex, sourceId, row };
+  }
+
+  #free(base: string): string {
+    if (!this.#taken.has(base)) return base;
+    let suffix = this.#nextSuffix.get(base) ?? 2;
+    while (this.#taken.has(`${base}-${suffix}`)) suffix++;
+    this.#nextSuffix.set(base, suffix + 1);
+    return `${base}-${suffix}`;
   }
 
   #sourceId(row: Row): string | null {

@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
+import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
 import { InputError, type Row } from "../job.ts";
 
@@ -123,7 +124,7 @@ class JsonLinesTable implements Table {
 function parseRow(line: string, lineNumber: number): Row {
   let value: unknown;
   try {
-    value = JSON.parse(line);
+    value = parseExactJson(line);
   } catch (error) {
     throw new InputError(`jsonl line ${lineNumber} is not JSON: ${messageOf(error)}`, { cause: error });
   }

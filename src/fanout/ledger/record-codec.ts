@@ -1,3 +1,4 @@
+import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
 import {
   type ErrorClass,
@@ -125,7 +126,7 @@ function oneOf<T extends string>(choices: readonly T[], value: unknown): T {
 
 /** Postgres gives JSON columns as values, SQLite as text. */
 function json(value: unknown): unknown {
-  return typeof value === "string" ? JSON.parse(value) : value;
+  return typeof value === "string" ? parseExactJson(value) : value;
 }
 
 function list(value: unknown): unknown[] {

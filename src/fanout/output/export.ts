@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { access, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
+import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
@@ -137,7 +138,7 @@ async function collectResultKeys(ledger: JobLedger): Promise<string[]> {
 }
 
 function parseResult(item: ItemRecord): Readonly<Record<string, unknown>> {
-  const result: unknown = item.result === null ? {} : JSON.parse(item.result);
+  const result: unknown = item.result === null ? {} : parseExactJson(item.result);
   return isObject(result) ? result : {};
 }
 

@@ -33,6 +33,10 @@ export class JsonJobOutput implements JobListener {
     this.#write(startedEvent(job, counts, resumed));
   }
 
+  warning(message: string): void {
+    this.#write({ type: "job.warning", message });
+  }
+
   progress(progress: Progress): void {
     this.#lastProgress = progress;
     if (this.#clock.now() - this.#toldAtMs < JSON_EVERY_MS) return;

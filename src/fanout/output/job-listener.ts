@@ -17,6 +17,8 @@ import type { JobSummary } from "./summary.ts";
 /** Told what happens to a job. */
 export interface JobListener {
   started?(job: JobRecord, counts: JobCounts, resumed: boolean): void;
+  /** Something about the input that the results will show, and that was hardly meant. */
+  warning?(message: string): void;
   progress?(progress: Progress): void;
   /** A row has finished, here or on another machine; each is told once. */
   row?(item: ItemRecord): void;

@@ -37,6 +37,10 @@ export class HumanJobOutput implements JobListener {
     );
   }
 
+  warning(message: string): void {
+    this.#status.line(`warning: ${message}`);
+  }
+
   progress(progress: Progress): void {
     if (this.#status.inPlace) {
       this.#status.status(progressLine(progress, this.#status.columns));

@@ -32,6 +32,11 @@ export class ParentRunOutput implements JobListener {
     this.#tell(JSON.stringify(startedEvent(job, counts, resumed)), { line, required: true });
   }
 
+  warning(message: string): void {
+    const { threadId } = this.#context;
+    this.#context.notify({ method: "warning", threadId, message }, { required: true });
+  }
+
   progress(progress: Progress): void {
     const now = this.#clock.now();
     if (now - this.#toldAtMs < PROGRESS_EVERY_MS) return;

@@ -1,12 +1,16 @@
+import { jsonIn } from "../../agent/chat-completions-answer.ts";
+import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject, type JsonObject } from "../../agent/response-events.ts";
 import type { Tool, ToolDefinition, ToolOutput } from "../../tools/tool.ts";
 import type { ResultCheck } from "./result-check.ts";
+import { reportParameters } from "./result-schema.ts";
 
 export const REPORT_TOOL_NAME = "report_agent_job_result";
 
 export interface ReportToolOptions {
   jobId: string;
   itemId: string;
+  definition: ToolDefinition;
   check: ResultCheck;
   /** Commits the result; false when the row is no longer this attempt's to report. */
   commit(result: JsonObject, stop: boolean): Promise<boolean>;
@@ -25,6 +29,11 @@ export interface ReportTool extends Tool {
   readonly state: ReportState;
   /** Nothing that the agent still says can change the row. */
   readonly settled: boolean;
+  /**
+   * Takes an answer in words. One that is a JSON object is a report, or its result; null when it settles the row. Else what
+   * the agent is to be told: once, then it has had its chance.
+   */
+  takeWords(words: string): Promise<string | null>;
 }
 
 /** The repair turn: a result that does not fit may be reported once more. */
@@ -33,6 +42,7 @@ const MAX_INVALID_REPORTS = 2;
 /** The tool that ends a row. It is made for one attempt and knows which; the first accepted report wins. */
 export function createReportTool(options: ReportToolOptions): ReportTool {
   let state: ReportState = { type: "none" };
+  let nudged = false;
 
   const report = async (args: unknown): Promise<ToolOutput> => {
     const { job_id: jobId, item_id: itemId, result, stop } = isObject(args) ? args : {};
@@ -61,38 +71,54 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
     return { text: JSON.stringify({ accepted: true }), ok: true };
   };
 
+  const isSettled = () =>
+    state.type === "accepted" ||
+    state.type === "superseded" ||
+    (state.type === "invalid" && state.tries >= MAX_INVALID_REPORTS);
+
   return {
-    definition: DEFINITION,
+    definition: options.definition,
     call: report,
+    async takeWords(words) {
+      const args = reportInWords(words, options);
+      const output = args === null ? null : await report(args);
+      if (nudged || isSettled()) return null;
+      nudged = true;
+      return output === null ? NUDGE : `${output.text}\n${NUDGE}`;
+    },
     get state() {
       return state;
     },
     get settled() {
-      return (
-        state.type === "accepted" ||
-        state.type === "superseded" ||
-        (state.type === "invalid" && state.tries >= MAX_INVALID_REPORTS)
-      );
+      return isSettled();
     },
   };
 }
 
-/** The same for every row. */
-const DEFINITION: ToolDefinition = {
-  name: REPORT_TOOL_NAME,
-  description: "Reports the result of the item you were given. Call it exactly once, then stop.",
-  parameters: {
-    type: "object",
-    properties: {
-      job_id: { type: "string", description: "The job id from your message." },
-      item_id: { type: "string", description: "The item id from your message." },
-      result: { type: "object", description: "The result, in the shape the task asks for." },
-      stop: { type: "boolean", description: "True to end the whole job early. Rarely right." },
-    },
-    required: ["job_id", "item_id", "result"],
-    additionalProperties: false,
-  },
-};
+/** What a model sees of the tool; the same for every row of a job. */
+export function reportDefinition(schema: JsonObject | null): ToolDefinition {
+  return {
+    name: REPORT_TOOL_NAME,
+    description: "Reports the result of the item you were given. Call it exactly once, then stop.",
+    ...reportParameters(schema),
+  };
+}
+
+/** Said to an agent that has answered in words. */
+const NUDGE = `Your answer was not a report, so it does not count. Call \`${REPORT_TOOL_NAME}\` now, with your result.`;
+
+/** The arguments of a report that was written in place of being called; null where the words are none. */
+function reportInWords(
+  words: string,
+  { jobId, itemId }: Pick<ReportToolOptions, "jobId" | "itemId">,
+): JsonObject | null {
+  const json = jsonIn(words);
+  const value = json === null ? null : parseExactJson(json);
+  if (!isObject(value)) return null;
+  return isObject(value.result) && "item_id" in value
+    ? { job_id: jobId, ...value }
+    : { job_id: jobId, item_id: itemId, result: value };
+}
 
 function rejected(reason: string): ToolOutput {
   return { text: JSON.stringify({ accepted: false, reason }), ok: false };

@@ -1,3 +1,4 @@
+import { roundedJson } from "../../agent/exact-json.ts";
 import type { JsonObject } from "../../agent/response-events.ts";
 import { InputError } from "../job.ts";
 
@@ -10,8 +11,10 @@ export async function compileResultCheck(schema: JsonObject | null): Promise<Res
   const { default: ajv } = schema.$schema?.toString().includes("2020-12")
     ? await import("ajv/dist/2020.js")
     : await import("ajv");
-  // Schemas for models carry words of their own, and unknown formats say nothing a check could use.
-  const validator = new ajv.default({ allErrors: true, strict: false, validateFormats: false });
+  const { default: formats } = await import("ajv-formats");
+  // Schemas for models carry words of their own; a format that nobody knows says nothing a check could use.
+  const validator = new ajv.default({ allErrors: true, strict: false, logger: false });
+  formats.default(validator);
   let validate: ReturnType<typeof validator.compile>;
   try {
     validate = validator.compile(schema);
@@ -22,7 +25,7 @@ export async function compileResultCheck(schema: JsonObject | null): Promise<Res
     );
   }
   return (result) =>
-    validate(result)
+    validate(roundedJson(result))
       ? []
       : (validate.errors ?? []).map(
           (error) => `result${error.instancePath} ${error.message ?? "is not valid"}`,

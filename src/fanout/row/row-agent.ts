@@ -10,10 +10,11 @@ import { runTurn, TooManyCallsError, type TurnOutcome } from "../../agent/turn.t
 import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
+import type { ToolDefinition } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "./compiled-task.ts";
-import { createReportTool, type ReportTool } from "./report-tool.ts";
+import { createReportTool, REPORT_TOOL_NAME, type ReportTool, reportDefinition } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
 
@@ -73,17 +74,24 @@ export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<RowOutcome
 
 /** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
 export function createRowAgent(options: RowAgentOptions): RowAgent {
-  const instructions = rowInstructions(options.job.task.schema);
+  const { schema } = options.job.task;
+  const common = { instructions: rowInstructions(schema), report: reportDefinition(schema) };
   return async (claim, signal) => {
-    const attempt = new RowAttempt(options, claim, instructions, signal);
+    const attempt = new RowAttempt(options, claim, common, signal);
     return attempt.run();
   };
+}
+
+/** What every agent of a job is told. */
+interface CommonPrompt {
+  instructions: string;
+  report: ToolDefinition;
 }
 
 class RowAttempt {
   #options: RowAgentOptions;
   #claim: Claim;
-  #instructions: string;
+  #common: CommonPrompt;
   #outer: AbortSignal;
   #usage: TokenUsage = NO_USAGE;
   #reported: { item: ItemRecord; stop: boolean } | null = null;
@@ -92,10 +100,10 @@ class RowAttempt {
   #controller = new AbortController();
   #deadline: RowDeadline;
 
-  constructor(options: RowAgentOptions, claim: Claim, instructions: string, signal: AbortSignal) {
+  constructor(options: RowAgentOptions, claim: Claim, common: CommonPrompt, signal: AbortSignal) {
     this.#options = options;
     this.#claim = claim;
-    this.#instructions = instructions;
+    this.#common = common;
     this.#outer = signal;
     this.#deadline = new RowDeadline(options.job.settings.rowTimeoutMs, options.clock, () =>
       this.#controller.abort(new Error("the row's time is up")),
@@ -137,6 +145,7 @@ class RowAttempt {
     const report = createReportTool({
       jobId: job.id,
       itemId: item.itemId,
+      definition: this.#common.report,
       check: task.check,
       commit: (result, stop) => this.#commit(JSON.stringify(result), stop),
     });
@@ -145,7 +154,7 @@ class RowAttempt {
       threadId: this.#claim.token,
       turnId: this.#claim.token,
       model: job.task.model,
-      instructions: this.#instructions,
+      instructions: this.#common.instructions,
       reasoningEffort: job.task.reasoningEffort ?? undefined,
       cacheKey: job.id,
       headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
@@ -157,6 +166,8 @@ class RowAttempt {
         if (output.structured?.crashed === true) this.#toolCrash = output.text;
         return report.settled;
       },
+      forcedTool: rowTools ? undefined : REPORT_TOOL_NAME,
+      replyToWords: (words) => report.takeWords(words),
       maxModelCalls: rowTools ? MAX_CALLS_WITH_TOOLS : MAX_CALLS_WITHOUT_TOOLS,
     });
     return this.#judge(report, outcome);

@@ -4,7 +4,7 @@ import type { TableInput } from "../input/table-input.ts";
 import { checkColumns } from "../input/template.ts";
 import type { JobTask, NewItem } from "../job.ts";
 import { compileTask } from "../row/compiled-task.ts";
-import { createReportTool } from "../row/report-tool.ts";
+import { reportDefinition } from "../row/report-tool.ts";
 import { rowInstructions, rowMessage } from "../row/row-prompt.ts";
 
 export interface DryRun {
@@ -51,13 +51,7 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
 
 /** What every call carries whatever the row: the duties, the schema, the report's definition. */
 function sharedChars(task: JobTask): number {
-  const { definition } = createReportTool({
-    jobId: "",
-    itemId: "",
-    check: () => [],
-    commit: async () => false,
-  });
-  return rowInstructions(task.schema).length + JSON.stringify(definition).length;
+  return rowInstructions(task.schema).length + JSON.stringify(reportDefinition(task.schema)).length;
 }
 
 /** Stands where a run would have the job's id. */

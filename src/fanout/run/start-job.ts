@@ -63,5 +63,11 @@ async function findOrCreate(
     createdAtMs: clock.now(),
   };
   const job = await store.create(made, rows(), () => table.headers);
+  if (ids.duplicates > 0) {
+    const column = task.idColumn ?? "";
+    options.listener?.warning?.(
+      `${ids.duplicates} rows have an id in ${column} that an earlier row has; they are named with -2, -3 and so on`,
+    );
+  }
   return { job, resumed: false, outputPath };
 }

@@ -18,6 +18,7 @@ import type { JobEnd } from "../output/job-listener.ts";
 import { ParentRunOutput } from "../output/parent-run-output.ts";
 import { summaryFields } from "../output/summary.ts";
 import type { FolderJudge } from "../output/write-table.ts";
+import { unwrapSchema } from "../row/result-schema.ts";
 import type { RowResources } from "../run/row-resources.ts";
 import { startOrResumeJob } from "../run/start-job.ts";
 import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
@@ -129,7 +130,7 @@ async function run(
     input,
     task: {
       instruction: args.instruction,
-      schema: args.outputSchema,
+      schema: args.outputSchema === null ? null : unwrapSchema(args.outputSchema),
       model: options.model,
       reasoningEffort: options.reasoningEffort,
       tools: options.rowTools,

@@ -159,3 +159,11 @@ test("an id column that is not there is refused", () => {
   assert.throws(() => checkIdColumn("ID", ["id"]), /id_column ID was not found in csv headers; they are id/);
   checkIdColumn(null, []);
 });
+
+test("a column of equal ids takes time in step with its rows", () => {
+  const ids = new ItemIds("id");
+  // With a search from the beginning for each row this takes minutes, and the test runs into its limit.
+  for (let row = 0; row < 100_000; row++) ids.item({ id: "same" });
+  assert.equal(ids.item({ id: "same" }).itemId, "same-100001");
+  assert.equal(ids.duplicates, 100_000);
+});

@@ -1,0 +1,155 @@
+import { isObject, type JsonObject } from "../../agent/response-events.ts";
+import { InputError } from "../job.ts";
+
+/** Words that only a JSON Schema has. */
+const SCHEMA_WORDS = [
+  ...[
+    "$ref",
+    "$defs",
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "items",
+    "enum",
+  ],
+  ...["const", "anyOf", "oneOf", "allOf", "not", "if"],
+];
+
+/**
+ * The schema itself, also where it comes in the wrapper that providers ask for: `{name, strict, schema}`, alone or as the
+ * `json_schema` of a response format. Refuses what looks like a wrapper and holds no schema: it would accept every result.
+ */
+export function unwrapSchema(given: JsonObject): JsonObject {
+  if (SCHEMA_WORDS.some((word) => Object.hasOwn(given, word))) return given;
+  if (isObject(given.json_schema)) return unwrapSchema(given.json_schema);
+  if (isObject(given.schema)) return unwrapSchema(given.schema);
+  if (given.type === "json_schema" || ("name" in given && ("strict" in given || "parameters" in given))) {
+    throw new InputError(
+      `the schema is a wrapper without a schema in it; expected a JSON Schema, or {"name": …, "schema": {…}}`,
+    );
+  }
+  return given;
+}
+
+/** The parameters of a report, with the shape of the result inside as far as a model's server can be told it. */
+export function reportParameters(schema: JsonObject | null): { parameters: JsonObject; strict: boolean } {
+  const strict = schema === null ? null : strictSchema(schema);
+  if (strict) {
+    const { $defs, definitions, ...result } = strict;
+    const stop = { ...STOP, type: ["boolean", "null"] };
+    return {
+      parameters: withDefinitions({ ...IDS, result, stop }, ["job_id", "item_id", "result", "stop"], {
+        $defs,
+        definitions,
+      }),
+      strict: true,
+    };
+  }
+  const { $defs, definitions, $schema: _schema, $id: _id, ...shape } = schema ?? {};
+  const isTold = schema !== null && schema.type === "object" && hasLocalReferencesOnly(schema);
+  const result = isTold
+    ? shape
+    : { type: "object", description: "The result, in the shape the task asks for." };
+  return {
+    parameters: withDefinitions(
+      { ...IDS, result, stop: { ...STOP, type: "boolean" } },
+      ["job_id", "item_id", "result"],
+      isTold ? { $defs, definitions } : {},
+    ),
+    strict: false,
+  };
+}
+
+const IDS = {
+  job_id: { type: "string", description: "The job id from your message." },
+  item_id: { type: "string", description: "The item id from your message." },
+};
+const STOP = { description: "True to end the whole job early. Rarely right." };
+
+/** References count from the root, so what they name goes there with them. */
+function withDefinitions(properties: JsonObject, required: string[], definitions: JsonObject): JsonObject {
+  const given = Object.entries(definitions).filter(([, value]) => value !== undefined);
+  return {
+    type: "object",
+    properties,
+    required,
+    additionalProperties: false,
+    ...Object.fromEntries(given),
+  };
+}
+
+const LOCAL_REFERENCE = /^#\/(\$defs|definitions)\//;
+
+function hasLocalReferencesOnly(schema: unknown): boolean {
+  if (Array.isArray(schema)) return schema.every(hasLocalReferencesOnly);
+  if (!isObject(schema)) return true;
+  if (typeof schema.$ref === "string" && !LOCAL_REFERENCE.test(schema.$ref)) return false;
+  return Object.values(schema).every(hasLocalReferencesOnly);
+}
+
+/** Words that strict servers understand as they are. */
+const KEPT = new Set([
+  ...["type", "enum", "const", "description", "title", "$ref", "pattern", "minimum", "maximum"],
+  ...["exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"],
+]);
+/** Words that they refuse, and that only narrow what fits: the result is checked against them afterwards. */
+const LEFT_TO_THE_CHECK = new Set([
+  ...["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "default", "examples"],
+  ...["$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"],
+]);
+const STRICT_FORMATS = new Set([
+  ...["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"],
+]);
+
+/** A schema that strict servers take and whose results fit the given one in shape; null where there is none. */
+export function strictSchema(schema: JsonObject): JsonObject | null {
+  if (schema.type !== "object" || schema.properties === undefined) return null;
+  return strictPart(schema);
+}
+
+function strictPart(part: unknown): JsonObject | null {
+  if (!isObject(part)) return null;
+  const out: Record<string, unknown> = {};
+  for (const [word, value] of Object.entries(part)) {
+    const strict = strictWord(word, value);
+    if (strict === null) return null;
+    if (strict !== undefined) out[word] = strict;
+  }
+  if (part.type === "object" || part.properties !== undefined) {
+    const names = Object.keys(isObject(part.properties) ? part.properties : {});
+    const required: unknown[] = Array.isArray(part.required) ? part.required : [];
+    if (part.properties === undefined || !names.every((name) => required.includes(name))) return null;
+    if (required.length !== names.length || (part.additionalProperties ?? false) !== false) return null;
+    out.required = names;
+    out.additionalProperties = false;
+  }
+  return out;
+}
+
+/** Undefined: the word is left out; null: there is no strict form. */
+function strictWord(word: string, value: unknown): unknown {
+  if (word === "properties" || word === "$defs" || word === "definitions") {
+    return isObject(value) ? strictParts(value) : null;
+  }
+  if (word === "items") return strictPart(value);
+  if (word === "anyOf") {
+    const choices = Array.isArray(value) ? value.map(strictPart) : [null];
+    return choices.includes(null) ? null : choices;
+  }
+  if (word === "required" || word === "additionalProperties") return undefined;
+  if (word === "$ref") return typeof value === "string" && LOCAL_REFERENCE.test(value) ? value : null;
+  if (word === "format" && typeof value === "string" && STRICT_FORMATS.has(value)) return value;
+  if (KEPT.has(word)) return value;
+  return LEFT_TO_THE_CHECK.has(word) ? undefined : null;
+}
+
+function strictParts(parts: JsonObject): JsonObject | null {
+  const out: Record<string, unknown> = {};
+  for (const [name, part] of Object.entries(parts)) {
+    const strict = strictPart(part);
+    if (strict === null) return null;
+    out[name] = strict;
+  }
+  return out;
+}
