@@ -62,6 +62,7 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --database-url-file PATH the same from a file, which no list of processes shows; or PROCWIRE_DATABASE_URL
       --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
       --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
+      --no-reuse               ask again what other jobs of this folder or database have answered already
       --json                   events as JSON lines on stdout
 `;
 
@@ -91,6 +92,7 @@ export const RUN_FLAGS = {
   "idle-timeout": { type: "string" },
   explode: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
+  "no-reuse": { type: "boolean" },
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const satisfies ParseArgsOptionsConfig;
@@ -122,6 +124,8 @@ export interface RunOptions {
   outagePatienceSeconds: number | undefined;
   idleTimeoutSeconds: number | undefined;
   export: { explode: boolean; escapeFormulas: boolean };
+  /** Take answers that other jobs have paid for. */
+  reuse: boolean;
   json: boolean;
 }
 
@@ -176,6 +180,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
       rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
       rowLimit: count("sample", values.sample) ?? null,
+      reuse: run.reuse,
     },
     output: values.output === undefined ? undefined : path.resolve(values.output),
     dryRun: values["dry-run"] ?? false,
@@ -221,6 +226,7 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     outagePatienceSeconds: count("outage-patience", text("outage-patience")),
     idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
     export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
+    reuse: values["no-reuse"] !== true,
     json: values.json === true,
   };
 }

@@ -4,11 +4,13 @@ import { CANCELLED_BY_USER, type ErrorClass } from "../fanout/job.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import { exportCsv, exportErrors } from "../fanout/output/export.ts";
+import { type ItemDetails, itemFields, itemReport } from "../fanout/output/item-report.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
-import { itemReport, jobReport, jobTable } from "../fanout/output/job-report.ts";
+import { jobReport, jobTable } from "../fanout/output/job-report.ts";
 import { fullSummaryFields, summarize } from "../fanout/output/summary.ts";
 import { watchJob } from "../fanout/output/watch-job.ts";
 import { compileTask } from "../fanout/row/compiled-task.ts";
+import { rowInstructions, rowMessage } from "../fanout/row/row-prompt.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -28,7 +30,7 @@ Looks at fan-out jobs and changes them. JOB is an id or the beginning of one. Jo
 (.procwire/jobs, or $PROCWIRE_HOME/jobs), or of a database.
 
 list     all jobs, newest first
-show     one job: its task, how far it is, why rows failed; or one of its rows
+show     one job: its task, how far it is, why rows failed; or one of its rows with its prompt and all that was said
 watch    follows a job that another process runs, to its end
 cancel   stops a job; what is finished stays, the rest stays pending
 resume   goes on with the rows that are left
@@ -123,15 +125,26 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
 
 async function show(ledger: JobLedger, { run, items }: Request): Promise<number> {
   for (const itemId of items ?? []) {
-    const item = await ledger.item(itemId);
-    if (!item) throw new Error(`job ${ledger.jobId.slice(0, 8)} has no item \`${itemId}\``);
-    print(run.json ? JSON.stringify(item) : itemReport(item));
+    const details = await itemDetails(ledger, itemId);
+    print(run.json ? JSON.stringify(itemFields(details)) : itemReport(details));
   }
   if (items === undefined) {
     const summary = await summarize(ledger);
     print(run.json ? JSON.stringify(fullSummaryFields(summary)) : jobReport(summary));
   }
   return 0;
+}
+
+async function itemDetails(ledger: JobLedger, itemId: string): Promise<ItemDetails> {
+  const item = await ledger.item(itemId);
+  if (!item) throw new Error(`job ${ledger.jobId.slice(0, 8)} has no item \`${itemId}\``);
+  const job = await ledger.job();
+  const { template } = await compileTask(job.task);
+  const prompt = {
+    instructions: rowInstructions(job.task.schema),
+    message: rowMessage(job, item, template.render(item.row)),
+  };
+  return { item, attempts: await ledger.attempts(itemId), prompt };
 }
 
 function watch(ledger: JobLedger, { run }: Request): Promise<number> {
@@ -199,6 +212,7 @@ async function work(
           maxAttempts: run.maxAttempts ?? settings.maxAttempts,
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
           rowLimit,
+          reuse: settings.reuse !== false && run.reuse,
         },
         outputPath,
         resumed: true,

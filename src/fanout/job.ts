@@ -76,6 +76,8 @@ export interface JobSettings {
   rowTimeoutMs: number;
   /** Only rows before this one are worked on; null: all. */
   rowLimit: number | null;
+  /** Rows that other jobs have answered are taken from them; default: yes. */
+  reuse?: boolean;
 }
 
 export interface NewJob {
@@ -106,6 +108,8 @@ export interface NewItem {
   rowIndex: number;
   sourceId: string | null;
   row: Row;
+  /** What names the question that this row is, in whichever job; undefined: its answer is good for this row alone. */
+  question?: string | undefined;
 }
 
 export interface ItemRecord extends NewItem {
@@ -119,6 +123,39 @@ export interface ItemRecord extends NewItem {
   startedAtMs: number | null;
   reportedAtMs: number | null;
   completedAtMs: number | null;
+}
+
+/** One thing that happened in an attempt, after the prompt. */
+export type TranscriptEntry =
+  | { type: "said"; text: string }
+  | { type: "thought"; text: string }
+  | { type: "refused"; text: string }
+  | { type: "called"; tool: string; arguments: string }
+  | { type: "returned"; tool: string; text: string; ok: boolean }
+  /** The API gave no answer, and was asked again. */
+  | { type: "asked_again"; reason: string };
+
+/** How an attempt came to its end: `retried` and `released` were followed by another one, `reused` asked nobody. */
+export type AttemptOutcome = "reported" | "failed" | "retried" | "released" | "reused";
+
+/** One attempt as it was, kept with the row. */
+export interface AttemptRecord {
+  outcome: AttemptOutcome;
+  errorClass: ErrorClass | null;
+  message: string | null;
+  usage: TokenUsage;
+  startedAtMs: number | null;
+  endedAtMs: number;
+  transcript: readonly TranscriptEntry[];
+}
+
+/** An answer that another job has paid for. */
+export interface StoredAnswer {
+  question: string;
+  /** The reported object, as JSON text. */
+  result: string;
+  jobId: string;
+  itemId: string;
 }
 
 export interface JobCounts {

@@ -4,6 +4,8 @@ import { InputError, type Row } from "../job.ts";
 export interface Template {
   /** The columns it uses, each once. */
   readonly columns: readonly string[];
+  /** What it begins with, whatever the row: all before its first column. */
+  readonly fixedStart: string;
   /** Puts a row's values in. A value is never looked at again, so a cell that holds `{x}` stays `{x}`. */
   render(row: Row): string;
 }
@@ -38,7 +40,9 @@ export function parseTemplate(instruction: string): Template {
     }
   }
   parts.push({ type: "text", text: literal });
+  const [first] = parts;
   return {
+    fixedStart: first?.type === "text" ? first.text : "",
     columns: [...new Set(parts.flatMap((part) => (part.type === "column" ? [part.name] : [])))],
     render: (row) =>
       parts.map((part) => (part.type === "text" ? part.text : valueText(row, part.name))).join(""),

@@ -5,6 +5,7 @@
 
 import type { TokenUsage } from "../../agent/usage.ts";
 import type {
+  AttemptRecord,
   ErrorClass,
   ItemRecord,
   ItemStatus,
@@ -14,6 +15,7 @@ import type {
   JobStatus,
   NewItem,
   NewJob,
+  StoredAnswer,
 } from "../job.ts";
 
 export interface JobStore extends AsyncDisposable {
@@ -30,6 +32,20 @@ export interface JobStore extends AsyncDisposable {
   list(): Promise<JobRecord[]>;
   /** By id, or by the beginning of one. Null when there is none; rejects when there are several. */
   open(idOrPrefix: string): Promise<JobLedger | null>;
+  /** What other jobs than this one have answered. */
+  answersOutside(jobId: string): Promise<AnswerSource>;
+}
+
+/** Answers of several jobs, open to be asked many times. */
+export interface AnswerSource extends AsyncDisposable {
+  /** All answers to these questions, those of the newest job first. */
+  find(questions: readonly string[]): Promise<StoredAnswer[]>;
+}
+
+/** A row that nobody has been asked about yet. */
+export interface UnaskedRow {
+  rowIndex: number;
+  question: string;
 }
 
 /** One attempt at one row, held by the process that claimed it. */
@@ -45,12 +61,15 @@ export interface Report {
   usage: TokenUsage;
   /** Cancels the job with the report. */
   stop: boolean;
+  /** What was said in the attempt, as JSON text; undefined: nothing. */
+  transcript?: string | undefined;
 }
 
 export interface AttemptFailure {
   errorClass: ErrorClass;
   message: string;
   usage: TokenUsage;
+  transcript?: string | undefined;
 }
 
 export interface JobLedger extends AsyncDisposable {
@@ -82,7 +101,7 @@ export interface JobLedger extends AsyncDisposable {
   /** The attempt has failed; the row is tried again, not before `delayMs` from now. */
   retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean>;
   /** The attempt came to nothing through no fault of its own, and does not count. */
-  release(claim: Claim, usage: TokenUsage): Promise<boolean>;
+  release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean>;
 
   /** Guarded: false when the job is in none of `from`. */
   setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;
@@ -93,6 +112,12 @@ export interface JobLedger extends AsyncDisposable {
   /** Rows in the table's order, as far as the row limit goes. */
   items(filter?: { statuses?: readonly ItemStatus[] }): AsyncIterable<ItemRecord>;
   item(itemId: string): Promise<ItemRecord | null>;
+  /** All attempts at a row, the first one first. */
+  attempts(itemId: string): Promise<AttemptRecord[]>;
+  /** Rows that wait for their first attempt and have a question, in the table's order, behind the given row. */
+  unasked(afterRow: number, limit: number): Promise<UnaskedRow[]>;
+  /** Completes rows that nobody was asked about with answers of other jobs; tells how many. */
+  adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number>;
   /** Rows that were settled since then, by this process or another; the same one may be told twice. */
   settledSince(sinceMs: number): Promise<ItemRecord[]>;
 }

@@ -1,6 +1,9 @@
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
+import type { TokenUsage } from "../../agent/usage.ts";
 import {
+  type AttemptOutcome,
+  type AttemptRecord,
   type ErrorClass,
   type ItemRecord,
   type ItemStatus,
@@ -11,6 +14,8 @@ import {
   type JobTask,
   jobName,
   type Row,
+  type StoredAnswer,
+  type TranscriptEntry,
 } from "../job.ts";
 
 /** A row of a database, of either kind: numbers may come as numbers, bigints or text, times as epoch milliseconds. */
@@ -48,15 +53,31 @@ export function decodeItem(row: DatabaseRow): ItemRecord {
     result: textOrNull(row.result_json),
     errorClass: row.error_class === null ? null : oneOf(ERROR_CLASSES, row.error_class),
     error: textOrNull(row.last_error),
-    usage: {
-      inputTokens: count(row.input_tokens),
-      cachedInputTokens: count(row.cached_input_tokens),
-      outputTokens: count(row.output_tokens),
-      reasoningOutputTokens: count(row.reasoning_output_tokens),
-    },
+    usage: decodeUsage(row),
     startedAtMs: countOrNull(row.started_at),
     reportedAtMs: countOrNull(row.reported_at),
     completedAtMs: countOrNull(row.completed_at),
+  };
+}
+
+export function decodeAttempt(row: DatabaseRow): AttemptRecord {
+  return {
+    outcome: oneOf(ATTEMPT_OUTCOMES, row.outcome),
+    errorClass: row.error_class === null ? null : oneOf(ERROR_CLASSES, row.error_class),
+    message: textOrNull(row.message),
+    usage: decodeUsage(row),
+    startedAtMs: countOrNull(row.started_at),
+    endedAtMs: count(row.ended_at),
+    transcript: list(json(row.transcript_json)).flatMap((entry) => decodeTranscriptEntry(entry) ?? []),
+  };
+}
+
+export function decodeAnswer(row: DatabaseRow): StoredAnswer {
+  return {
+    question: text(row.question),
+    result: text(row.result_json),
+    jobId: text(row.job_id),
+    itemId: text(row.item_id),
   };
 }
 
@@ -90,6 +111,8 @@ export const ERROR_CLASSES: readonly ErrorClass[] = [
   "transport",
 ];
 
+const ATTEMPT_OUTCOMES: readonly AttemptOutcome[] = ["reported", "failed", "retried", "released", "reused"];
+
 const ITEM_STATUSES: readonly ItemStatus[] = ["pending", "running", "completed", "failed"];
 
 function decodeTask(value: unknown): JobTask {
@@ -110,7 +133,36 @@ function decodeSettings(value: unknown): JobSettings {
     maxAttempts: count(settings.maxAttempts),
     rowTimeoutMs: count(settings.rowTimeoutMs),
     rowLimit: countOrNull(settings.rowLimit),
+    reuse: settings.reuse !== false,
   };
+}
+
+function decodeUsage(row: DatabaseRow): TokenUsage {
+  return {
+    inputTokens: count(row.input_tokens),
+    cachedInputTokens: count(row.cached_input_tokens),
+    outputTokens: count(row.output_tokens),
+    reasoningOutputTokens: count(row.reasoning_output_tokens),
+  };
+}
+
+/** Null for an entry of a kind that only a newer procwire knows. */
+function decodeTranscriptEntry(value: unknown): TranscriptEntry | null {
+  const entry = decodeRow(value);
+  switch (entry.type) {
+    case "said":
+    case "thought":
+    case "refused":
+      return { type: entry.type, text: text(entry.text) };
+    case "called":
+      return { type: "called", tool: text(entry.tool), arguments: text(entry.arguments) };
+    case "returned":
+      return { type: "returned", tool: text(entry.tool), text: text(entry.text), ok: entry.ok === true };
+    case "asked_again":
+      return { type: "asked_again", reason: text(entry.reason) };
+    default:
+      return null;
+  }
 }
 
 function decodeRow(value: unknown): Row {

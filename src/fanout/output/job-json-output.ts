@@ -37,6 +37,10 @@ export class JsonJobOutput implements JobListener {
     this.#write({ type: "job.warning", message });
   }
 
+  reused(rows: number): void {
+    this.#write({ type: "job.reused", reused_items: rows });
+  }
+
   progress(progress: Progress): void {
     this.#lastProgress = progress;
     if (this.#clock.now() - this.#toldAtMs < JSON_EVERY_MS) return;

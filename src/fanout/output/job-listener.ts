@@ -19,6 +19,8 @@ export interface JobListener {
   started?(job: JobRecord, counts: JobCounts, resumed: boolean): void;
   /** Something about the input that the results will show, and that was hardly meant. */
   warning?(message: string): void;
+  /** So many rows were answered by other jobs; told before `started`. */
+  reused?(rows: number): void;
   progress?(progress: Progress): void;
   /** A row has finished, here or on another machine; each is told once. */
   row?(item: ItemRecord): void;

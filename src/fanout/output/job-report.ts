@@ -1,5 +1,5 @@
 import { totalTokens } from "../../agent/usage.ts";
-import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
+import type { JobCounts, JobRecord } from "../job.ts";
 import { countText, durationText } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
@@ -50,16 +50,4 @@ export function jobReport({ job, counts, failures, failuresByClass }: JobSummary
     for (const item of failures) lines.push(`          ${item.itemId}: ${item.error}`);
   }
   return lines.join("\n");
-}
-
-/** Everything about one row. */
-export function itemReport(item: ItemRecord): string {
-  return [
-    `item      ${item.itemId} (row ${item.rowIndex})`,
-    `status    ${item.status}, ${item.attempts} attempts`,
-    ...(item.error === null ? [] : [`error     ${item.errorClass}: ${item.error}`]),
-    `row       ${JSON.stringify(item.row)}`,
-    ...(item.result === null ? [] : [`result    ${item.result}`]),
-    `tokens    ${item.usage.inputTokens} in (${item.usage.cachedInputTokens} cached), ${item.usage.outputTokens} out`,
-  ].join("\n");
 }

@@ -41,6 +41,10 @@ export class HumanJobOutput implements JobListener {
     this.#status.line(`warning: ${message}`);
   }
 
+  reused(rows: number): void {
+    this.#status.line(`${rows} rows were answered by earlier jobs (--no-reuse asks them again)`);
+  }
+
   progress(progress: Progress): void {
     if (this.#status.inPlace) {
       this.#status.status(progressLine(progress, this.#status.columns));

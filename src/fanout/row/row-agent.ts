@@ -17,6 +17,7 @@ import type { CompiledTask } from "./compiled-task.ts";
 import { createReportTool, REPORT_TOOL_NAME, type ReportTool, reportDefinition } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
+import { Transcript } from "./transcript.ts";
 
 /** Everything the rows of one job have in common. */
 export interface RowAgentOptions {
@@ -70,7 +71,10 @@ const MAX_CALLS_WITH_TOOLS = 200;
 /** A row's tools may not hold up its lane longer than this. */
 const TOOLS_CLOSE_MS = 5_000;
 
-export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<RowOutcome>;
+/** What an attempt leaves behind besides its outcome: what was said in it, as JSON text. */
+export type EndedAttempt = RowOutcome & { transcript?: string | undefined };
+
+export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<EndedAttempt>;
 
 /** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
 export function createRowAgent(options: RowAgentOptions): RowAgent {
@@ -94,6 +98,7 @@ class RowAttempt {
   #common: CommonPrompt;
   #outer: AbortSignal;
   #usage: TokenUsage = NO_USAGE;
+  #transcript = new Transcript();
   #reported: { item: ItemRecord; stop: boolean } | null = null;
   #ledgerFault: { cause: unknown } | null = null;
   #toolCrash: string | null = null;
@@ -110,7 +115,12 @@ class RowAttempt {
     );
   }
 
-  async run(): Promise<RowOutcome> {
+  async run(): Promise<EndedAttempt> {
+    const outcome = await this.#run();
+    return { ...outcome, transcript: this.#transcript.json };
+  }
+
+  async #run(): Promise<RowOutcome> {
     const onAbort = () => this.#controller.abort(this.#outer.reason);
     if (this.#outer.aborted) onAbort();
     else this.#outer.addEventListener("abort", onAbort, { once: true });
@@ -162,7 +172,8 @@ class RowAttempt {
       history: [{ type: "message", role: "user", content: [{ type: "input_text", text }] }],
       signal: this.#controller.signal,
       callModel: this.#callModel,
-      endsTurn: (_name, output) => {
+      endsTurn: (name, output) => {
+        this.#transcript.returned(name, output);
         if (output.structured?.crashed === true) this.#toolCrash = output.text;
         return report.settled;
       },
@@ -177,9 +188,14 @@ class RowAttempt {
   #callModel: CallModel = async (request, signal, hooks) => {
     const answer = await this.#options.callModel(request, signal, {
       ...hooks,
+      onRetry: (error, delayMs, next) => {
+        this.#transcript.askedAgain(error.message);
+        hooks?.onRetry?.(error, delayMs, next);
+      },
       onWaiting: (waiting) => (waiting ? this.#deadline.pause() : this.#deadline.resume()),
     });
     this.#usage = addUsage(this.#usage, answer.usage);
+    this.#transcript.answered(answer);
     return answer;
   };
 
@@ -188,7 +204,8 @@ class RowAttempt {
     // A ledger that has to wait for its database is no fault of the row: the wait does not count as its time.
     this.#deadline.pause();
     try {
-      const item = await this.#options.ledger.complete(this.#claim, { result, usage: this.#usage, stop });
+      const report = { result, usage: this.#usage, stop, transcript: this.#transcript.json };
+      const item = await this.#options.ledger.complete(this.#claim, report);
       if (item) this.#reported = { item, stop };
       return item !== null;
     } catch (error) {

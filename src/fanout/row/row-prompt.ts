@@ -1,6 +1,7 @@
 import type { JsonObject } from "../../agent/response-events.ts";
+import type { Template } from "../input/template.ts";
 import type { JobRecord, NewItem, Row } from "../job.ts";
-import { REPORT_TOOL_NAME } from "./report-tool.ts";
+import { REPORT_TOOL_NAME, reportDefinition } from "./report-tool.ts";
 
 /** The line by which the prompt of a row agent is recognised; test servers look for it. */
 const MARKER = "You are processing one item for a generic agent job.";
@@ -22,23 +23,37 @@ export function rowInstructions(schema: JsonObject | null): string {
   ].join("\n");
 }
 
-/** What one agent is told: which item, the task, the row. */
+/** What every row's message begins with, whatever the row. */
+const MESSAGE_START = [MARKER, "", "Task instruction:", ""].join("\n");
+
+/**
+ * What one agent is told: the task, which item, the row. What differs from row to row comes as late as it can, because
+ * servers bill a beginning that they have seen before at a fraction of the price.
+ */
 export function rowMessage(job: Pick<JobRecord, "id" | "headers">, item: NewItem, task: string): string {
   return [
-    MARKER,
+    `${MESSAGE_START}${task}`,
+    "",
     `Job ID: ${job.id}`,
     `Item ID: ${item.itemId}`,
-    "",
-    "Task instruction:",
-    task,
     "",
     "Input row (JSON):",
     rowJson(job.headers, item.row),
   ].join("\n");
 }
 
+/** Characters that every call carries before its message: the duties, the schema, the report's definition. */
+export function fixedPromptChars(schema: JsonObject | null): number {
+  return JSON.stringify(reportDefinition(schema)).length + rowInstructions(schema).length;
+}
+
+/** How many characters of the prompt are the same for all rows of a job, counted from its beginning. */
+export function sharedPromptChars(schema: JsonObject | null, template: Template): number {
+  return fixedPromptChars(schema) + MESSAGE_START.length + template.fixedStart.length;
+}
+
 /** Columns in the table's order, also those whose names look like numbers, which an object would put first. */
-function rowJson(headers: readonly string[], row: Row): string {
+export function rowJson(headers: readonly string[], row: Row): string {
   const fields = headers
     .filter((header) => Object.hasOwn(row, header))
     .map(

@@ -17,6 +17,7 @@ import { ProgressTicker } from "../output/progress-ticker.ts";
 import { ResultsLog } from "../output/results-log.ts";
 import { summarize } from "../output/summary.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
+import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { type FailFast, scheduleRows } from "./scheduler.ts";
 
@@ -50,6 +51,10 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
   await ledger.setOptions({ settings, outputPath });
+  if (settings.reuse !== false) {
+    const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
+    if (reused > 0) options.listener?.reused?.(reused);
+  }
   // Also from the states that are final: there may be rows that were asked for again.
   await ledger.setStatus("running", JOB_STATUSES);
   const end = await workOn(options, ledger, await ledger.job(), known);

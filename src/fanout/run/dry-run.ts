@@ -4,8 +4,7 @@ import type { TableInput } from "../input/table-input.ts";
 import { checkColumns } from "../input/template.ts";
 import type { JobTask, NewItem } from "../job.ts";
 import { compileTask } from "../row/compiled-task.ts";
-import { reportDefinition } from "../row/report-tool.ts";
-import { rowInstructions, rowMessage } from "../row/row-prompt.ts";
+import { fixedPromptChars, rowMessage } from "../row/row-prompt.ts";
 
 export interface DryRun {
   rows: number;
@@ -38,6 +37,8 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
   checkIdColumn(task.idColumn, table.headers);
   checkColumns(template, table.headers);
   const job = { id: EXAMPLE_ID, headers: table.headers };
+  // Their messages are counted whole already, with what they have in common.
+  const shared = fixedPromptChars(task.schema);
   return {
     rows,
     columns: table.headers,
@@ -45,13 +46,8 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
       itemId: item.itemId,
       text: rowMessage(job, item, template.render(item.row)),
     })),
-    inputTokens: Math.ceil((chars + rows * sharedChars(task)) / CHARS_PER_TOKEN),
+    inputTokens: Math.ceil((chars + rows * shared) / CHARS_PER_TOKEN),
   };
-}
-
-/** What every call carries whatever the row: the duties, the schema, the report's definition. */
-function sharedChars(task: JobTask): number {
-  return rowInstructions(task.schema).length + JSON.stringify(reportDefinition(task.schema)).length;
 }
 
 /** Stands where a run would have the job's id. */

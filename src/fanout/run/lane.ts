@@ -3,7 +3,7 @@ import type { Clock } from "../../async/clock.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { Refusal, RowAgent, RowOutcome } from "../row/row-agent.ts";
+import type { EndedAttempt, Refusal, RowAgent } from "../row/row-agent.ts";
 import type { Limiter } from "./limiter.ts";
 
 export interface LaneOptions {
@@ -38,7 +38,7 @@ export async function workRow(
 ): Promise<LaneEnd> {
   const { rowAgent, ledger, limiter, clock } = options;
   const beganAtMs = clock.now();
-  const outcome: RowOutcome = isStopped
+  const outcome: EndedAttempt = isStopped
     ? { type: "interrupted", usage: NO_USAGE }
     : await rowAgent(claim, signal);
   switch (outcome.type) {
@@ -66,14 +66,14 @@ export async function workRow(
     case "superseded":
       return { type: "let-go" };
   }
-  await ledger.release(claim, outcome.usage);
+  await ledger.release(claim, outcome.usage, outcome.transcript);
   return { type: "let-go" };
 }
 
 async function settleFailure(
   options: LaneOptions,
   claim: Claim,
-  failure: Extract<RowOutcome, { type: "failed" }>,
+  failure: Extract<EndedAttempt, { type: "failed" }>,
 ): Promise<LaneEnd> {
   const { ledger, maxAttempts } = options;
   const { errorClass, message } = failure;

@@ -7,6 +7,7 @@ import type { JobRecord, JobSettings, JobTask } from "../job.ts";
 import { checkOutput } from "../output/export.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
+import { questionOf } from "../row/question.ts";
 import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
 
 export interface StartJobOptions extends CoordinatorOptions {
@@ -22,10 +23,9 @@ export interface StartJobOptions extends CoordinatorOptions {
 
 /** Finds or makes the job, works on its rows, writes its files. The same call again goes on where this one ended. */
 export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
-  const { settings } = options;
   const task = await compileTask(options.task);
   const key = jobKey(options.input, options.task);
-  const { job, resumed, outputPath } = await options.store.withKey(key, options.signal, () =>
+  const { job, resumed, settings, outputPath } = await options.store.withKey(key, options.signal, () =>
     findOrCreate(options, key, task),
   );
   return coordinateJob(options, { jobId: job.id, task, settings, outputPath, resumed });
@@ -35,19 +35,24 @@ async function findOrCreate(
   options: StartJobOptions,
   key: string,
   { template }: CompiledTask,
-): Promise<{ job: JobRecord; resumed: boolean; outputPath: string }> {
+): Promise<{ job: JobRecord; resumed: boolean; settings: JobSettings; outputPath: string }> {
   const { store, input, task, clock = systemClock, newId = () => crypto.randomUUID() } = options;
   const known = options.fresh ? null : await store.find(key);
   const id = known?.id ?? newId();
   const outputPath = typeof options.outputPath === "string" ? options.outputPath : options.outputPath(id);
   await checkOutput(outputPath, input.path);
-  if (known) return { job: known, resumed: true, outputPath };
+  if (known) {
+    // A job that was begun without the answers of others stays without them.
+    const reuse = options.settings.reuse !== false && known.settings.reuse !== false;
+    return { job: known, resumed: true, settings: { ...options.settings, reuse }, outputPath };
+  }
+  const settings = { ...options.settings, reuse: options.settings.reuse !== false && !options.fresh };
   const table = openTable(input.path, input.format, input.name);
   const ids = new ItemIds(task.idColumn);
   const rows = async function* () {
     for await (const row of table.rows()) {
       options.signal.throwIfAborted();
-      yield ids.item(row);
+      yield { ...ids.item(row), question: questionOf(task, template, table.headers, row) };
     }
     // Only now are all columns known.
     checkIdColumn(task.idColumn, table.headers);
@@ -57,7 +62,7 @@ async function findOrCreate(
     id,
     key,
     task,
-    settings: options.settings,
+    settings,
     inputPath: input.name,
     outputPath,
     createdAtMs: clock.now(),
@@ -69,5 +74,5 @@ async function findOrCreate(
       `${ids.duplicates} rows have an id in ${column} that an earlier row has; they are named with -2, -3 and so on`,
     );
   }
-  return { job, resumed: false, outputPath };
+  return { job, resumed: false, settings, outputPath };
 }

@@ -198,6 +198,7 @@ if (missing) {
       result: '{"n":1}',
       now: 1,
       ...NO_USAGE,
+      transcript: null,
     };
     const row = await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
     assert.equal(row?.result_json, '{"n":1}');

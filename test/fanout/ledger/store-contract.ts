@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
-import type { ItemRecord, ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
+import type { ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 
 /** What a store needs to be put through the contract. */
@@ -31,7 +31,7 @@ function newJob(extra: Partial<NewJob> = {}): NewJob {
       tools: "none",
       idColumn: null,
     },
-    settings: { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: null },
+    settings: { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: null, reuse: true },
     inputPath: "in.csv",
     outputPath: "out.csv",
     createdAtMs: 1_700_000_000_000 + made,
@@ -45,8 +45,8 @@ async function* rows(count: number): AsyncGenerator<NewItem> {
   }
 }
 
-async function collect(items: AsyncIterable<ItemRecord>): Promise<ItemRecord[]> {
-  const all: ItemRecord[] = [];
+async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
   for await (const item of items) all.push(item);
   return all;
 }
@@ -117,6 +117,95 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     });
     assert.equal(await store.find("no such key"), null);
   });
+
+  contract("every attempt at a row is kept with what was said in it", async (harness) => {
+    await using ledger = await started(harness, 1);
+    const said = (text: string) => JSON.stringify([{ type: "said", text }]);
+    const failure = { errorClass: "schema", message: "bad", usage } as const;
+    await ledger.release(await claimOne(ledger), NO_USAGE);
+    await ledger.release(await claimOne(ledger), usage, said("given back"));
+    await ledger.retry(await claimOne(ledger), { ...failure, transcript: said("wrong\0") }, 0);
+    await ledger.fail(await claimOne(ledger), failure);
+    assert.equal(await ledger.retryFailed({}), 1);
+    const claim = await claimOne(ledger);
+    const report = { result: "{}", usage, stop: false, transcript: said("right") };
+    assert.ok(await ledger.complete(claim, report));
+    assert.equal(await ledger.complete(claim, report), null);
+    const attempts = await ledger.attempts("row-1");
+    assert.deepEqual(
+      attempts.map(({ outcome, errorClass, message }) => [outcome, errorClass, message]),
+      [
+        ["released", null, null],
+        ["retried", "schema", "bad"],
+        ["failed", "schema", "bad"],
+        ["reported", null, null],
+      ],
+    );
+    assert.deepEqual(attempts[3]?.transcript, [{ type: "said", text: "right" }]);
+    assert.deepEqual(attempts[2]?.transcript, []);
+    assert.deepEqual(attempts[3]?.usage, usage);
+    assert.ok((attempts[3]?.startedAtMs ?? 0) > 0);
+    assert.deepEqual(await ledger.attempts("row-2"), []);
+  });
+
+  contract(
+    "a row that was never asked takes the answer that another job has for its question",
+    async (harness) => {
+      const { store } = harness;
+      const stem = crypto.randomUUID().replaceAll("-", "").slice(1);
+      const asking = async function* (names: string) {
+        for (const [index, name] of [...names].entries()) {
+          const question = `${stem}${name}`;
+          yield { itemId: `${name}${index}`, rowIndex: index, sourceId: null, row: { name }, question };
+        }
+      };
+      const questions = (await collect(asking("abc"))).map((item) => item.question);
+      const open = async (names: string) => {
+        const job = await store.create(newJob(), asking(names), () => ["name"]);
+        const ledger = await store.open(job.id);
+        assert.ok(ledger);
+        await ledger.beginRun();
+        await ledger.setStatus("running", ["pending"]);
+        return ledger;
+      };
+      await using first = await open("ab");
+      for (const claim of await claimSome(first, 2)) {
+        if (claim.item.itemId === "a0")
+          await first.complete(claim, { result: '{"n":1}', usage, stop: false });
+        else await first.fail(claim, { errorClass: "schema", message: "no", usage });
+      }
+      await using second = await open("cba");
+      await using source = await store.answersOutside(second.jobId);
+      const found = await source.find(questions);
+      assert.deepEqual(found, [
+        { question: questions[0], result: '{"n":1}', jobId: first.jobId, itemId: "a0" },
+      ]);
+      const unasked = await second.unasked(-1, 10);
+      assert.deepEqual(
+        unasked.map((row) => row.rowIndex),
+        [0, 1, 2],
+      );
+      const [answer] = found;
+      assert.ok(answer);
+      assert.equal(await second.adopt([{ rowIndex: 2, answer }]), 1);
+      assert.equal(await second.adopt([{ rowIndex: 2, answer }]), 0);
+      const item = await second.item("a2");
+      assert.deepEqual([item?.status, item?.result, item?.usage], ["completed", '{"n":1}', NO_USAGE]);
+      const [attempt] = await second.attempts("a2");
+      assert.deepEqual(
+        [attempt?.outcome, attempt?.message],
+        ["reused", `answered by item a0 of job ${first.jobId}`],
+      );
+      // The job that asks is no source for itself, and a row that failed and is asked for again wants a new answer.
+      assert.equal(await first.retryFailed({}), 1);
+      assert.deepEqual(await first.unasked(-1, 10), []);
+      await using own = await store.answersOutside(first.jobId);
+      assert.deepEqual(
+        (await own.find(questions)).map((one) => one.jobId),
+        [second.jobId],
+      );
+    },
+  );
 
   contract("an error while the rows are read leaves no job behind", async ({ store }) => {
     const job = newJob();
@@ -299,7 +388,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await ledger.claim(5), []);
     assert.equal((await ledger.counts()).total, 2);
     assert.equal((await collect(ledger.items())).length, 2);
-    const settings = { maxAttempts: 5, rowTimeoutMs: 9, rowLimit: null };
+    const settings = { maxAttempts: 5, rowTimeoutMs: 9, rowLimit: null, reuse: true };
     await ledger.setOptions({ settings, outputPath: "other.csv" });
     assert.equal((await ledger.counts()).total, 5);
     assert.equal((await claimSome(ledger, 3)).length, 3);

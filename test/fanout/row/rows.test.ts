@@ -75,11 +75,12 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.deepEqual(inputTexts(request.body), [
       [
         "You are processing one item for a generic agent job.",
-        `Job ID: ${request.item?.jobId}`,
-        "Item ID: row-1",
         "",
         "Task instruction:",
         "Say {hi} to Tom",
+        "",
+        `Job ID: ${request.item?.jobId}`,
+        "Item ID: row-1",
         "",
         "Input row (JSON):",
         '{\n  "name": "Tom",\n  "10": "a\\nb",\n  "9": "c"\n}',
@@ -446,6 +447,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
       find: (key) => store.find(key),
       create: (...args) => store.create(...args),
       list: () => store.list(),
+      answersOutside: (id) => store.answersOutside(id),
       open: async (id) => {
         const ledger = await store.open(id);
         if (!ledger) return null;

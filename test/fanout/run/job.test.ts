@@ -49,7 +49,8 @@ test("another instruction, model, schema or table is another job; fresh starts o
   ].map(({ summary }) => summary.job.id);
   assert.equal(new Set(ids).size, 6);
   assert.equal((await harness.run()).summary.job.id, ids[5]);
-  assert.equal(harness.mock.requests.length, 3 * 4 + 2 + 3);
+  // The other schema and the shorter table ask nothing that was not answered before.
+  assert.equal(harness.mock.requests.length, 3 * 4);
 });
 
 test("an interrupt releases the rows under way, writes the table and can be gone on from", async () => {

@@ -92,6 +92,9 @@ function fakeLedger(rows: number) {
     items: async function* () {},
     item: async () => null,
     settledSince: async () => [],
+    attempts: async () => [],
+    unasked: async () => [],
+    adopt: async () => 0,
     [Symbol.asyncDispose]: async () => undefined,
   };
   return { ledger, log, commit };

@@ -2,6 +2,7 @@ import type { PoolClient } from "pg";
 import type { TokenUsage } from "../../../agent/usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
 import {
+  type AttemptRecord,
   CANCELLED_BY_ROW_AGENT,
   type ErrorClass,
   hasEnded,
@@ -11,12 +12,15 @@ import {
   type JobRecord,
   type JobSettings,
   type JobStatus,
+  type StoredAnswer,
 } from "../../job.ts";
-import type { AttemptFailure, Claim, JobLedger, Report } from "../job-ledger.ts";
+import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
 import { decodeItem } from "../record-codec.ts";
+import { reusedText } from "../reused-text.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
 import {
+  ADOPT_ITEMS,
   CLAIM_ITEMS,
   COMPLETE_ITEM,
   FAIL_DEAD_ITEM,
@@ -97,6 +101,14 @@ export class PostgresLedger implements JobLedger {
     return this.#reads.item(itemId);
   }
 
+  attempts(itemId: string): Promise<AttemptRecord[]> {
+    return this.#reads.attempts(itemId);
+  }
+
+  unasked(afterRow: number, limit: number): Promise<UnaskedRow[]> {
+    return this.#reads.unasked(afterRow, limit);
+  }
+
   settledSince(sinceMs: number): Promise<ItemRecord[]> {
     return this.#reads.settledSince(sinceMs);
   }
@@ -144,8 +156,8 @@ export class PostgresLedger implements JobLedger {
     });
   }
 
-  async complete(claim: Claim, { result, usage, stop }: Report): Promise<ItemRecord | null> {
-    const values = { ...this.#held(claim), ...usage, result, now: this.#clock.now() };
+  async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
+    const values = { ...this.#held(claim, transcript), ...usage, result };
     const row = stop
       ? await this.#database.transaction(async (client, isRepeat) => {
           const settled = await changeOnce(client, COMPLETE_ITEM, READ_SETTLED_BY, values, isRepeat);
@@ -158,22 +170,32 @@ export class PostgresLedger implements JobLedger {
     return row ? decodeItem(row) : null;
   }
 
-  async fail(claim: Claim, { errorClass, message, usage }: AttemptFailure): Promise<ItemRecord | null> {
-    const now = this.#clock.now();
-    const values = { ...this.#held(claim), ...usage, errorClass, message: storable(message), now };
+  async fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
+    const values = this.#failed(claim, failure);
     const row = await this.#database.changeOnce(FAIL_ITEM, READ_SETTLED_BY, values);
     await this.#letGo(claim);
     return row ? decodeItem(row) : null;
   }
 
-  retry(claim: Claim, { errorClass, message, usage }: AttemptFailure, delayMs: number): Promise<boolean> {
+  retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    const values = { ...this.#held(claim), ...usage, errorClass, message: storable(message), dueAt };
-    return this.#putBack(claim, dueAt, RETRY_ITEM, values);
+    return this.#putBack(claim, dueAt, RETRY_ITEM, { ...this.#failed(claim, failure), dueAt });
   }
 
-  release(claim: Claim, usage: TokenUsage): Promise<boolean> {
-    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim), ...usage });
+  release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
+    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim, transcript), ...usage });
+  }
+
+  async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
+    if (answers.length === 0) return 0;
+    const { rowCount } = await this.#database.run(ADOPT_ITEMS, {
+      jobId: this.jobId,
+      rowIndexes: answers.map(({ rowIndex }) => rowIndex),
+      results: answers.map(({ answer }) => answer.result),
+      messages: answers.map(({ answer }) => reusedText(answer)),
+      now: this.#clock.now(),
+    });
+    return rowCount ?? 0;
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
@@ -339,9 +361,19 @@ export class PostgresLedger implements JobLedger {
     return changed;
   }
 
-  /** The values that say which attempt a statement is about. */
-  #held(claim: Claim): { jobId: string; rowIndex: number; token: string } {
-    return { jobId: this.jobId, rowIndex: claim.item.rowIndex, token: claim.token };
+  /** The values that say which attempt a statement is about, when it ended and what was said in it. */
+  #held(claim: Claim, transcript: string | undefined): Record<string, unknown> {
+    return {
+      jobId: this.jobId,
+      rowIndex: claim.item.rowIndex,
+      token: claim.token,
+      now: this.#clock.now(),
+      transcript: transcript === undefined ? null : storable(transcript),
+    };
+  }
+
+  #failed(claim: Claim, { errorClass, message, usage, transcript }: AttemptFailure): Record<string, unknown> {
+    return { ...this.#held(claim, transcript), ...usage, errorClass, message: storable(message) };
   }
 
   #statusChange(to: JobStatus, from: readonly JobStatus[], error: string | null): Record<string, unknown> {

@@ -5,6 +5,7 @@ import { type Migration, missingMigrations } from "../migrations.ts";
 const LEDGER_SCHEMA = "procwire";
 export const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
 export const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
+export const ATTEMPTS = `${LEDGER_SCHEMA}.agent_job_attempts`;
 
 /** Times are milliseconds since the epoch. */
 const MIGRATIONS: readonly Migration[] = [
@@ -61,6 +62,31 @@ const MIGRATIONS: readonly Migration[] = [
     // The attempt that has settled a row, so that a report whose answer was lost is known again.
     version: 2,
     sql: `ALTER TABLE ${ITEMS} ADD COLUMN settled_token text`,
+  },
+  {
+    // What was said in each attempt, and the question of each row, by which other jobs find its answer.
+    version: 3,
+    sql: `
+  ALTER TABLE ${ITEMS} ADD COLUMN question text;
+  CREATE INDEX agent_job_items_by_question ON ${ITEMS} (question) WHERE status = 'completed';
+
+  CREATE TABLE ${ATTEMPTS} (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job_id text NOT NULL REFERENCES ${JOBS} (id) ON DELETE CASCADE,
+    row_index bigint NOT NULL,
+    outcome text NOT NULL,
+    error_class text,
+    message text,
+    input_tokens bigint NOT NULL,
+    cached_input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    reasoning_output_tokens bigint NOT NULL,
+    started_at bigint,
+    ended_at bigint NOT NULL,
+    transcript_json text NOT NULL
+  );
+  CREATE INDEX agent_job_attempts_by_row ON ${ATTEMPTS} (job_id, row_index);
+  `,
   },
 ];
 

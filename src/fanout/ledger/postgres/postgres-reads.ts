@@ -1,13 +1,16 @@
-import type { ItemRecord, ItemStatus, JobCounts, JobRecord } from "../../job.ts";
-import { decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
+import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, JobRecord } from "../../job.ts";
+import type { UnaskedRow } from "../job-ledger.ts";
+import { decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import {
   COUNT_ITEMS,
   NEXT_DUE,
+  READ_ATTEMPTS,
   READ_ITEM,
   READ_ITEMS,
   READ_JOB,
   READ_SETTLED,
+  READ_UNASKED,
 } from "./postgres-statements.ts";
 
 /** Rows read at a time where many are wanted. */
@@ -60,6 +63,15 @@ export class PostgresReads {
   async item(itemId: string): Promise<ItemRecord | null> {
     const [row] = await this.#database.all(READ_ITEM, { jobId: this.#jobId, itemId });
     return row ? decodeItem(row) : null;
+  }
+
+  async attempts(itemId: string): Promise<AttemptRecord[]> {
+    return (await this.#database.all(READ_ATTEMPTS, { jobId: this.#jobId, itemId })).map(decodeAttempt);
+  }
+
+  async unasked(after: number, pageRows: number): Promise<UnaskedRow[]> {
+    const rows = await this.#database.all(READ_UNASKED, { jobId: this.#jobId, after, pageRows });
+    return rows.map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
   }
 
   async settledSince(sinceMs: number): Promise<ItemRecord[]> {

@@ -1,7 +1,8 @@
 /** Every statement of the Postgres ledger, by name. */
 
-import { ITEMS, JOBS } from "./postgres-migrations.ts";
-import { statement } from "./statement.ts";
+import type { AttemptOutcome } from "../../job.ts";
+import { ATTEMPTS, ITEMS, JOBS } from "./postgres-migrations.ts";
+import { type Statement, statement } from "./statement.ts";
 
 /**
  * Only rows before this one are worked on, as the job has it now: another machine may have changed it.
@@ -30,8 +31,9 @@ export const INSERT_JOB = statement(`
   VALUES (:id, :key, true, 'pending', :task, :settings, '[]', 0, :inputPath, :outputPath, :createdAt, :createdAt)`);
 
 export const INSERT_ITEMS = statement(`
-  INSERT INTO ${ITEMS} (job_id, row_index, item_id, source_id, row_json)
-  SELECT :jobId, * FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[])`);
+  INSERT INTO ${ITEMS} (job_id, row_index, item_id, source_id, row_json, question)
+  SELECT :jobId, *
+  FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[], :questions::text[])`);
 
 /** The columns and the number of rows are known only after the last row. */
 export const FINISH_JOB_INSERT = statement(`
@@ -87,27 +89,76 @@ const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
-export const COMPLETE_ITEM = statement(`
-  UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
-    error_class = NULL, last_error = NULL, settled_token = :token, ${SPEND}
-  WHERE ${HELD} RETURNING *`);
+/** The end of an attempt and what was said in it are one statement: both are kept, or neither. */
+function endAttempt(change: string, outcome: AttemptOutcome): Statement {
+  const failure = change.includes(":errorClass") ? ":errorClass::text, :message::text" : "NULL, NULL";
+  // An attempt that was given back before anything was said leaves no trace.
+  const isKept = outcome === "released" ? ":transcript::text IS NOT NULL" : "true";
+  return statement(`
+  WITH ended AS (${change} WHERE ${HELD} RETURNING *),
+  kept AS (
+    INSERT INTO ${ATTEMPTS} (job_id, row_index, outcome, error_class, message, input_tokens, cached_input_tokens,
+      output_tokens, reasoning_output_tokens, started_at, ended_at, transcript_json)
+    SELECT job_id, row_index, '${outcome}', ${failure}, :inputTokens::bigint, :cachedInputTokens::bigint,
+      :outputTokens::bigint, :reasoningOutputTokens::bigint, started_at, :now::bigint, COALESCE(:transcript::text, '[]')
+    FROM ended WHERE ${isKept})
+  SELECT * FROM ended`);
+}
 
-export const FAIL_ITEM = statement(`
-  UPDATE ${ITEMS} SET status = 'failed', error_class = :errorClass, last_error = :message, completed_at = :now,
-    settled_token = :token, ${SPEND}
-  WHERE ${HELD} RETURNING *`);
+export const COMPLETE_ITEM = endAttempt(
+  `UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
+    error_class = NULL, last_error = NULL, settled_token = :token, ${SPEND}`,
+  "reported",
+);
+
+export const FAIL_ITEM = endAttempt(
+  `UPDATE ${ITEMS} SET status = 'failed', error_class = :errorClass, last_error = :message, completed_at = :now,
+    settled_token = :token, ${SPEND}`,
+  "failed",
+);
 
 /** The row as this very attempt has settled it. */
 export const READ_SETTLED_BY = statement(`
   SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :token`);
 
-export const RETRY_ITEM = statement(`
-  UPDATE ${ITEMS} SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt, ${SPEND}
-  WHERE ${HELD}`);
+export const RETRY_ITEM = endAttempt(
+  `UPDATE ${ITEMS} SET status = 'pending', error_class = :errorClass, last_error = :message, due_at = :dueAt, ${SPEND}`,
+  "retried",
+);
 
-export const RELEASE_ITEM = statement(`
-  UPDATE ${ITEMS} SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}
-  WHERE ${HELD}`);
+export const RELEASE_ITEM = endAttempt(
+  `UPDATE ${ITEMS} SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}`,
+  "released",
+);
+
+export const READ_ATTEMPTS = statement(`
+  SELECT attempt.* FROM ${ATTEMPTS} AS attempt JOIN ${ITEMS} AS item USING (job_id, row_index)
+  WHERE item.job_id = :jobId AND item.item_id = :itemId ORDER BY attempt.id`);
+
+/** A row that has failed before and is asked for again is not among them: its user wants a new answer. */
+const UNASKED = "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL";
+
+export const READ_UNASKED = statement(`
+  SELECT row_index, question FROM ${ITEMS}
+  WHERE job_id = :jobId AND ${UNASKED} AND row_index > :after AND row_index < ${ROW_LIMIT}
+  ORDER BY row_index LIMIT :pageRows`);
+
+export const ADOPT_ITEMS = statement(`
+  WITH adopted AS (
+    UPDATE ${ITEMS} AS item
+    SET status = 'completed', result_json = given.result, reported_at = :now, completed_at = :now
+    FROM unnest(:rowIndexes::bigint[], :results::text[], :messages::text[]) AS given (row_number, result, message)
+    WHERE item.job_id = :jobId AND item.row_index = given.row_number AND ${UNASKED}
+    RETURNING item.job_id, item.row_index, given.message)
+  INSERT INTO ${ATTEMPTS} (job_id, row_index, outcome, message, input_tokens, cached_input_tokens, output_tokens,
+    reasoning_output_tokens, ended_at, transcript_json)
+  SELECT job_id, row_index, 'reused', message, 0, 0, 0, 0, :now::bigint, '[]' FROM adopted`);
+
+export const FIND_ANSWERS = statement(`
+  SELECT item.question, item.result_json, item.item_id, item.job_id FROM ${ITEMS} AS item JOIN ${JOBS} AS job ON job.id = item.job_id
+  WHERE item.question = ANY (:questions::text[]) AND item.status = 'completed' AND item.job_id <> :jobId
+    AND item.result_json IS NOT NULL
+  ORDER BY job.created_at DESC`);
 
 /** A row whose workers died too often. */
 export const FAIL_DEAD_ITEM = statement(`

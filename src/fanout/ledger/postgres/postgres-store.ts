@@ -3,14 +3,15 @@
 import type { PoolClient } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
-import type { JobLedger, JobStore } from "../job-ledger.ts";
-import { decodeJob } from "../record-codec.ts";
+import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
+import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { Outage } from "./outage.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
 import { migrate } from "./postgres-migrations.ts";
 import {
+  FIND_ANSWERS,
   FIND_JOB,
   FIND_JOB_IDS,
   FINISH_JOB_INSERT,
@@ -172,6 +173,14 @@ export class PostgresStore implements JobStore {
     });
   }
 
+  async answersOutside(jobId: string): Promise<AnswerSource> {
+    return {
+      find: async (questions) =>
+        (await this.#database.all(FIND_ANSWERS, { jobId, questions })).map(decodeAnswer),
+      [Symbol.asyncDispose]: async () => undefined,
+    };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#engine.stop({ graceful: false }).catch(this.#onError);
     await this.#database.close();
@@ -207,6 +216,7 @@ async function insertItems(
       itemIds: batch.map((item) => storable(item.itemId)),
       sourceIds: batch.map((item) => (item.sourceId === null ? null : storable(item.sourceId))),
       rows: batch.map((item) => JSON.stringify(item.row)),
+      questions: batch.map((item) => item.question ?? null),
     });
     batch = [];
   };

@@ -1,7 +1,9 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { TokenUsage } from "../../../agent/usage.ts";
+import { NO_USAGE, type TokenUsage } from "../../../agent/usage.ts";
 import type { Clock } from "../../../async/clock.ts";
 import {
+  type AttemptOutcome,
+  type AttemptRecord,
   CANCELLED_BY_ROW_AGENT,
   type ErrorClass,
   hasEnded,
@@ -13,23 +15,30 @@ import {
   type JobStatus,
   type NewItem,
   type NewJob,
+  type StoredAnswer,
 } from "../../job.ts";
-import type { AttemptFailure, Claim, JobLedger, Report } from "../job-ledger.ts";
-import { decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
+import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
+import { decodeAnswer, decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
+import { reusedText } from "../reused-text.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import {
+  ADOPT_ITEM,
   CLAIM_ITEM,
   COMPLETE_ITEM,
   COUNT_ITEMS,
   FAIL_ITEM,
+  FIND_ANSWERS,
   FIND_JOB_ID,
+  INSERT_ATTEMPT,
   INSERT_ITEM,
   INSERT_JOB,
   NEXT_DUE,
+  READ_ATTEMPTS,
   READ_ITEM,
   READ_ITEMS,
   READ_JOB,
   READ_SETTLED,
+  READ_UNASKED,
   RECOVER_ITEMS,
   RELEASE_ITEM,
   RETRY_FAILED_ITEMS,
@@ -84,9 +93,9 @@ export class SqliteLedger implements JobLedger {
     try {
       db.begin();
       let totalRows = 0;
-      for await (const { rowIndex, itemId, sourceId, row } of rows) {
+      for await (const { rowIndex, itemId, sourceId, row, question = null } of rows) {
         totalRows++;
-        db.run(INSERT_ITEM, { rowIndex, itemId, sourceId, row: JSON.stringify(row) });
+        db.run(INSERT_ITEM, { rowIndex, itemId, sourceId, row: JSON.stringify(row), question });
       }
       db.run(INSERT_JOB, {
         id: job.id,
@@ -149,33 +158,43 @@ export class SqliteLedger implements JobLedger {
     return typeof row?.due === "number" ? row.due : null;
   }
 
-  async complete(claim: Claim, { result, usage, stop }: Report): Promise<ItemRecord | null> {
-    const complete = () =>
-      this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usage, result, now: this.#clock.now() });
-    if (!stop) return recordOf(complete());
+  async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
     return this.#db.transaction(() => {
-      const row = complete();
-      if (row) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
+      const now = this.#clock.now();
+      const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usage, result, now });
+      if (row) this.#keep(claim, "reported", { usage, transcript });
+      if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
       return recordOf(row);
     });
   }
 
-  async fail(claim: Claim, { errorClass, message, usage }: AttemptFailure): Promise<ItemRecord | null> {
-    const now = this.#clock.now();
-    return recordOf(this.#db.get(FAIL_ITEM, { ...held(claim), ...usage, errorClass, message, now }));
+  async fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
+    const { errorClass, message, usage } = failure;
+    return this.#db.transaction(() => {
+      const now = this.#clock.now();
+      const row = this.#db.get(FAIL_ITEM, { ...held(claim), ...usage, errorClass, message, now });
+      if (row) this.#keep(claim, "failed", failure);
+      return recordOf(row);
+    });
   }
 
-  async retry(
-    claim: Claim,
-    { errorClass, message, usage }: AttemptFailure,
-    delayMs: number,
-  ): Promise<boolean> {
+  async retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
+    const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    return this.#db.run(RETRY_ITEM, { ...held(claim), ...usage, errorClass, message, dueAt }) === 1;
+    return this.#db.transaction(() => {
+      const isHeld = this.#db.run(RETRY_ITEM, { ...held(claim), ...usage, errorClass, message, dueAt }) === 1;
+      if (isHeld) this.#keep(claim, "retried", failure);
+      return isHeld;
+    });
   }
 
-  async release(claim: Claim, usage: TokenUsage): Promise<boolean> {
-    return this.#db.run(RELEASE_ITEM, { ...held(claim), ...usage }) === 1;
+  async release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
+    return this.#db.transaction(() => {
+      const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usage }) === 1;
+      // An attempt in which nothing was said leaves no trace.
+      if (isHeld && transcript !== undefined) this.#keep(claim, "released", { usage, transcript });
+      return isHeld;
+    });
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
@@ -220,6 +239,43 @@ export class SqliteLedger implements JobLedger {
     return recordOf(this.#db.get(READ_ITEM, { itemId }));
   }
 
+  async attempts(itemId: string): Promise<AttemptRecord[]> {
+    return this.#db.all(READ_ATTEMPTS, { itemId }).map(decodeAttempt);
+  }
+
+  async unasked(afterRow: number, limit: number): Promise<UnaskedRow[]> {
+    return this.#db
+      .all(READ_UNASKED, { after: afterRow, rowLimit: this.#rowLimit, pageRows: limit })
+      .map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
+  }
+
+  async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
+    const now = this.#clock.now();
+    return this.#db.transaction(() => {
+      let adopted = 0;
+      for (const { rowIndex, answer } of answers) {
+        if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
+        adopted++;
+        this.#db.run(INSERT_ATTEMPT, {
+          ...NO_USAGE,
+          rowIndex,
+          outcome: "reused",
+          errorClass: null,
+          message: reusedText(answer),
+          startedAt: null,
+          now,
+          transcript: "[]",
+        });
+      }
+      return adopted;
+    });
+  }
+
+  /** Completed rows of this job that answer one of these questions. */
+  findAnswers(questions: readonly string[]): StoredAnswer[] {
+    return this.#db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
+  }
+
   async settledSince(sinceMs: number): Promise<ItemRecord[]> {
     return this.#db.all(READ_SETTLED, { since: sinceMs, rowLimit: this.#rowLimit }).map(decodeItem);
   }
@@ -227,6 +283,23 @@ export class SqliteLedger implements JobLedger {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
     this.#db.close();
+  }
+
+  #keep(
+    claim: Claim,
+    outcome: AttemptOutcome,
+    attempt: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
+  ): void {
+    this.#db.run(INSERT_ATTEMPT, {
+      ...attempt.usage,
+      rowIndex: claim.item.rowIndex,
+      outcome,
+      errorClass: attempt.errorClass ?? null,
+      message: attempt.message ?? null,
+      startedAt: claim.item.startedAtMs,
+      now: this.#clock.now(),
+      transcript: attempt.transcript ?? "[]",
+    });
   }
 
   #setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null): boolean {

@@ -46,12 +46,49 @@ const MIGRATIONS: readonly Migration[] = [
   CREATE INDEX agent_job_items_by_status ON agent_job_items (status, row_index);
   `,
   },
+  {
+    // What was said in each attempt, and the question of each row, by which other jobs find its answer.
+    version: 2,
+    sql: `
+  ALTER TABLE agent_job_items ADD COLUMN question BLOB;
+  CREATE INDEX agent_job_items_by_question ON agent_job_items (question)
+    WHERE status = 'completed' AND question IS NOT NULL;
+
+  CREATE TABLE agent_job_attempts (
+    id INTEGER PRIMARY KEY,
+    row_index INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    error_class TEXT,
+    message TEXT,
+    input_tokens INTEGER NOT NULL,
+    cached_input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    reasoning_output_tokens INTEGER NOT NULL,
+    started_at INTEGER,
+    ended_at INTEGER NOT NULL,
+    transcript_json TEXT NOT NULL
+  ) STRICT;
+  CREATE INDEX agent_job_attempts_by_row ON agent_job_attempts (row_index);
+  `,
+  },
 ];
 
 /** The version is kept in the file itself. */
 export function migrate(db: DatabaseSync): void {
-  const version = Number(db.prepare("PRAGMA user_version").get()?.user_version ?? 0);
-  for (const next of missingMigrations(MIGRATIONS, version, "ledger")) {
-    db.exec(`BEGIN IMMEDIATE; ${next.sql}; PRAGMA user_version = ${next.version}; COMMIT`);
+  if (missingMigrations(MIGRATIONS, versionOf(db), "ledger").length === 0) return;
+  db.exec("BEGIN IMMEDIATE");
+  try {
+    // Another process may have done it while this one waited.
+    for (const next of missingMigrations(MIGRATIONS, versionOf(db), "ledger")) {
+      db.exec(`${next.sql}; PRAGMA user_version = ${next.version}`);
+    }
+    db.exec("COMMIT");
+  } catch (error) {
+    db.exec("ROLLBACK");
+    throw error;
   }
+}
+
+function versionOf(db: DatabaseSync): number {
+  return Number(db.prepare("PRAGMA user_version").get()?.user_version ?? 0);
 }

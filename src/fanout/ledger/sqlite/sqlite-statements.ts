@@ -10,8 +10,8 @@ export const INSERT_JOB = `
   VALUES (:id, :key, 'pending', :task, :settings, :headers, :totalRows, :inputPath, :outputPath, :createdAt, :createdAt)`;
 
 export const INSERT_ITEM = `
-  INSERT INTO agent_job_items (row_index, item_id, source_id, row_json)
-  VALUES (:rowIndex, :itemId, :sourceId, :row)`;
+  INSERT INTO agent_job_items (row_index, item_id, source_id, row_json, question)
+  VALUES (:rowIndex, :itemId, :sourceId, :row, unhex(:question))`;
 
 export const COUNT_ITEMS = `
   SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
@@ -63,6 +63,34 @@ export const RETRY_ITEM = `
 export const RELEASE_ITEM = `
   UPDATE agent_job_items SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}
   WHERE ${HELD}`;
+
+/** What was said in an attempt, once the row's own statement has counted. */
+export const INSERT_ATTEMPT = `
+  INSERT INTO agent_job_attempts (row_index, outcome, error_class, message, input_tokens, cached_input_tokens,
+    output_tokens, reasoning_output_tokens, started_at, ended_at, transcript_json)
+  VALUES (:rowIndex, :outcome, :errorClass, :message, :inputTokens, :cachedInputTokens, :outputTokens,
+    :reasoningOutputTokens, :startedAt, :now, :transcript)`;
+
+export const READ_ATTEMPTS = `
+  SELECT attempt.* FROM agent_job_attempts AS attempt JOIN agent_job_items AS item USING (row_index)
+  WHERE item.item_id = :itemId ORDER BY attempt.id`;
+
+/** A row that has failed before and is asked for again is not among them: its user wants a new answer. */
+const UNASKED = "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL";
+
+export const READ_UNASKED = `
+  SELECT row_index, lower(hex(question)) AS question FROM agent_job_items
+  WHERE ${UNASKED} AND row_index > :after AND row_index < :rowLimit ORDER BY row_index LIMIT :pageRows`;
+
+export const ADOPT_ITEM = `
+  UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now
+  WHERE row_index = :rowIndex AND ${UNASKED}`;
+
+export const FIND_ANSWERS = `
+  SELECT lower(hex(question)) AS question, result_json, item_id, (SELECT id FROM agent_jobs) AS job_id
+  FROM agent_job_items
+  WHERE question IN (SELECT unhex(value) FROM json_each(:questions)) AND status = 'completed'
+    AND question IS NOT NULL AND result_json IS NOT NULL`;
 
 export const SET_STATUS = `
   UPDATE agent_jobs SET status = :to, last_error = :error, updated_at = :now, completed_at = :endedAt,

@@ -6,7 +6,7 @@ import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
-import type { JobLedger, JobStore } from "../job-ledger.ts";
+import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
 import { takeLock } from "./sqlite-database.ts";
 import { SqliteLedger } from "./sqlite-ledger.ts";
 
@@ -105,6 +105,20 @@ export class SqliteStore implements JobStore {
       throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${matches.join(" or ")}`);
     }
     return this.#openExact(id);
+  }
+
+  async answersOutside(jobId: string): Promise<AnswerSource> {
+    const ledgers: SqliteLedger[] = [];
+    for (const { id } of await this.list()) {
+      const ledger = id === jobId ? null : await this.#openExact(id);
+      if (ledger) ledgers.push(ledger);
+    }
+    return {
+      find: async (questions) => ledgers.flatMap((ledger) => ledger.findAnswers(questions)),
+      [Symbol.asyncDispose]: async () => {
+        for (const ledger of ledgers) await ledger[Symbol.asyncDispose]();
+      },
+    };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {}

@@ -1,0 +1,63 @@
+import { type TokenUsage, usageFields } from "../../agent/usage.ts";
+import type { AttemptRecord, ItemRecord, TranscriptEntry } from "../job.ts";
+
+/** A row with everything that is known about it. */
+export interface ItemDetails {
+  item: ItemRecord;
+  attempts: readonly AttemptRecord[];
+  /** What its agent is told, as one would be told now. */
+  prompt: { instructions: string; message: string };
+}
+
+/** Everything about one row, for people. */
+export function itemReport({ item, attempts, prompt }: ItemDetails): string {
+  const lines = [
+    `item      ${item.itemId} (row ${item.rowIndex})`,
+    `status    ${item.status}, ${item.attempts} attempts`,
+  ];
+  if (item.error !== null) lines.push(`error     ${item.errorClass}: ${item.error}`);
+  lines.push(`row       ${JSON.stringify(item.row)}`);
+  if (item.result !== null) lines.push(`result    ${item.result}`);
+  lines.push(`tokens    ${usageText(item.usage)}`);
+  lines.push("", "--- instructions", prompt.instructions, "", "--- prompt", prompt.message);
+  for (const [index, attempt] of attempts.entries()) {
+    lines.push("", attemptTitle(attempt, index + 1), ...attempt.transcript.map(entryText));
+  }
+  return lines.join("\n");
+}
+
+/** The same for programs. */
+export function itemFields({ item, attempts, prompt }: ItemDetails): Record<string, unknown> {
+  return {
+    ...item,
+    prompt,
+    attemptRecords: attempts.map(({ usage, ...attempt }) => ({ ...attempt, usage: usageFields(usage) })),
+  };
+}
+
+function attemptTitle(attempt: AttemptRecord, number: number): string {
+  const { outcome, errorClass, message, startedAtMs, endedAtMs } = attempt;
+  const took = startedAtMs === null ? "" : `, ${((endedAtMs - startedAtMs) / 1000).toFixed(1)} s`;
+  const why = message === null ? "" : ` (${errorClass === null ? "" : `${errorClass}: `}${message})`;
+  const used = outcome === "reused" ? "" : `, ${usageText(attempt.usage)}`;
+  return `--- attempt ${number}, ended ${new Date(endedAtMs).toISOString()}: ${outcome}${why}${took}${used}`;
+}
+
+function usageText(usage: TokenUsage): string {
+  return `${usage.inputTokens} in (${usage.cachedInputTokens} cached), ${usage.outputTokens} out`;
+}
+
+function entryText(entry: TranscriptEntry): string {
+  switch (entry.type) {
+    case "said":
+    case "thought":
+    case "refused":
+      return `${entry.type}: ${entry.text}`;
+    case "called":
+      return `called ${entry.tool}: ${entry.arguments}`;
+    case "returned":
+      return `${entry.tool} ${entry.ok ? "returned" : "refused"}: ${entry.text}`;
+    case "asked_again":
+      return `asked again: ${entry.reason}`;
+  }
+}

@@ -1,0 +1,28 @@
+import { createHash } from "node:crypto";
+import type { Template } from "../input/template.ts";
+import type { JobTask, Row } from "../job.ts";
+import { rowJson } from "./row-prompt.ts";
+
+/** Rises when agents are told something else for the same task and row. */
+const PROMPT_VERSION = 1;
+/** Enough that no two questions ever share a name, and little beside a row. */
+const QUESTION_BYTES = 16;
+
+/**
+ * Names what an agent is asked, without the ids of job and item: two rows with the same name deserve the same answer. The
+ * schema is left out, because an answer that fits a changed schema is still an answer. Undefined for agents with commands,
+ * whose answers depend on more than the question.
+ */
+export function questionOf(
+  task: JobTask,
+  template: Template,
+  headers: readonly string[],
+  row: Row,
+): string | undefined {
+  if (task.tools !== "none") return undefined;
+  // Whatever else a task says (the model, its settings) may change the answer.
+  const { instruction: _instruction, schema: _schema, idColumn: _idColumn, ...settings } = task;
+  const parts = [PROMPT_VERSION, settings, template.render(row), rowJson(headers, row)];
+  const hash = createHash("sha256").update(JSON.stringify(parts)).digest();
+  return hash.subarray(0, QUESTION_BYTES).toString("hex");
+}
