@@ -30,10 +30,11 @@ const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
 // The rooms of the fan-out, in the order a row passes them; each may also import job.ts, their common words.
 const FANOUT_ROOMS = {
   input: [],
+  money: [],
   ledger: [],
   row: ["input", "ledger"],
-  output: ["ledger"],
-  run: ["input", "ledger", "row", "output"],
+  output: ["ledger", "money"],
+  run: ["input", "ledger", "money", "row", "output"],
   tool: ["input", "ledger", "row", "output", "run"],
 };
 

@@ -14,6 +14,7 @@ import {
   type JobSettings,
   type JobTask,
 } from "../fanout/job.ts";
+import { PACKAGE_PRICES, type PriceTable } from "../fanout/money/price-table.ts";
 import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
 import { unwrapSchema } from "../fanout/row/result-schema.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
@@ -50,7 +51,9 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL; anthropic: ANTHROPIC_BASE_URL
                                and ANTHROPIC_API_KEY)
       --rpm N, --tpm N         requests and tokens a minute at most
-      --budget TOKENS          pause when the job has used so many
+      --budget TOKENS          pause before the job uses more
+      --budget-usd DOLLARS     pause before the job costs more
+      --prices FILE            what models cost, as JSON, where the package does not know; or PROCWIRE_PRICES
       --fail-fast N|N%         give up after so many failed rows
       --tools none|exec        what agents can do besides reporting (default none)
       --connect URL            run their commands on that server; repeat it to spread rows over several
@@ -78,6 +81,8 @@ export const RUN_FLAGS = {
   rpm: { type: "string" },
   tpm: { type: "string" },
   budget: { type: "string" },
+  "budget-usd": { type: "string" },
+  prices: { type: "string" },
   "fail-fast": { type: "string" },
   tools: { type: "string" },
   connect: { type: "string", multiple: true },
@@ -110,6 +115,8 @@ export interface RunOptions {
   requestsPerMinute: number | undefined;
   tokensPerMinute: number | undefined;
   budgetTokens: number | undefined;
+  budgetUsd: number | undefined;
+  prices: PriceTable;
   failFast: FailFast | undefined;
   tools: JobTask["tools"];
   hosts: {
@@ -164,6 +171,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   if (input === undefined) throw new UsageError("no INPUT given");
   if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
   const run = parseRunOptions(values);
+  checkBudget(run, values.model ?? DEFAULT_MODEL);
   return {
     ...run,
     input,
@@ -209,6 +217,8 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     requestsPerMinute: count("rpm", text("rpm")),
     tokensPerMinute: count("tpm", text("tpm")),
     budgetTokens: count("budget", text("budget")),
+    budgetUsd: dollars("budget-usd", text("budget-usd")),
+    prices: readPrices(text("prices")),
     failFast: parseFailFast(text("fail-fast")),
     tools: tools ?? (connect.length > 0 ? "exec" : "none"),
     hosts: {
@@ -229,6 +239,14 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     reuse: values["no-reuse"] !== true,
     json: values.json === true,
   };
+}
+
+/** Refused before anything is asked: what has no price cannot be counted. */
+export function checkBudget({ budgetUsd, prices }: RunOptions, model: string): void {
+  if (budgetUsd === undefined || prices.priceOf(model)) return;
+  throw new UsageError(
+    `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
+  );
 }
 
 /** A flag is seen by everybody who lists processes; a file or the environment is not. */
@@ -259,6 +277,18 @@ function count(name: string, value: string | undefined, least = 1): number | und
   const number = Number(value);
   if (/^\d+$/.test(value) && Number.isSafeInteger(number) && number >= least) return number;
   throw new UsageError(`invalid --${name} \`${value}\`; expected a whole number of at least ${least}`);
+}
+
+function dollars(name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (/^\d+(\.\d+)?$/.test(value) && number > 0) return number;
+  throw new UsageError(`invalid --${name} \`${value}\`; expected a sum in dollars such as 2.50`);
+}
+
+function readPrices(flag: string | undefined): PriceTable {
+  const file = flag ?? (process.env.PROCWIRE_PRICES || undefined);
+  return file === undefined ? PACKAGE_PRICES : PACKAGE_PRICES.with(readText("price table", file), file);
 }
 
 /** The delivery engine's own lower bound. */

@@ -49,7 +49,8 @@ export function coordinatorOptions(
     store,
     jobsHome: jobsHome(process.env, process.cwd()),
     export: options.export,
-    budgetTokens: options.budgetTokens,
+    budget: { tokens: options.budgetTokens, usd: options.budgetUsd },
+    prices: options.prices,
     failFast: options.failFast,
     listener: jobOutput(options.json),
   };

@@ -1,11 +1,8 @@
 import path from "node:path";
-import { prepareInput, type TableInput } from "../fanout/input/table-input.ts";
+import { prepareInput } from "../fanout/input/table-input.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
-import { countText } from "../fanout/output/progress.ts";
-import { dryRun } from "../fanout/run/dry-run.ts";
 import { startOrResumeJob } from "../fanout/run/start-job.ts";
-import { visibleText } from "../protocol/visible-text.ts";
 import type { Command } from "./command.ts";
 import {
   FANOUT_EXIT_HELP,
@@ -44,7 +41,10 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     format: options.format,
     spoolFolder: jobsHome(process.env, cwd),
   });
-  if (options.dryRun) return await showDryRun(options, input);
+  if (options.dryRun) {
+    const { showDryRun } = await import("./fanout-dry-run.ts");
+    return await showDryRun(options, input);
+  }
   return await withRowResources(options, signal, async (resources) => {
     await using store = await openJobStore(options, signal);
     const end = await startOrResumeJob({
@@ -63,22 +63,4 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
 function defaultOutput(input: string, jobId: string): string {
   const { dir, name } = path.parse(input === "-" ? "stdin" : path.resolve(input));
   return path.resolve(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
-}
-
-async function showDryRun(options: FanoutCommandOptions, input: TableInput): Promise<number> {
-  const plan = await dryRun(input, options.task, options.settings.rowLimit);
-  if (options.json) {
-    process.stdout.write(
-      `${JSON.stringify({ type: "job.dry_run", rows: plan.rows, columns: plan.columns, estimated_input_tokens: plan.inputTokens, prompts: plan.prompts })}\n`,
-    );
-    return 0;
-  }
-  for (const { itemId, text } of plan.prompts) {
-    const shown = `--- ${itemId} ---\n${text}\n\n`;
-    process.stdout.write(process.stdout.isTTY ? visibleText(shown) : shown);
-  }
-  process.stdout.write(
-    `${plan.rows} rows, one call each where one is enough: about ${countText(plan.inputTokens)} input tokens with ${options.task.model}, and what the model writes on top. Nothing was asked.\n`,
-  );
-  return 0;
 }

@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import { CANCELLED_BY_USER, type ErrorClass } from "../fanout/job.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
+import type { PriceTable } from "../fanout/money/price-table.ts";
 import { exportCsv, exportErrors } from "../fanout/output/export.ts";
 import { type ItemDetails, itemFields, itemReport } from "../fanout/output/item-report.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
@@ -14,7 +15,7 @@ import { rowInstructions, rowMessage } from "../fanout/row/row-prompt.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
-import { parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
+import { checkBudget, parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
 import { coordinatorOptions, jobOutput, openJobStore, withRowResources } from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
@@ -113,11 +114,12 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
     const opened = await store.open(job.id);
     if (!opened) continue;
     await using ledger = opened;
-    summaries.push({ job, counts: await ledger.counts() });
+    summaries.push({ job, counts: await ledger.counts(), price: run.prices.priceOf(job.task.model) });
   }
   if (run.json) {
-    for (const { job, counts } of summaries) {
-      print(JSON.stringify(fullSummaryFields({ job, counts, failures: [], failuresByClass: [] })));
+    for (const listed of summaries) {
+      const none = { failures: [], failuresByClass: [], usageByClass: [] };
+      print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
   } else print(jobTable(summaries, Date.now()));
   return 0;
@@ -125,17 +127,17 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
 
 async function show(ledger: JobLedger, { run, items }: Request): Promise<number> {
   for (const itemId of items ?? []) {
-    const details = await itemDetails(ledger, itemId);
+    const details = await itemDetails(ledger, itemId, run.prices);
     print(run.json ? JSON.stringify(itemFields(details)) : itemReport(details));
   }
   if (items === undefined) {
-    const summary = await summarize(ledger);
+    const summary = await summarize(ledger, run.prices);
     print(run.json ? JSON.stringify(fullSummaryFields(summary)) : jobReport(summary));
   }
   return 0;
 }
 
-async function itemDetails(ledger: JobLedger, itemId: string): Promise<ItemDetails> {
+async function itemDetails(ledger: JobLedger, itemId: string, prices: PriceTable): Promise<ItemDetails> {
   const item = await ledger.item(itemId);
   if (!item) throw new Error(`job ${ledger.jobId.slice(0, 8)} has no item \`${itemId}\``);
   const job = await ledger.job();
@@ -144,7 +146,7 @@ async function itemDetails(ledger: JobLedger, itemId: string): Promise<ItemDetai
     instructions: rowInstructions(job.task.schema),
     message: rowMessage(job, item, template.render(item.row)),
   };
-  return { item, attempts: await ledger.attempts(itemId), prompt };
+  return { item, attempts: await ledger.attempts(itemId), prompt, price: prices.priceOf(job.task.model) };
 }
 
 function watch(ledger: JobLedger, { run }: Request): Promise<number> {
@@ -157,7 +159,7 @@ function watch(ledger: JobLedger, { run }: Request): Promise<number> {
         `no process works on job ${ledger.jobId.slice(0, 8)}; \`procwire jobs resume ${ledger.jobId.slice(0, 8)}\` goes on with it`,
       );
     }
-    const summary = await summarize(ledger);
+    const summary = await summarize(ledger, run.prices);
     print(
       run.json
         ? JSON.stringify({ type: "job.completed", ...fullSummaryFields(summary) })
@@ -203,6 +205,7 @@ async function work(
   rowLimit: number | null,
 ): Promise<number> {
   const { task, settings, outputPath } = await ledger.job();
+  checkBudget(run, task.model);
   return runToExit((signal) =>
     withRowResources(run, signal, async (resources) => {
       const end = await coordinateJob(coordinatorOptions(run, resources, store), {

@@ -66,7 +66,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     await withJobs(handler, async ({ folder, mock, run, jobId }) => {
       assert.equal(
         (await run("jobs", "list")).stdout.trim(),
-        "JOB  STATUS  DONE  FAILED  ROWS  TOKENS  AGE  INPUT",
+        "JOB  STATUS  DONE  FAILED  ROWS  TOKENS  COST  AGE  INPUT",
       );
       assert.equal((await run(...FANOUT)).code, 1);
       const id = await jobId();
@@ -76,7 +76,10 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       const show = await run("jobs", "show", id.slice(0, 8));
       assert.equal(show.code, 0, show.stderr);
       assert.match(show.stdout, /rows {6}3 completed, 1 failed, 0 running, 0 pending of 4/);
-      assert.match(show.stdout, /failures {2}1 no_report\n {10}row-2: worker finished without calling/);
+      assert.match(
+        show.stdout,
+        /failures {2}1 no_report \(\$0\.\d+\)\n {10}row-2: worker finished without calling/,
+      );
       const item = await run("jobs", "show", id, "--item", "row-2");
       assert.match(
         item.stdout,

@@ -1,5 +1,6 @@
 import { type TokenUsage, usageFields } from "../../agent/usage.ts";
 import type { AttemptRecord, ItemRecord, TranscriptEntry } from "../job.ts";
+import { costOf, moneyText, type Price } from "../money/price-table.ts";
 
 /** A row with everything that is known about it. */
 export interface ItemDetails {
@@ -7,10 +8,11 @@ export interface ItemDetails {
   attempts: readonly AttemptRecord[];
   /** What its agent is told, as one would be told now. */
   prompt: { instructions: string; message: string };
+  price: Price | null;
 }
 
 /** Everything about one row, for people. */
-export function itemReport({ item, attempts, prompt }: ItemDetails): string {
+export function itemReport({ item, attempts, prompt, price }: ItemDetails): string {
   const lines = [
     `item      ${item.itemId} (row ${item.rowIndex})`,
     `status    ${item.status}, ${item.attempts} attempts`,
@@ -19,6 +21,7 @@ export function itemReport({ item, attempts, prompt }: ItemDetails): string {
   lines.push(`row       ${JSON.stringify(item.row)}`);
   if (item.result !== null) lines.push(`result    ${item.result}`);
   lines.push(`tokens    ${usageText(item.usage)}`);
+  if (price) lines.push(`cost      ${moneyText(costOf(price, item.usage))}`);
   lines.push("", "--- instructions", prompt.instructions, "", "--- prompt", prompt.message);
   for (const [index, attempt] of attempts.entries()) {
     lines.push("", attemptTitle(attempt, index + 1), ...attempt.transcript.map(entryText));
@@ -27,9 +30,10 @@ export function itemReport({ item, attempts, prompt }: ItemDetails): string {
 }
 
 /** The same for programs. */
-export function itemFields({ item, attempts, prompt }: ItemDetails): Record<string, unknown> {
+export function itemFields({ item, attempts, prompt, price }: ItemDetails): Record<string, unknown> {
   return {
     ...item,
+    costUsd: price && costOf(price, item.usage),
     prompt,
     attemptRecords: attempts.map(({ usage, ...attempt }) => ({ ...attempt, usage: usageFields(usage) })),
   };

@@ -1,19 +1,24 @@
-import { totalTokens } from "../../agent/usage.ts";
+import { type TokenUsage, totalTokens } from "../../agent/usage.ts";
 import type { JobCounts, JobRecord } from "../job.ts";
+import { costOf, moneyText, type Price } from "../money/price-table.ts";
 import { countText, durationText } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
 /** All jobs, one line each. */
-export function jobTable(jobs: readonly { job: JobRecord; counts: JobCounts }[], nowMs: number): string {
+export function jobTable(
+  jobs: readonly { job: JobRecord; counts: JobCounts; price: Price | null }[],
+  nowMs: number,
+): string {
   const rows = [
-    ["JOB", "STATUS", "DONE", "FAILED", "ROWS", "TOKENS", "AGE", "INPUT"],
-    ...jobs.map(({ job, counts }) => [
+    ["JOB", "STATUS", "DONE", "FAILED", "ROWS", "TOKENS", "COST", "AGE", "INPUT"],
+    ...jobs.map(({ job, counts, price }) => [
       job.id.slice(0, 8),
       job.status,
       `${counts.completed + counts.failed}`,
       `${counts.failed}`,
       `${job.totalRows}`,
       countText(totalTokens(counts.usage)),
+      price ? moneyText(costOf(price, counts.usage)) : "?",
       durationText(Math.max(0, Math.round((nowMs - job.createdAtMs) / 1000))),
       job.inputPath,
     ]),
@@ -30,13 +35,16 @@ export function jobTable(jobs: readonly { job: JobRecord; counts: JobCounts }[],
 }
 
 /** Everything about one job that fits on a screen. */
-export function jobReport({ job, counts, failures, failuresByClass }: JobSummary): string {
+export function jobReport(summary: JobSummary): string {
+  const { job, counts, failures, failuresByClass, usageByClass, price } = summary;
   const { task } = job;
+  const wasted = new Map(usageByClass);
   const lines = [
     `job       ${job.id}`,
     `status    ${job.status}${job.error === null ? "" : ` (${job.error})`}`,
     `rows      ${counts.completed} completed, ${counts.failed} failed, ${counts.running} running, ${counts.pending} pending of ${job.totalRows}`,
     `tokens    ${counts.usage.inputTokens} in (${counts.usage.cachedInputTokens} cached), ${counts.usage.outputTokens} out`,
+    `cost      ${price ? moneyText(costOf(price, counts.usage)) : `unknown; --prices FILE says what ${task.model} costs`}`,
     `model     ${task.model}${task.reasoningEffort === null ? "" : ` (${task.reasoningEffort})`}, tools ${task.tools}`,
     `task      ${task.instruction}`,
     `input     ${job.inputPath}`,
@@ -45,9 +53,14 @@ export function jobReport({ job, counts, failures, failuresByClass }: JobSummary
   ];
   if (failuresByClass.length > 0) {
     lines.push(
-      `failures  ${failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}`).join(", ")}`,
+      `failures  ${failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}${costText(price, wasted.get(errorClass))}`).join(", ")}`,
     );
     for (const item of failures) lines.push(`          ${item.itemId}: ${item.error}`);
   }
   return lines.join("\n");
+}
+
+/** ` ($0.12)`, where it is known. */
+function costText(price: Price | null, usage: TokenUsage | undefined): string {
+  return price && usage ? ` (${moneyText(costOf(price, usage))})` : "";
 }

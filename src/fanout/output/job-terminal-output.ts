@@ -1,10 +1,10 @@
 import type { LineSink } from "../../agent/line-writer.ts";
 import { StatusLine } from "../../agent/status-line.ts";
-import { totalTokens } from "../../agent/usage.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { INTERRUPTED, type ItemRecord, type JobCounts, type JobRecord } from "../job.ts";
+import { costOf } from "../money/price-table.ts";
 import type { JobEnd, JobListener } from "./job-listener.ts";
-import { countText, durationText, type Progress, progressLine } from "./progress.ts";
+import { durationText, type Progress, progressLine, usedText } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
 /** Elsewhere than on a terminal, progress is one line this often. */
@@ -76,11 +76,11 @@ export class HumanJobOutput implements JobListener {
 const PLAIN_COLUMNS = 80;
 
 function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string[] {
-  const { job, counts } = summary;
+  const { job, counts, price } = summary;
   const id = job.id.slice(0, 8);
-  const tokens = countText(totalTokens(counts.usage));
+  const used = usedText(counts.usage, price && costOf(price, counts.usage));
   const lines = [
-    `${job.status}: ${counts.completed} of ${counts.total} rows completed${failureText(summary)}; ${tokens} tokens, ${durationText(seconds)}`,
+    `${job.status}: ${counts.completed} of ${counts.total} rows completed${failureText(summary)}; ${used}, ${durationText(seconds)}`,
     `results: ${job.outputPath}`,
   ];
   if (errorsPath !== null) {

@@ -2,6 +2,7 @@ import type { ApiHealth, ApiSilence } from "../../agent/api-health.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
+import { costOf, type Price } from "../money/price-table.ts";
 import { type Progress, RateMeter } from "./progress.ts";
 
 /** How much of its width the limiter lets through now. */
@@ -15,6 +16,8 @@ export interface ProgressTickerOptions {
   ledger: JobLedger;
   limiter: LimiterState | null;
   health: Pick<ApiHealth, "silence"> | null;
+  /** What the job's model costs, where that is known. */
+  price?: Price | null | undefined;
   clock: Clock;
   onProgress(progress: Progress): void;
   /** Rows that others have settled. */
@@ -63,7 +66,7 @@ export class ProgressTicker {
   }
 
   async #look(): Promise<void> {
-    const { ledger, limiter, health, clock, onSettled } = this.#options;
+    const { ledger, limiter, health, price, clock, onSettled } = this.#options;
     if (ledger.shared && onSettled) {
       const lookedAtMs = clock.now();
       for (const item of await ledger.settledSince(this.#sinceMs)) onSettled(item);
@@ -73,6 +76,7 @@ export class ProgressTicker {
     this.#options.onProgress({
       jobId: ledger.jobId,
       counts,
+      costUsd: price ? costOf(price, counts.usage) : null,
       ...this.#meter.sample(counts, clock.now()),
       width: limiter?.width ?? 0,
       maxWidth: limiter?.maxWidth ?? 0,

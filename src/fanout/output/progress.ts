@@ -1,9 +1,12 @@
-import { totalTokens } from "../../agent/usage.ts";
+import { type TokenUsage, totalTokens } from "../../agent/usage.ts";
 import type { JobCounts } from "../job.ts";
+import { moneyText } from "../money/price-table.ts";
 
 export interface Progress {
   jobId: string;
   counts: JobCounts;
+  /** What the job has cost so far; null where the model has no known price. */
+  costUsd: number | null;
   /** Rows finished a second, over the last half minute; 0 while there is nothing to tell from. */
   ratePerSecond: number;
   etaSeconds: number | null;
@@ -35,25 +38,27 @@ export class RateMeter {
   }
 }
 
-/** `job 1a2b3c4d [####----] 50/100 50% f1 r16 p34 12.5/s eta 4s 8.1k tokens`, filled to the given width. */
+/**
+ * `job 1a2b3c4d [####----] 50 of 100 rows (50%), 1 failed, 16 running, 34 waiting, 12.5 rows/s, 4s left, 8.1k tokens`, filled
+ * to the given width. A narrow terminal cuts the end, so what matters most comes first.
+ */
 export function progressLine(progress: Progress, columns: number): string {
-  const { counts } = progress;
+  const { counts, apiAway } = progress;
   const done = counts.completed + counts.failed;
   const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
-  const { apiAway } = progress;
-  const parts = [
-    `${done}/${counts.total} ${percent}%`,
-    // Early in the line, because a narrow terminal cuts its end.
-    ...(apiAway ? [`no answer from the API for ${durationText(apiAway.seconds)} (${apiAway.reason})`] : []),
-    `f${counts.failed} r${counts.running} p${counts.pending}`,
-    `${progress.ratePerSecond.toFixed(1)}/s`,
-    `eta ${progress.etaSeconds === null ? "?" : durationText(progress.etaSeconds)}`,
-    `${countText(totalTokens(counts.usage))} tokens`,
-  ];
-  if (progress.width < progress.maxWidth) parts.push(`lanes ${progress.width}/${progress.maxWidth}`);
-  if (progress.heldMs > 0) parts.push(`held ${durationText(Math.ceil(progress.heldMs / 1000))}`);
+  const parts = [`${done} of ${counts.total} rows (${percent}%)`];
+  if (apiAway) parts.push(`no answer from the API for ${durationText(apiAway.seconds)} (${apiAway.reason})`);
+  if (counts.failed > 0) parts.push(`${counts.failed} failed`);
+  parts.push(`${counts.running} running`, `${counts.pending} waiting`);
+  if (progress.ratePerSecond > 0) parts.push(`${progress.ratePerSecond.toFixed(1)} rows/s`);
+  if (progress.etaSeconds !== null) parts.push(`${durationText(progress.etaSeconds)} left`);
+  parts.push(usedText(counts.usage, progress.costUsd));
+  if (progress.width < progress.maxWidth) {
+    parts.push(`${progress.width} of ${progress.maxWidth} lanes open`);
+  }
+  if (progress.heldMs > 0) parts.push(`held for ${durationText(Math.ceil(progress.heldMs / 1000))}`);
   const head = `job ${progress.jobId.slice(0, 8)} [`;
-  const tail = `] ${parts.join(" ")}`;
+  const tail = `] ${parts.join(", ")}`;
   const bar = Math.min(MAX_BAR, Math.max(MIN_BAR, columns - 1 - head.length - tail.length));
   const filled = counts.total === 0 ? bar : Math.floor((done * bar) / counts.total);
   return `${head}${"#".repeat(filled)}${"-".repeat(bar - filled)}${tail}`;
@@ -74,9 +79,18 @@ export function progressFields(progress: Progress): Record<string, unknown> {
     rows_per_second: Math.round(progress.ratePerSecond * 10) / 10,
     eta_seconds: progress.etaSeconds,
     tokens: totalTokens(counts.usage),
+    cached_tokens: counts.usage.cachedInputTokens,
+    cost_usd: progress.costUsd,
     width: progress.width,
     api_away_seconds: progress.apiAway?.seconds ?? null,
   };
+}
+
+/** `8.1k tokens (5.0k cached), $0.12`; what is not there, or not known, is left out. */
+export function usedText(usage: TokenUsage, costUsd: number | null): string {
+  const cached = usage.cachedInputTokens > 0 ? ` (${countText(usage.cachedInputTokens)} cached)` : "";
+  const cost = costUsd === null ? "" : `, ${moneyText(costUsd)}`;
+  return `${countText(totalTokens(usage))} tokens${cached}${cost}`;
 }
 
 export function durationText(seconds: number): string {

@@ -1,6 +1,7 @@
-import { usageFields } from "../../agent/usage.ts";
+import { addUsage, NO_USAGE, type TokenUsage, usageFields } from "../../agent/usage.ts";
 import type { ErrorClass, ItemRecord, JobCounts, JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
+import { costOf, type Price, type PriceTable } from "../money/price-table.ts";
 
 /** What has become of a job. */
 export interface JobSummary {
@@ -10,23 +11,34 @@ export interface JobSummary {
   failures: ItemRecord[];
   /** How many rows failed of each class, the commonest first. */
   failuresByClass: [ErrorClass, number][];
+  /** What the failed rows of each class have used. */
+  usageByClass: [ErrorClass, TokenUsage][];
+  /** What the model costs; null where nobody has said. */
+  price: Price | null;
 }
 
 /** Enough to see what is wrong; all of them are in errors.csv. */
 const SHOWN_FAILURES = 5;
 
-export async function summarize(ledger: JobLedger): Promise<JobSummary> {
+export async function summarize(ledger: JobLedger, prices: PriceTable): Promise<JobSummary> {
   const failures: ItemRecord[] = [];
   const byClass = new Map<ErrorClass, number>();
+  const usageByClass = new Map<ErrorClass, TokenUsage>();
   for await (const item of ledger.items({ statuses: ["failed"] })) {
     if (failures.length < SHOWN_FAILURES) failures.push(item);
-    if (item.errorClass) byClass.set(item.errorClass, (byClass.get(item.errorClass) ?? 0) + 1);
+    const { errorClass } = item;
+    if (errorClass === null) continue;
+    byClass.set(errorClass, (byClass.get(errorClass) ?? 0) + 1);
+    usageByClass.set(errorClass, addUsage(usageByClass.get(errorClass) ?? NO_USAGE, item.usage));
   }
+  const job = await ledger.job();
   return {
-    job: await ledger.job(),
+    job,
     counts: await ledger.counts(),
     failures,
     failuresByClass: [...byClass].sort((a, b) => b[1] - a[1]),
+    usageByClass: [...usageByClass],
+    price: prices.priceOf(job.task.model),
   };
 }
 
@@ -54,10 +66,17 @@ export function summaryFields(summary: JobSummary): Record<string, unknown> {
 
 /** The same and what else a program may want to know. */
 export function fullSummaryFields(summary: JobSummary): Record<string, unknown> {
+  const { price } = summary;
   return {
     ...summaryFields(summary),
     pending_items: summary.counts.pending + summary.counts.running,
     failures_by_class: Object.fromEntries(summary.failuresByClass),
     usage: usageFields(summary.counts.usage),
+    cost_usd: price && costOf(price, summary.counts.usage),
+    cost_usd_by_class:
+      price &&
+      Object.fromEntries(
+        summary.usageByClass.map(([errorClass, usage]) => [errorClass, costOf(price, usage)]),
+      ),
   };
 }

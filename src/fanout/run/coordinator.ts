@@ -10,6 +10,7 @@ import {
   type ScheduleEnd,
 } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
+import { PACKAGE_PRICES, type PriceTable } from "../money/price-table.ts";
 import type { ExportOptions } from "../output/export.ts";
 import { writeJobFiles } from "../output/job-files.ts";
 import type { JobEnd, JobListener } from "../output/job-listener.ts";
@@ -17,6 +18,8 @@ import { ProgressTicker } from "../output/progress-ticker.ts";
 import { ResultsLog } from "../output/results-log.ts";
 import { summarize } from "../output/summary.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
+import { sharedPromptChars } from "../row/row-prompt.ts";
+import type { BudgetLimits } from "./job-budget.ts";
 import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { type FailFast, scheduleRows } from "./scheduler.ts";
@@ -26,7 +29,9 @@ export interface CoordinatorOptions extends RowResources {
   /** Where each job has its folder. */
   jobsHome: string;
   export?: ExportOptions;
-  budgetTokens?: number | undefined;
+  budget?: BudgetLimits | undefined;
+  /** What models cost; default: as the package has it. */
+  prices?: PriceTable | undefined;
   failFast?: FailFast | undefined;
   listener?: JobListener;
 }
@@ -68,7 +73,8 @@ async function workOn(
   job: JobRecord,
   known: CoordinatedJob,
 ): Promise<JobEnd> {
-  const { listener = {}, clock = systemClock } = options;
+  const { listener = {}, clock = systemClock, prices = PACKAGE_PRICES } = options;
+  const price = prices.priceOf(job.task.model);
   const folder = path.join(options.jobsHome, job.id);
   await mkdir(folder, { recursive: true });
   const log = await ResultsLog.open(path.join(folder, "results.jsonl"), ledger);
@@ -80,6 +86,7 @@ async function workOn(
     ledger,
     limiter: options.limiter,
     health: options.health,
+    price,
     clock,
     onProgress: (progress) => listener.progress?.(progress),
     onSettled: tell,
@@ -93,7 +100,9 @@ async function workOn(
       rowAgent: rowAgentFor(options, ledger, job, known.task),
       limiter: options.limiter,
       concurrency: options.concurrency,
-      budgetTokens: options.budgetTokens,
+      budget: options.budget,
+      price,
+      warmFirst: isWorthWarming(job, known.task),
       failFast: options.failFast,
       clock,
       signal: options.signal,
@@ -111,7 +120,15 @@ async function workOn(
   }
   await setFinalStatus(ledger, job, end);
   const errorsPath = await writeFiles(options, ledger, job, folder);
-  return { summary: await summarize(ledger), end, errorsPath };
+  return { summary: await summarize(ledger, prices), end, errorsPath };
+}
+
+/** Servers keep no shorter beginning than this many tokens. */
+const LEAST_CACHED_TOKENS = 1_024;
+const CHARS_PER_TOKEN = 4;
+
+function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
+  return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= LEAST_CACHED_TOKENS;
 }
 
 /** The end of a run becomes the state of the job, unless another process has set it already. */

@@ -1,36 +1,96 @@
-/** How many tokens a job has used, and how many more rows its budget is good for. */
+import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/usage.ts";
+import { costOf, moneyText, type Price } from "../money/price-table.ts";
+
+export interface BudgetLimits {
+  tokens?: number | undefined;
+  /** Needs a price. */
+  usd?: number | undefined;
+}
+
+/**
+ * What a job has used, and how many more rows it may begin. A row is begun only when enough is left for it and for each row
+ * under way, by the dearest attempt so far; the last ones go one by one. So the budget is passed by what one row costs more
+ * than all before it, not by a whole wave.
+ */
 export class JobBudget {
-  used = 0;
-  #limit: number | undefined;
-  #finishedTokens = 0;
-  #finishedRows = 0;
+  #used: TokenUsage = NO_USAGE;
+  #ended = 0;
+  #measures: Measure[] = [];
 
-  constructor(limit: number | undefined) {
-    this.#limit = limit;
+  constructor(limits: BudgetLimits, price: Price | null) {
+    const { tokens, usd } = limits;
+    if (tokens !== undefined) {
+      this.#measures.push({ limit: tokens, of: totalTokens, text: (n) => `${n} tokens`, dearest: 0 });
+    }
+    if (usd !== undefined) {
+      if (!price) throw new Error("a budget in dollars needs the price of the model");
+      const of = (usage: TokenUsage) => costOf(price, usage);
+      this.#measures.push({ limit: usd, of, text: moneyText, dearest: 0 });
+    }
   }
 
-  /** Tokens of an attempt that did not finish its row. */
-  spend(tokens: number): void {
-    this.used += tokens;
+  /** An attempt of this process has come to its end. */
+  spend(usage: TokenUsage): void {
+    this.#used = addUsage(this.#used, usage);
+    if (totalTokens(usage) > 0) this.#ended++;
+    for (const measure of this.#measures) measure.dearest = Math.max(measure.dearest, measure.of(usage));
   }
 
-  finishRow(tokens: number): void {
-    this.used += tokens;
-    this.#finishedTokens += tokens;
-    this.#finishedRows++;
+  /** All that the job has used, whoever used it. */
+  setUsed(usage: TokenUsage): void {
+    this.#used = usage;
   }
 
-  /** Taking the rows under way at the price of the finished ones. */
+  /** How many rows may be begun while so many are under way. */
   affordableRows(underWay: number): number {
-    if (this.#limit === undefined) return Number.POSITIVE_INFINITY;
-    if (this.used >= this.#limit) return 0;
-    // The first wave starts without a price; at worst it passes the budget by one row a lane.
-    if (this.#finishedRows === 0) return Number.POSITIVE_INFINITY;
-    const perRow = this.#finishedTokens / this.#finishedRows;
-    return Math.floor((this.#limit - this.used) / perRow) - underWay;
+    if (this.#measures.length === 0) return Number.POSITIVE_INFINITY;
+    if (this.#measures.some((measure) => measure.of(this.#used) >= measure.limit)) return 0;
+    // The first row tells what a row costs; then the lanes double, so that a cheap first row opens no flood.
+    let most = Math.max(1, 2 * this.#ended);
+    for (const { limit, of, dearest } of this.#measures) {
+      if (dearest === 0) continue;
+      const left = (limit - of(this.#used)) / dearest;
+      // Rows side by side may all turn out dearer than any before; one alone may take what is left.
+      most = Math.min(most, Math.max(Math.floor(left / RESERVE), Math.min(1, Math.floor(left))));
+    }
+    return most - underWay;
+  }
+
+  /** Whether so many rows under way, wherever they run, will use up what is left. */
+  isReachedWith(underWay: number): boolean {
+    return this.#measures.some(({ limit, of, dearest }) => of(this.#used) + dearest * underWay >= limit);
   }
 
   usedUpReason(): string {
-    return `the budget of ${this.#limit} tokens is used up (${this.used} used)`;
+    const texts = this.#measures.map(
+      ({ limit, of, text }) =>
+        `the budget of ${text(limit)} is used up (${usedText(text(of(this.#used)))} used)`,
+    );
+    return texts[this.#scarcest()] ?? "";
   }
+
+  /** The measure that leaves the fewest rows. */
+  #scarcest(): number {
+    const left = this.#measures.map(
+      ({ limit, of, dearest }) => (limit - of(this.#used)) / (dearest || limit),
+    );
+    return left.indexOf(Math.min(...left));
+  }
+}
+
+/** How many times the dearest attempt is put aside for each of several rows at once. */
+const RESERVE = 2;
+
+/** One thing that is counted: tokens, or dollars. */
+interface Measure {
+  limit: number;
+  of(usage: TokenUsage): number;
+  text(amount: number): string;
+  /** The most that one attempt has cost. */
+  dearest: number;
+}
+
+/** `6 tokens` of a budget that was told in tokens is just `6`. */
+function usedText(text: string): string {
+  return text.replace(/ tokens$/, "");
 }

@@ -1,4 +1,4 @@
-import { NO_USAGE, totalTokens } from "../../agent/usage.ts";
+import { NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
@@ -19,11 +19,11 @@ export interface LaneOptions {
 
 /** What has become of a claimed row, once the ledger has it. */
 export type LaneEnd =
-  | { type: "completed"; item: ItemRecord; tokens: number; stop: boolean }
-  | { type: "failed"; item: ItemRecord; tokens: number; refusal: Refusal | undefined }
-  | { type: "retrying"; retry: RowRetry; tokens: number }
+  | { type: "completed"; item: ItemRecord; usage: TokenUsage; stop: boolean }
+  | { type: "failed"; item: ItemRecord; usage: TokenUsage; refusal: Refusal | undefined }
+  | { type: "retrying"; retry: RowRetry; usage: TokenUsage }
   /** The row was given back, or another process has it. */
-  | { type: "let-go" };
+  | { type: "let-go"; usage: TokenUsage };
 
 /** Before a row is tried again; doubles with each attempt. */
 const RETRY_BASE_MS = 500;
@@ -46,7 +46,7 @@ export async function workRow(
       return {
         type: "completed",
         item: outcome.item,
-        tokens: totalTokens(outcome.usage),
+        usage: outcome.usage,
         stop: outcome.stop,
       };
     case "failed":
@@ -64,10 +64,10 @@ export async function workRow(
     case "interrupted":
       break;
     case "superseded":
-      return { type: "let-go" };
+      return { type: "let-go", usage: NO_USAGE };
   }
   await ledger.release(claim, outcome.usage, outcome.transcript);
-  return { type: "let-go" };
+  return { type: "let-go", usage: outcome.usage };
 }
 
 async function settleFailure(
@@ -76,16 +76,15 @@ async function settleFailure(
   failure: Extract<EndedAttempt, { type: "failed" }>,
 ): Promise<LaneEnd> {
   const { ledger, maxAttempts } = options;
-  const { errorClass, message } = failure;
-  const tokens = totalTokens(failure.usage);
+  const { errorClass, message, usage } = failure;
   if (!failure.final && claim.item.attempts < maxAttempts) {
     const delayMs = retryDelay(options, claim.item.attempts, errorClass);
     const isHeld = await ledger.retry(claim, failure, delayMs);
     const retry = { item: claim.item, errorClass, message, delayMs };
-    return isHeld ? { type: "retrying", retry, tokens } : { type: "let-go" };
+    return isHeld ? { type: "retrying", retry, usage } : { type: "let-go", usage };
   }
   const item = await ledger.fail(claim, failure);
-  return item ? { type: "failed", item, tokens, refusal: failure.refusal } : { type: "let-go" };
+  return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "let-go", usage };
 }
 
 /** What the model said wrong it may say right at once; what broke needs a moment. */

@@ -29,6 +29,7 @@ export class Limiter implements CallGate {
   #wave = 0;
   #refusedWaves = 0;
   #lastAnswerAtMs = 0;
+  #outputTokens: number | null = null;
 
   constructor(options: LimiterOptions) {
     this.maxWidth = options.width;
@@ -98,7 +99,8 @@ export class Limiter implements CallGate {
   #permit(estimateTokens: () => number, now: number): CallPermit {
     this.#inFlight++;
     this.#requests?.take(1, now);
-    const estimate = this.#tokens ? estimateTokens() : 0;
+    // What is sent can be counted; what comes back is taken to be as long as of late.
+    const estimate = this.#tokens ? estimateTokens() + (this.#outputTokens ?? FIRST_OUTPUT_TOKENS) : 0;
     this.#tokens?.take(estimate, now);
     const wave = this.#wave;
     let left = false;
@@ -117,6 +119,11 @@ export class Limiter implements CallGate {
   #learn(end: CallEnd, wave: number, estimate: number): void {
     if (end.type === "answered") {
       this.#tokens?.correct(totalTokens(end.usage) - estimate);
+      const { outputTokens } = end.usage;
+      this.#outputTokens =
+        this.#outputTokens === null
+          ? outputTokens
+          : this.#outputTokens + (outputTokens - this.#outputTokens) * OUTPUT_WEIGHT;
       this.#lastAnswerAtMs = this.#clock.now();
       this.#refusedWaves = 0;
       this.#width = Math.min(this.maxWidth, this.#width + 1 / Math.max(1, this.#width));
@@ -149,6 +156,10 @@ export class Limiter implements CallGate {
   }
 }
 
+/** The output of a call before any call has told: a short report. */
+const FIRST_OUTPUT_TOKENS = 200;
+/** How much the newest answer moves the estimate of the next one's output. */
+const OUTPUT_WEIGHT = 0.2;
 /** The first wait after a refusal that names none; it doubles with every wave of refusals. */
 const FIRST_HOLD_MS = 500;
 /** The longest one; also the longest that a header about what is left is believed. */

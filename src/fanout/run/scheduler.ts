@@ -3,7 +3,6 @@
  * all their calls to the model. It knows no command line and writes no file itself.
  */
 
-import { totalTokens } from "../../agent/usage.ts";
 import type { Clock, Timer } from "../../async/clock.ts";
 import {
   CANCELLED_BY_ROW_AGENT,
@@ -15,10 +14,11 @@ import {
   type ScheduleEnd,
 } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import type { Price } from "../money/price-table.ts";
 import type { RowRetry } from "../output/job-listener.ts";
 import type { Refusal, RowAgent } from "../row/row-agent.ts";
 import { CommonFault } from "./common-fault.ts";
-import { JobBudget } from "./job-budget.ts";
+import { type BudgetLimits, JobBudget } from "./job-budget.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
 import type { Limiter } from "./limiter.ts";
 
@@ -30,7 +30,11 @@ export interface SchedulerOptions {
   rowAgent: RowAgent;
   limiter: Limiter;
   concurrency: number;
-  budgetTokens?: number | undefined;
+  budget?: BudgetLimits | undefined;
+  /** What the job's model costs; needed for a budget in dollars. */
+  price?: Price | null | undefined;
+  /** Begin with one row alone, so that the server has its beginning in the cache when the others come. */
+  warmFirst?: boolean | undefined;
   failFast?: FailFast | undefined;
   clock: Clock;
   random?: () => number;
@@ -47,6 +51,9 @@ export interface SchedulerOptions {
 
 /** Soon enough for `jobs cancel` to feel immediate. */
 const DEFAULT_POLL_MS = 500;
+/** The longest that a first row is alone. */
+const WARM_MS = 10_000;
+
 /** Keeps the lanes full until nothing is left or something says stop. Rows are claimed one by one as lanes fall free. */
 export async function scheduleRows(options: SchedulerOptions): Promise<ScheduleEnd> {
   return new Scheduler(options).run();
@@ -66,10 +73,13 @@ class Scheduler {
   #total = 0;
   #failedBefore = 0;
   #idle = false;
+  #isCold: boolean;
+  #warming: Timer | null = null;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
-    this.#budget = new JobBudget(options.budgetTokens);
+    this.#budget = new JobBudget(options.budget ?? {}, options.price ?? null);
+    this.#isCold = options.warmFirst ?? false;
     this.#laneOptions = {
       ledger: options.ledger,
       rowAgent: options.rowAgent,
@@ -91,12 +101,13 @@ class Scheduler {
       const counts = await ledger.counts();
       this.#total = counts.total;
       this.#failedBefore = counts.failed;
-      this.#budget.used = totalTokens(counts.usage);
+      this.#budget.setUsed(counts.usage);
       await this.#fillLanes();
       await Promise.all(this.#lanes);
       if (!this.#error) await this.#judgeSuspects();
     } finally {
       polling.cancel();
+      this.#warming?.cancel();
       signal.removeEventListener("abort", onAbort);
     }
     if (this.#error) throw this.#error.cause;
@@ -107,11 +118,14 @@ class Scheduler {
     const { concurrency, ledger } = this.#options;
     while (!this.#stop && !this.#error) {
       this.#wake = Promise.withResolvers();
-      const free = Math.min(concurrency - this.#lanes.size, this.#budget.affordableRows(this.#lanes.size));
+      const lanes = this.#lanes.size;
+      const wanted = Math.min(concurrency - lanes, this.#budget.affordableRows(lanes));
+      const free = this.#isCold ? Math.min(wanted, 1 - lanes) : wanted;
       if (free <= 0 && this.#lanes.size === 0) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
       const claims = free > 0 ? await ledger.claim(free) : [];
       for (const claim of claims) this.#startLane(claim);
+      if (this.#isCold && claims.length > 0) this.#warmLater();
       if (claims.length === free && free > 0) continue;
       if (this.#lanes.size === 0 && claims.length === 0) {
         const finished = await this.#isFinished();
@@ -138,22 +152,29 @@ class Scheduler {
     this.#lanes.add(lane);
   }
 
+  /** A first row that takes long does not hold up the others: what it begins with is known to the server by then. */
+  #warmLater(): void {
+    this.#warming ??= this.#options.clock.after(WARM_MS, () => {
+      this.#isCold = false;
+      this.#wake.resolve();
+    });
+  }
+
   /** Counts what has become of a row, and tells it. */
   #take(end: LaneEnd): void {
+    this.#isCold = false;
+    this.#budget.spend(end.usage);
     switch (end.type) {
       case "completed":
-        this.#budget.finishRow(end.tokens);
         this.#tellSuspects(this.#commonFault.answered());
         this.#options.onSettled?.(end.item);
         if (end.stop) this.#halt("cancelled", CANCELLED_BY_ROW_AGENT);
         return;
       case "failed":
-        this.#budget.finishRow(end.tokens);
         if (end.refusal) this.#suspect(end.item, end.refusal);
         else this.#tellFailure(end.item);
         return;
       case "retrying":
-        this.#budget.spend(end.tokens);
         this.#options.onRetry?.(end.retry);
         return;
       case "let-go":
@@ -251,7 +272,9 @@ class Scheduler {
     if (!ledger.shared) return;
     // Others spend tokens and fail rows too.
     const counts = await ledger.counts();
-    this.#budget.used = totalTokens(counts.usage);
+    this.#budget.setUsed(counts.usage);
+    // Workers know no budget: it is kept for all of them here.
+    if (this.#budget.isReachedWith(counts.running)) this.#halt("paused", this.#budget.usedUpReason());
     this.#failedHere = counts.failed - this.#failedBefore;
     this.#checkFailFast();
   }

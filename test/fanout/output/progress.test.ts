@@ -26,6 +26,7 @@ const counts = (completed: number, total = 100, failed = 0): JobCounts => ({
 const progress = (completed: number, extra: Partial<Progress> = {}): Progress => ({
   jobId: "1a2b3c4d-rest",
   counts: counts(completed),
+  costUsd: null,
   ratePerSecond: 12.34,
   etaSeconds: 75,
   width: 16,
@@ -36,14 +37,26 @@ const progress = (completed: number, extra: Partial<Progress> = {}): Progress =>
 });
 
 test("the line tells job, bar, counts, rate, estimate and tokens within its width", () => {
-  const line = progressLine(progress(50), 100);
-  assert.match(line, /^job 1a2b3c4d \[#+-+\] 50\/100 50% f0 r0 p50 12\.3\/s eta 1m15s 5050 tokens$/);
-  assert.ok(line.length <= 99);
-  assert.match(progressLine(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0\/0 100%/);
+  const line = progressLine(progress(50), 130);
+  assert.match(
+    line,
+    /^job 1a2b3c4d \[#+-+\] 50 of 100 rows \(50%\), 0 running, 50 waiting, 12\.3 rows\/s, 1m15s left, 5050 tokens$/,
+  );
+  assert.ok(line.length <= 129);
+  const usage = { ...NO_USAGE, inputTokens: 20_000, cachedInputTokens: 15_000 };
+  const dear = { counts: { ...counts(49, 100, 1), usage }, costUsd: 0.0123 };
+  assert.match(
+    progressLine(progress(0, dear), 80),
+    /, 1 failed, .*, 20.0k tokens \(15.0k cached\), \$0.012$/,
+  );
+  assert.match(progressLine(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0 of 0 rows \(100%\)/);
 });
 
 test("it tells when lanes are closed and when the API wants to be left alone", () => {
-  assert.match(progressLine(progress(1, { width: 4, heldMs: 2500 }), 80), /lanes 4\/16 held 3s$/);
+  assert.match(
+    progressLine(progress(1, { width: 4, heldMs: 2500 }), 80),
+    /, 4 of 16 lanes open, held for 3s$/,
+  );
 });
 
 test("the rate looks back half a minute and follows a change of pace", () => {

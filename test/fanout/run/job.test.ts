@@ -182,11 +182,11 @@ test("fail-fast by count and by percent ends the job as failed with rows left", 
 
 test("a budget of tokens pauses the job before it is passed, and a larger one goes on", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
-  const first = await harness.run({ table: catTable(10), concurrency: 1, budgetTokens: 7 });
+  const first = await harness.run({ table: catTable(10), concurrency: 1, budget: { tokens: 7 } });
   assert.equal(first.summary.job.status, "paused");
   assert.match(first.summary.job.error ?? "", /^the budget of 7 tokens is used up \(6 used\)$/);
   assert.equal(first.summary.counts.completed, 3);
-  const second = await harness.run({ table: catTable(10), concurrency: 1, budgetTokens: 100 });
+  const second = await harness.run({ table: catTable(10), concurrency: 1, budget: { tokens: 100 } });
   assert.equal(second.summary.job.status, "completed");
   assert.equal(harness.mock.requests.length, 10);
 });

@@ -162,15 +162,18 @@ test("no minute holds more requests than --rpm, wherever it begins", async () =>
 });
 
 test("tokens are paced by the estimate and corrected by what was really used", async () => {
-  // 600 a minute is 10 a second; each call is thought to need 20.
+  // 600 a minute is 10 a second; each call sends 20, and is thought to get 200 back as long as none has told.
   const { clock, permits, enter } = setup({ width: 10, tokensPerMinute: 600 }, 20);
-  await enter(3);
+  await enter(4);
   assert.equal(permits.length, 1);
-  await clock.advance(2_000);
-  assert.equal(permits.length, 2);
-  // It used 100: the next one waits for the 80 more, 8 s longer.
+  // It used 100: the next one waits for those 10 s, not for 22.
   permits[0]?.leave(answered);
   await clock.advance(9_999);
+  assert.equal(permits.length, 1);
+  await clock.advance(1);
+  assert.equal(permits.length, 2);
+  // The 50 that came back are expected of the second one too: 70, so 7 s.
+  await clock.advance(6_999);
   assert.equal(permits.length, 2);
   await clock.advance(1);
   assert.equal(permits.length, 3);

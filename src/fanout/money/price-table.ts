@@ -1,0 +1,92 @@
+/** fanout/money/: what tokens cost. It knows no job; who spends is told elsewhere. */
+
+import { isObject, type JsonObject } from "../../agent/response-events.ts";
+import type { TokenUsage } from "../../agent/usage.ts";
+import { InputError } from "../job.ts";
+import packaged from "./prices.json" with { type: "json" };
+
+/** US dollars for a million tokens. */
+export interface Price {
+  input: number;
+  cachedInput: number;
+  output: number;
+}
+
+/** What the models cost that a price is known of. */
+export class PriceTable {
+  #prices: ReadonlyMap<string, Price>;
+
+  constructor(prices: ReadonlyMap<string, Price>) {
+    this.#prices = prices;
+  }
+
+  /** Null: nobody has said what this model costs. */
+  priceOf(model: string): Price | null {
+    for (const name of namesOf(model)) {
+      const price = this.#prices.get(name);
+      if (price) return price;
+    }
+    return null;
+  }
+
+  /** This table with the prices of a file's text added; they override those there are. */
+  with(text: string, name: string): PriceTable {
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch (error) {
+      throw new InputError(
+        `the prices ${name} are not JSON: ${error instanceof Error ? error.message : String(error)}`,
+        { cause: error },
+      );
+    }
+    const models = isObject(value) && isObject(value.models) ? value.models : value;
+    if (!isObject(models)) throw badPrices(name, "they are no JSON object");
+    return new PriceTable(new Map([...this.#prices, ...decodePrices(models, name)]));
+  }
+}
+
+export const PACKAGE_PRICES = new PriceTable(decodePrices(packaged.models, "of the package"));
+
+/** What was used, in dollars. */
+export function costOf(price: Price, usage: TokenUsage): number {
+  const fresh = usage.inputTokens - usage.cachedInputTokens;
+  const micros =
+    fresh * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output;
+  return micros / 1_000_000;
+}
+
+/** `$1.23`, and small sums with enough digits to tell them from nothing. */
+export function moneyText(usd: number): string {
+  if (usd === 0 || usd >= 0.1) return `$${usd.toFixed(2)}`;
+  return `$${usd.toFixed(Math.min(8, 1 - Math.floor(Math.log10(usd))))}`;
+}
+
+/** The name itself, without a provider before it, without the date of a release after it. */
+function namesOf(model: string): string[] {
+  const bare = model.slice(model.lastIndexOf("/") + 1);
+  return [model, bare, bare.replace(/-(\d{4}-?\d{2}-?\d{2}|latest)$/, "")];
+}
+
+function decodePrices(models: JsonObject, name: string): Map<string, Price> {
+  const prices = new Map<string, Price>();
+  for (const [model, entry] of Object.entries(models)) {
+    if (!isObject(entry)) throw badPrices(name, `${model} has no prices`);
+    const { input, output, cachedInput = input } = entry;
+    if (!isPrice(input) || !isPrice(output) || !isPrice(cachedInput)) {
+      throw badPrices(name, `those of ${model} are not numbers of at least 0`);
+    }
+    prices.set(model, { input, output, cachedInput });
+  }
+  return prices;
+}
+
+function isPrice(value: unknown): value is number {
+  return typeof value === "number" && Number.isFinite(value) && value >= 0;
+}
+
+function badPrices(name: string, why: string): InputError {
+  const right =
+    '{"MODEL": {"input": 1.25, "cachedInput": 0.125, "output": 10}}, in dollars for a million tokens';
+  return new InputError(`the prices ${name} cannot be used: ${why}; expected ${right}`);
+}
