@@ -4,7 +4,7 @@ import { CANCELLED_BY_USER, type ErrorClass } from "../fanout/job.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import type { PriceTable } from "../fanout/money/price-table.ts";
-import { exportCsv, exportErrors } from "../fanout/output/export.ts";
+import { exportCsv, exportErrors, isSameFile } from "../fanout/output/export.ts";
 import { type ItemDetails, itemFields, itemReport } from "../fanout/output/item-report.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { jobReport, jobTable } from "../fanout/output/job-report.ts";
@@ -228,6 +228,9 @@ async function work(
 async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   const job = await ledger.job();
   const file = path.resolve(request.output ?? (request.errors ? "errors.csv" : job.outputPath));
+  if (await isSameFile(file, job.inputPath)) {
+    throw new Error(`the output ${file} is the input; it would be overwritten`);
+  }
   const rows = request.errors
     ? await exportErrors(ledger, job, file)
     : await exportCsv(ledger, job, file, request.run.export);

@@ -28,9 +28,16 @@ const STUCK_MS = 90_000;
 /** Starts the program itself, as a user would, with an environment that holds nothing of this one but how to run it. */
 export function startCli(
   args: readonly string[],
-  options: { cwd: string; env?: Record<string, string>; stdin?: string },
+  options: {
+    cwd: string;
+    env?: Record<string, string>;
+    stdin?: string;
+    /** Words of a command that runs it, in the same process at the end. */
+    under?: readonly string[];
+  },
 ): CliRun {
-  const child = spawn(process.execPath, [ENTRY, ...args], {
+  const [program = "", ...words] = [...(options.under ?? []), process.execPath, ENTRY, ...args];
+  const child = spawn(program, words, {
     cwd: options.cwd,
     env: {
       PATH: process.env.PATH ?? "",

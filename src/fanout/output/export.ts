@@ -66,7 +66,7 @@ export async function exportErrors(ledger: JobLedger, job: JobRecord, file: stri
 
 /** Refuses, before any money is spent, an output that could not be written at the end, or that is the input. */
 export async function checkOutput(file: string, input: string): Promise<void> {
-  if (path.resolve(file) === path.resolve(input)) {
+  if (await isSameFile(file, input)) {
     throw new InputError(`the output ${file} is the input; it would be overwritten`);
   }
   const folder = path.dirname(path.resolve(file));
@@ -81,6 +81,13 @@ export async function checkOutput(file: string, input: string): Promise<void> {
       { cause: error },
     );
   }
+}
+
+/** Also by another name: a link of either kind, or a folder that is reached by two ways. */
+export async function isSameFile(one: string, other: string): Promise<boolean> {
+  if (path.resolve(one) === path.resolve(other)) return true;
+  const [a, b] = await Promise.all([one, other].map((file) => stat(file).catch(() => null)));
+  return a !== null && b !== null && a?.dev === b?.dev && a?.ino === b?.ino;
 }
 
 function outputColumns(headers: readonly string[], resultKeys: readonly string[]): string[] {

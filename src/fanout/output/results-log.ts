@@ -1,5 +1,5 @@
-import { closeSync, openSync, writeSync } from "node:fs";
-import { rename } from "node:fs/promises";
+import { closeSync, ftruncateSync, openSync, writeSync } from "node:fs";
+import { rename, rm } from "node:fs/promises";
 import { usageFields } from "../../agent/usage.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
@@ -9,31 +9,68 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
  * truth: the file is written anew from it when a run begins, so a crash between the two leaves no trace.
  */
 export class ResultsLog {
+  #file: string;
+  #ledger: JobLedger;
   #fd: number;
-  #written = new Set<string>();
+  #sizeBytes = 0;
+  #written = new Set<number>();
+  /** The disk had no room for a line: the file ends before it until it is written anew. */
+  #isBehind = false;
 
-  private constructor(fd: number) {
+  private constructor(file: string, ledger: JobLedger, fd: number) {
+    this.#file = file;
+    this.#ledger = ledger;
     this.#fd = fd;
   }
 
   static async open(file: string, ledger: JobLedger): Promise<ResultsLog> {
     const temporary = `${file}.new`;
-    const log = new ResultsLog(openSync(temporary, "w"));
-    for await (const item of ledger.items({ statuses: ["completed", "failed"] })) log.append(item);
-    await rename(temporary, file);
-    return log;
+    const log = new ResultsLog(file, ledger, openSync(temporary, "w"));
+    try {
+      for await (const item of ledger.items({ statuses: ["completed", "failed"] })) {
+        log.#written.add(item.rowIndex);
+        log.#write(item);
+      }
+      await rename(temporary, file);
+      return log;
+    } catch (error) {
+      log.close();
+      await rm(temporary, { force: true });
+      throw error;
+    }
   }
 
   /** A row that was told before is not told again. */
   append(item: ItemRecord): boolean {
-    if (this.#written.has(item.itemId)) return false;
-    this.#written.add(item.itemId);
-    writeSync(this.#fd, `${resultLine(item)}\n`);
+    if (this.#written.has(item.rowIndex)) return false;
+    this.#written.add(item.rowIndex);
+    if (this.#isBehind) return true;
+    try {
+      this.#write(item);
+    } catch {
+      // A disk without room stops no row: the ledger has it, and the file gets it at the end.
+      this.#isBehind = true;
+      ftruncateSync(this.#fd, this.#sizeBytes);
+    }
     return true;
+  }
+
+  /** At the end of a run: brings in what could not be written in its time. Rejects when it still cannot. */
+  async catchUp(): Promise<void> {
+    if (!this.#isBehind) return;
+    const whole = await ResultsLog.open(this.#file, this.#ledger);
+    whole.close();
+    this.#isBehind = false;
   }
 
   close(): void {
     closeSync(this.#fd);
+  }
+
+  #write(item: ItemRecord): void {
+    const line = Buffer.from(`${resultLine(item)}\n`);
+    for (let from = 0; from < line.length; ) from += writeSync(this.#fd, line, from);
+    this.#sizeBytes += line.length;
   }
 }
 

@@ -1,5 +1,4 @@
-import { once } from "node:events";
-import { constants, createWriteStream, type WriteStream } from "node:fs";
+import { constants } from "node:fs";
 import { lstat, mkdir, open, readlink, rename, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { csvLine } from "./csv-line.ts";
@@ -25,27 +24,36 @@ export async function writeTable(
   await using place = options.judgeFolder
     ? await judgedPlace(path.resolve(file), options.judgeFolder)
     : await anyPlace(path.resolve(file));
-  const out = createWriteStream(place.temporary, place.inPlace ? {} : { flush: true });
-  let count = 0;
   try {
-    await once(out, "open");
-    let text = csvLine(columns, options);
-    for await (const row of rows) {
-      count++;
-      text += csvLine(row, options);
-      if (text.length < WRITE_CHARS) continue;
-      await write(out, text);
-      text = "";
-    }
-    await write(out, text);
-    await close(out);
+    const count = await writeRows(place, columns, options, rows);
     if (!place.inPlace) await rename(place.temporary, place.target);
     return count;
   } catch (error) {
-    out.destroy();
     if (!place.inPlace) await rm(place.temporary, { force: true });
     throw error;
   }
+}
+
+async function writeRows(
+  place: Place,
+  columns: readonly string[],
+  options: WriteTableOptions,
+  rows: AsyncIterable<string[]>,
+): Promise<number> {
+  await using out = await open(place.temporary, "w");
+  let count = 0;
+  let text = csvLine(columns, options);
+  for await (const row of rows) {
+    count++;
+    text += csvLine(row, options);
+    if (text.length < WRITE_CHARS) continue;
+    await out.appendFile(text);
+    text = "";
+  }
+  await out.appendFile(text);
+  // On the disk before it takes the old file's place; a pipe or a device has no disk.
+  if (!place.inPlace) await out.sync();
+  return count;
 }
 
 interface Place extends AsyncDisposable {
@@ -98,17 +106,4 @@ async function judgedPlace(target: string, judge: FolderJudge): Promise<Place> {
 
 function temporaryName(target: string): string {
   return `.${path.basename(target)}.${process.pid}.tmp`;
-}
-
-function write(out: WriteStream, text: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    out.write(text, (error) => (error ? reject(error) : resolve()));
-  });
-}
-
-function close(out: WriteStream): Promise<void> {
-  return new Promise((resolve, reject) => {
-    out.once("error", reject);
-    out.end(() => resolve());
-  });
 }

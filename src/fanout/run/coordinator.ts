@@ -118,8 +118,10 @@ async function workOn(
     await ticker.stop().catch(() => undefined);
     log.close();
   }
-  await setFinalStatus(ledger, job, end);
-  const errorsPath = await writeFiles(options, ledger, job, folder);
+  // A stop is told first, because other processes obey it. A job is finished only once its files are there.
+  if (end.type === "stopped") await setFinalStatus(ledger, job, end);
+  const errorsPath = await writeFiles(options, ledger, job, folder, log);
+  if (end.type === "finished") await setFinalStatus(ledger, job, end);
   return { summary: await summarize(ledger, prices), end, errorsPath };
 }
 
@@ -152,8 +154,10 @@ async function writeFiles(
   ledger: JobLedger,
   job: JobRecord,
   folder: string,
+  log: ResultsLog,
 ): Promise<string | null> {
   try {
+    await log.catchUp();
     return await writeJobFiles(ledger, job, folder, options.export);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);

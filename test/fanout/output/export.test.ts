@@ -115,6 +115,8 @@ test("an output that fails at the end loses nothing: the next run writes it", as
     harness.run(),
     /failed to export output csv .*; nothing is lost: `procwire jobs export /,
   );
+  const left = await readdir(harness.folder);
+  assert.deepEqual(left.sort(), ["in.csv", "jobs", "out.csv"], "no temporary file is left");
   const elsewhere = path.join(harness.folder, "elsewhere.csv");
   const { summary } = await harness.run({ outputPath: elsewhere });
   assert.equal(summary.job.status, "completed");

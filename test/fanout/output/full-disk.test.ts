@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { link, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { suite, test } from "node:test";
+import { type MockHandler, report, startMockResponses } from "../../support/mock-responses.ts";
+import { type CliEnd, runCli } from "../../support/run-cli.ts";
+import { skipUnless } from "../../support/skip-unless.ts";
+import { onSmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
+import { catTable } from "../fanout-harness.ts";
+
+interface Setup {
+  folder: string;
+  requests(): number;
+  run(args: readonly string[], under?: readonly string[]): Promise<CliEnd>;
+}
+
+async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
+  const mock = await startMockResponses(handler);
+  const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: path.join(folder, "home") };
+  try {
+    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await body({
+      folder,
+      requests: () => mock.requests.length,
+      run: (args, under = []) => runCli(args, { cwd: folder, env, under }),
+    });
+  } finally {
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const ROWS = 40;
+const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output"];
+const LONG = "a".repeat(4_000);
+const DISK_BYTES = 64 * 1024;
+
+const noSmallDisk = whyNoSmallDisk();
+const skip = skipUnless(noSmallDisk === null, noSmallDisk ?? "");
+
+suite("an output that cannot be written", { concurrency: 3 }, () => {
+  test("for want of room on the disk is one clear line, leaves nothing there, and loses no answer", {
+    skip,
+  }, async () => {
+    await withTable(
+      (request) => report(request, { LONG }),
+      async ({ folder, requests, run }) => {
+        const out = path.join(folder, "out");
+        await mkdir(out);
+        const full = await run([...FANOUT, "out/results.csv"], onSmallDisk(out, DISK_BYTES));
+        assert.equal(full.code, 1, full.stderr);
+        assert.match(
+          full.stderr,
+          /failed to export output csv .*ENOSPC.*; nothing is lost: `procwire jobs export /,
+        );
+        assert.doesNotMatch(full.stderr, /\n\s+at |Error:/);
+        assert.equal(full.stdout, "\n", "no temporary file is left");
+
+        const [job = ""] = (await run(["jobs", "list", "--json"])).stdout.split("\n");
+        const { status, job_id: id, job_error: reason } = JSON.parse(job);
+        assert.equal(status, "failed");
+        assert.match(reason, /^auto-export failed: ENOSPC/);
+        const exported = await run(["jobs", "export", id]);
+        assert.equal(exported.code, 0, exported.stderr);
+        assert.equal((await readFile(path.join(out, "results.csv"), "utf8")).split("\n").length, ROWS + 2);
+        assert.equal(requests(), ROWS);
+      },
+    );
+  });
+
+  test("is refused when it is the input by another name, also by `jobs export`", async () => {
+    await withTable(
+      (request) => report(request),
+      async ({ folder, requests, run }) => {
+        const input = path.join(folder, "cats.csv");
+        await symlink(input, path.join(folder, "link.csv"));
+        await link(input, path.join(folder, "hard.csv"));
+        await symlink(folder, path.join(folder, "here"));
+        for (const name of ["link.csv", "hard.csv", "here/cats.csv"]) {
+          const { code, stderr } = await run([...FANOUT, name]);
+          assert.equal(code, 1);
+          assert.match(stderr, /the output \S+ is the input; it would be overwritten/);
+        }
+        assert.equal(requests(), 0);
+        assert.equal((await run([...FANOUT, "out.csv"])).code, 0);
+        const [job = ""] = (await run(["jobs", "list", "--json"])).stdout.split("\n");
+        const exported = await run(["jobs", "export", JSON.parse(job).job_id, "--output", "link.csv"]);
+        assert.match(exported.stderr, /is the input; it would be overwritten/);
+        assert.equal(await readFile(input, "utf8"), catTable(ROWS));
+      },
+    );
+  });
+});
