@@ -12,6 +12,8 @@ export interface Timer {
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
+  /** Milliseconds for durations: they go on evenly, also when somebody sets the system's clock. */
+  steadyNow(): number;
   /** Calls `fn` once, `ms` from now. A pending timer does not keep the program alive when `keepAlive` is false. */
   after(ms: number, fn: () => void, options?: { keepAlive?: boolean }): Timer;
 }
@@ -21,6 +23,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
+  steadyNow: () => performance.timeOrigin + performance.now(),
   after(ms, fn, options) {
     const handle = setTimeout(fn, Math.min(Math.max(0, ms), MAX_TIMER_MS));
     // In a browser a timer is a number and has nothing to unref.
@@ -32,6 +35,7 @@ export const systemClock: Clock = {
 /** A clock that stands still until `advance` is called. Timers fire in time order, ties in the order they were set. */
 export class ManualClock implements Clock {
   #now: number;
+  #stepMs = 0;
   #order = 0;
   #timers = new Set<{ at: number; order: number; fn: () => void }>();
 
@@ -40,7 +44,16 @@ export class ManualClock implements Clock {
   }
 
   now(): number {
+    return this.#now + this.#stepMs;
+  }
+
+  steadyNow(): number {
     return this.#now;
+  }
+
+  /** Sets the clock forward, or back: no time passes. */
+  step(ms: number): void {
+    this.#stepMs += ms;
   }
 
   after(ms: number, fn: () => void): Timer {

@@ -22,7 +22,7 @@ export class SimClock {
   }
 
   view(owner: string): Clock {
-    return { now: () => this.#now, after: (ms, fn) => this.after(ms, fn, owner) };
+    return { now: () => this.#now, steadyNow: () => this.#now, after: (ms, fn) => this.after(ms, fn, owner) };
   }
 
   after(ms: number, fn: () => void, owner = "simulation"): Timer {

@@ -58,9 +58,9 @@ export class ProgressTicker {
   async #tick(): Promise<void> {
     const { clock } = this.#options;
     while (!this.#stopping.signal.aborted) {
-      const beganAtMs = clock.now();
+      const beganAtMs = clock.steadyNow();
       await this.#look();
-      const tookMs = clock.now() - beganAtMs;
+      const tookMs = clock.steadyNow() - beganAtMs;
       await sleep(clock, Math.max(TICK_MS, tookMs / COUNTING_SHARE), this.#stopping.signal);
     }
   }
@@ -69,19 +69,22 @@ export class ProgressTicker {
     const { ledger, limiter, health, price, clock, onSettled } = this.#options;
     if (ledger.shared && onSettled) {
       const lookedAtMs = clock.now();
-      for (const item of await ledger.settledSince(this.#sinceMs)) onSettled(item);
+      // The earlier of the two, because the clock may have been set back.
+      const sinceMs = Math.min(this.#sinceMs, lookedAtMs - OVERLAP_MS);
+      for (const item of await ledger.settledSince(sinceMs)) onSettled(item);
       this.#sinceMs = lookedAtMs - OVERLAP_MS;
     }
     const counts = await ledger.counts();
+    const now = clock.steadyNow();
     this.#options.onProgress({
       jobId: ledger.jobId,
       counts,
       costUsd: price ? costOf(price, counts.usage) : null,
-      ...this.#meter.sample(counts, clock.now()),
+      ...this.#meter.sample(counts, now),
       width: limiter?.width ?? 0,
       maxWidth: limiter?.maxWidth ?? 0,
-      apiAway: apiAway(health?.silence ?? null, clock.now()),
-      heldMs: limiter ? Math.max(0, limiter.heldUntilMs - clock.now()) : 0,
+      apiAway: apiAway(health?.silence ?? null, now),
+      heldMs: limiter ? Math.max(0, limiter.heldUntilMs - now) : 0,
     });
   }
 }

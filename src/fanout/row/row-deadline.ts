@@ -21,7 +21,7 @@ export class RowDeadline {
     if (this.#pauses++ > 0 || this.#timer === null) return;
     this.#timer.cancel();
     this.#timer = null;
-    this.#leftMs -= this.#clock.now() - this.#resumedAtMs;
+    this.#leftMs -= this.#clock.steadyNow() - this.#resumedAtMs;
   }
 
   resume(): void {
@@ -34,7 +34,7 @@ export class RowDeadline {
   }
 
   #start(): void {
-    this.#resumedAtMs = this.#clock.now();
+    this.#resumedAtMs = this.#clock.steadyNow();
     this.#timer = this.#clock.after(this.#leftMs, () => {
       this.expired = true;
       this.#timer = null;

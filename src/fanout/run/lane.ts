@@ -37,7 +37,7 @@ export async function workRow(
   isStopped: boolean,
 ): Promise<LaneEnd> {
   const { rowAgent, ledger, limiter, clock } = options;
-  const beganAtMs = clock.now();
+  const beganAtMs = clock.steadyNow();
   const outcome: EndedAttempt = isStopped
     ? { type: "interrupted", usage: NO_USAGE }
     : await rowAgent(claim, signal);

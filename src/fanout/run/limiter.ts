@@ -80,7 +80,7 @@ export class Limiter implements CallGate {
   #admitWaiting(): void {
     for (const waiter of this.#waiting) {
       if (this.#inFlight >= this.width) return;
-      const now = this.#clock.now();
+      const now = this.#clock.steadyNow();
       const readyAtMs = Math.max(
         this.#heldUntilMs,
         this.#requests?.nextAtMs ?? 0,
@@ -124,7 +124,7 @@ export class Limiter implements CallGate {
         this.#outputTokens === null
           ? outputTokens
           : this.#outputTokens + (outputTokens - this.#outputTokens) * OUTPUT_WEIGHT;
-      this.#lastAnswerAtMs = this.#clock.now();
+      this.#lastAnswerAtMs = this.#clock.steadyNow();
       this.#refusedWaves = 0;
       this.#width = Math.min(this.maxWidth, this.#width + 1 / Math.max(1, this.#width));
       return;
@@ -152,7 +152,7 @@ export class Limiter implements CallGate {
   }
 
   #hold(ms: number): void {
-    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#clock.now() + ms);
+    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#clock.steadyNow() + ms);
   }
 }
 

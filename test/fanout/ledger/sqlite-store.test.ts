@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { storeContract } from "./store-contract.ts";
@@ -104,4 +105,25 @@ test("a store that does not exist yet is empty", async () => {
   assert.deepEqual(await store.list(), []);
   assert.equal(await store.find("k"), null);
   assert.equal(await store.open("1"), null);
+});
+
+test("a row that waits for its back-off does not wait longer because the clock is set back", async () => {
+  await withHome(async (home) => {
+    const clock = new ManualClock();
+    const store = new SqliteStore(home, { clock });
+    const rows = async function* () {
+      yield { itemId: "row-1", rowIndex: 0, sourceId: null, row: {} };
+    };
+    await store.create(job, rows(), () => []);
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    await ledger.beginRun();
+    await ledger.setStatus("running", ["pending"]);
+    const [claim] = await ledger.claim(1);
+    assert.ok(claim);
+    await ledger.retry(claim, { errorClass: "transport", message: "cut", usage: NO_USAGE }, 30_000);
+    assert.deepEqual(await ledger.claim(1), []);
+    clock.step(-3_600_000);
+    assert.equal((await ledger.claim(1)).length, 1);
+  });
 });

@@ -200,3 +200,17 @@ test("durations are read as the rate-limit headers write them", () => {
   assert.equal(parseDuration("soon"), undefined);
   assert.equal(parseDuration(""), undefined);
 });
+
+test("a clock that is set back, or forward, changes no pace and no hold", async () => {
+  const { clock, permits, enter } = setup({ width: 10, requestsPerMinute: 60 });
+  await enter(4);
+  assert.equal(permits.length, 1);
+  clock.step(-3_600_000);
+  await clock.advance(1_000);
+  assert.equal(permits.length, 2);
+  clock.step(7_200_000);
+  await clock.advance(999);
+  assert.equal(permits.length, 2);
+  await clock.advance(1);
+  assert.equal(permits.length, 3);
+});

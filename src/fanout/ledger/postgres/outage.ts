@@ -46,8 +46,9 @@ export class Outage {
         return await task(lostAtMs !== null);
       } catch (error) {
         if (!isLostConnection(error)) throw error;
-        lostAtMs ??= clock.now();
-        if (clock.now() - lostAtMs > this.#patienceMs()) throw gaveUp(error, clock.now() - lostAtMs);
+        lostAtMs ??= clock.steadyNow();
+        if (clock.steadyNow() - lostAtMs > this.#patienceMs())
+          throw gaveUp(error, clock.steadyNow() - lostAtMs);
         this.#waiting ??= this.#untilBack(error).finally(() => {
           this.#waiting = null;
         });
@@ -58,18 +59,18 @@ export class Outage {
 
   async #untilBack(loss: unknown): Promise<void> {
     const { clock, probe, tell } = this.#options;
-    const lostAtMs = clock.now();
+    const lostAtMs = clock.steadyNow();
     let isTold = false;
     for (let delayMs = FIRST_LOOK_MS; ; delayMs = Math.min(LONGEST_LOOK_MS, delayMs * 2)) {
       await sleep(clock, delayMs);
       try {
         await probe();
         await Promise.all([...this.onBack].map((act) => act()));
-        if (isTold) tell(`the database is back after ${secondsText(clock.now() - lostAtMs)}`);
+        if (isTold) tell(`the database is back after ${secondsText(clock.steadyNow() - lostAtMs)}`);
         return;
       } catch (error) {
         if (!isLostConnection(error)) throw error;
-        const awayMs = clock.now() - lostAtMs;
+        const awayMs = clock.steadyNow() - lostAtMs;
         if (awayMs > this.#patienceMs()) throw gaveUp(error, awayMs);
         if (!isTold) tell(`${messageOf(loss)}; waiting until it is back`);
         isTold = true;

@@ -303,16 +303,16 @@ export class PostgresLedger implements JobLedger {
   }
 
   async #failDeadRows(): Promise<void> {
-    const now = this.#clock.now();
-    if (now - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
-    this.#deadLettersAtMs = now;
+    const steadyNow = this.#clock.steadyNow();
+    if (steadyNow - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
+    this.#deadLettersAtMs = steadyNow;
     const dead = await this.#queue.takeDead(DEAD_LETTERS_BATCH);
     for (const one of dead) {
       await this.#database.run(FAIL_DEAD_ITEM, {
         jobId: one.jobId,
         itemId: one.itemId,
         message: `${MAX_DELIVERIES_LOST + 1} workers died at this row`,
-        now,
+        now: this.#clock.now(),
       });
     }
     await this.#queue.buried(dead);

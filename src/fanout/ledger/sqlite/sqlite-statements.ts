@@ -24,12 +24,16 @@ export const RECOVER_ITEMS = `
     attempt_count = MAX(0, attempt_count - 1)
   WHERE status = 'running'`;
 
+/** No back-off is this long: a row that waits longer was put off by a clock that has been set back since. */
+const LONGEST_WAIT_MS = 10 * 60_000;
+
 export const CLAIM_ITEM = `
   UPDATE agent_job_items
   SET status = 'running', attempt_count = attempt_count + 1, attempt_token = :token, started_at = :now
   WHERE row_index = (
     SELECT row_index FROM agent_job_items
-    WHERE status = 'pending' AND row_index < :rowLimit AND due_at <= :now
+    WHERE status = 'pending' AND row_index < :rowLimit
+      AND (due_at <= :now OR due_at > :now + ${LONGEST_WAIT_MS})
       AND (SELECT status FROM agent_jobs) = 'running'
     ORDER BY row_index LIMIT 1)
   RETURNING *`;

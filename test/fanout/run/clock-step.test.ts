@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { report, startMockResponses } from "../../support/mock-responses.ts";
+import { startCli } from "../../support/run-cli.ts";
+import { until } from "../../support/serve.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const ROWS = 12;
+/** On a signal the system's clock goes back by an hour, as far as the program can see. */
+const STEP_BACK = `
+  const real = Date.now;
+  let stepMs = 0;
+  process.on("SIGUSR2", () => { stepMs = -3_600_000; });
+  Date.now = () => real() + stepMs;
+`;
+
+test("a clock that is set back by an hour holds up no row of a job with --rpm", async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-step-"));
+  const mock = await startMockResponses((request) => report(request));
+  const preload = path.join(folder, "step-back.mjs");
+  await writeFile(preload, STEP_BACK);
+  await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+  const run = startCli(
+    ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--rpm", "600"],
+    { cwd: folder, env: { OPENAI_BASE_URL: mock.url, NODE_OPTIONS: `--import ${preload}` } },
+  );
+  try {
+    await until("the first rows", () => mock.requests.length >= 3, run.ended);
+    run.child.kill("SIGUSR2");
+    await until("all rows", () => mock.requests.length === ROWS, run.ended);
+    const { code, stderr } = await run.ended;
+    assert.equal(code, 0, stderr);
+  } finally {
+    run.child.kill("SIGKILL");
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+});
