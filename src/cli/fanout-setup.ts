@@ -65,20 +65,29 @@ export async function openJobStore(
   options: Pick<RunOptions, "databaseUrl" | "heartbeatSeconds" | "outagePatienceSeconds">,
   signal?: AbortSignal,
 ): Promise<JobStore> {
+  const patience = options.outagePatienceSeconds;
+  const outagePatienceMs = patience === undefined ? undefined : patience * 1000;
   if (options.databaseUrl !== undefined) {
     const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
-    const patience = options.outagePatienceSeconds;
     return PostgresStore.open({
       databaseUrl: options.databaseUrl,
       heartbeatSeconds: options.heartbeatSeconds,
-      outagePatienceMs: patience === undefined ? undefined : patience * 1000,
+      outagePatienceMs,
       signal,
-      onError: (error) =>
-        process.stderr.write(
-          `database: ${visibleText(error instanceof Error ? error.message : String(error))}\n`,
-        ),
+      onError: tellTrouble("database"),
     });
   }
   const { SqliteStore } = await import("../fanout/ledger/sqlite/sqlite-store.ts");
-  return new SqliteStore(jobsHome(process.env, process.cwd()));
+  return new SqliteStore(jobsHome(process.env, process.cwd()), {
+    outagePatienceMs,
+    signal,
+    onError: tellTrouble("ledger"),
+  });
+}
+
+function tellTrouble(where: string): (error: unknown) => void {
+  return (error) => {
+    const message = error instanceof Error ? error.message : String(error);
+    process.stderr.write(`${where}: ${visibleText(message)}\n`);
+  };
 }

@@ -32,7 +32,7 @@ export function startCli(
     cwd: string;
     env?: Record<string, string>;
     stdin?: string;
-    /** Words of a command that runs it, in the same process at the end. */
+    /** Words of a command that becomes it. */
     under?: readonly string[];
   },
 ): CliRun {

@@ -1,30 +1,77 @@
 /** A disk of a few kilobytes, for programs that must bear a full one: a tmpfs that only they see. */
 
-import { spawnSync } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, ftruncateSync, openSync, rmSync, writeSync } from "node:fs";
 
-const NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "--"];
+const NAMESPACE = ["--user", "--map-root-user", "--mount", "--"];
 
 /** Null when such a disk can be made here, else why not. */
 export function whyNoSmallDisk(): string | null {
-  const [program = "", ...args] = [...NAMESPACE, "mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"];
-  const { error, status, stderr } = spawnSync(program, args, { encoding: "utf8" });
+  const mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", "/mnt"];
+  const { error, status, stderr } = spawnSync("unshare", [...NAMESPACE, ...mount], { encoding: "utf8" });
   if (error) return `no small disk: ${error.message}`;
   return status === 0 ? null : `no small disk: ${stderr.trim()}`;
 }
 
-/**
- * The words before a command that make it see a disk of this size at the folder. What is left there at its end is the
- * last line of its stdout.
- */
-export function onSmallDisk(folder: string, sizeBytes: number): string[] {
-  const script = 'mount -t tmpfs -o "size=$1" none "$2" || exit 99; left=$2; shift 2; "$@"; end=$?';
-  return [
-    ...NAMESPACE,
-    "sh",
-    "-c",
-    `${script}; echo $(ls -A "$left"); exit $end`,
-    "sh",
-    `${sizeBytes}`,
-    folder,
-  ];
+export class SmallDisk implements AsyncDisposable {
+  #keeper: ChildProcess;
+  #folder: string;
+
+  private constructor(keeper: ChildProcess, folder: string) {
+    this.#keeper = keeper;
+    this.#folder = folder;
+  }
+
+  /** A disk in place of this folder. */
+  static async at(folder: string, sizeBytes: number): Promise<SmallDisk> {
+    // It lives until its stdin ends, so also no longer than this process.
+    const script = 'mount -t tmpfs -o "size=$1" none "$2" && echo ready && exec cat';
+    const args = [...NAMESPACE, "sh", "-c", script, "sh", `${sizeBytes}`, folder];
+    const keeper = spawn("unshare", args, { stdio: ["pipe", "pipe", "inherit"] });
+    await Promise.race([
+      once(keeper.stdout, "data"),
+      once(keeper, "exit").then(() => Promise.reject(new Error("the small disk could not be made"))),
+    ]);
+    return new SmallDisk(keeper, folder);
+  }
+
+  /** The words before a command that make it see the disk, in this working directory. */
+  under(cwd: string): string[] {
+    const enter = ["nsenter", `--target=${this.#keeper.pid}`, "--user", "--mount", "--preserve-credentials"];
+    return [...enter, "--", "env", `--chdir=${cwd}`];
+  }
+
+  /** The folder as this process can reach it. */
+  get folder(): string {
+    return `/proc/${this.#keeper.pid}/root${this.#folder}`;
+  }
+
+  /** Leaves no room. */
+  fill(): void {
+    const fd = openSync(this.#filler, "w");
+    const block = Buffer.alloc(4096, 1);
+    let sizeBytes = 0;
+    try {
+      for (;;) sizeBytes += writeSync(fd, block);
+    } catch {
+      ftruncateSync(fd, sizeBytes);
+    } finally {
+      closeSync(fd);
+    }
+  }
+
+  makeRoom(): void {
+    rmSync(this.#filler);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ended = once(this.#keeper, "exit");
+    this.#keeper.stdin?.end();
+    await ended;
+  }
+
+  get #filler(): string {
+    return `${this.folder}/filler`;
+  }
 }

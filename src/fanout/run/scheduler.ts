@@ -102,7 +102,7 @@ class Scheduler {
       this.#total = counts.total;
       this.#failedBefore = counts.failed;
       this.#budget.setUsed(counts.usage);
-      await this.#fillLanes();
+      await this.#fillLanes().catch((error: unknown) => this.#giveUp(error));
       await Promise.all(this.#lanes);
       if (!this.#error) await this.#judgeSuspects();
     } finally {
@@ -141,10 +141,7 @@ class Scheduler {
   #startLane(claim: Claim): void {
     const lane: Promise<void> = workRow(this.#laneOptions, claim, this.#rows.signal, this.#stop !== null)
       .then((end) => this.#take(end))
-      .catch((error: unknown) => {
-        this.#error ??= { cause: error };
-        this.#rows.abort(error);
-      })
+      .catch((error: unknown) => this.#giveUp(error))
       .finally(() => {
         this.#lanes.delete(lane);
         this.#wake.resolve();
@@ -158,6 +155,12 @@ class Scheduler {
       this.#isCold = false;
       this.#wake.resolve();
     });
+  }
+
+  /** The ledger cannot be used: there is no use in asking for what it could not keep. */
+  #giveUp(error: unknown): void {
+    this.#error ??= { cause: error };
+    this.#rows.abort(error);
   }
 
   /** Counts what has become of a row, and tells it. */

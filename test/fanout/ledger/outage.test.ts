@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ManualClock } from "../../../src/async/clock.ts";
-import { Outage } from "../../../src/fanout/ledger/postgres/outage.ts";
+import { Outage } from "../../../src/fanout/ledger/outage.ts";
+import { isLostConnection } from "../../../src/fanout/ledger/postgres/lost-connection.ts";
 
 const refused = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
 
@@ -10,6 +11,8 @@ function outageOf(options: { patienceMs: number; signal?: AbortSignal }) {
   const world = { isAway: true, probes: 0, told: [] as string[] };
   const outage = new Outage({
     ...options,
+    words: { waiting: "it is back", back: "the database is back", gaveUp: "the database has been away" },
+    isLoss: isLostConnection,
     clock,
     tell: (message) => world.told.push(message),
     probe: async () => {
@@ -64,4 +67,20 @@ test("what the database itself refuses is no outage", async () => {
     error,
   );
   assert.equal(world.probes, 0);
+});
+
+test("what comes after patience was over is tried once and waits no more, until it is back", async () => {
+  const { clock, outage, statement, world } = outageOf({ patienceMs: 60_000 });
+  const first = assert.rejects(outage.ride(statement), /away for 60 s/);
+  await clock.advance(61_000);
+  await first;
+  await assert.rejects(outage.ride(statement), /away for 61 s/);
+  world.isAway = false;
+  assert.equal(await outage.ride(statement), "done");
+  world.isAway = true;
+  const later = outage.ride(statement);
+  await clock.advance(30_000);
+  world.isAway = false;
+  await clock.advance(1_000);
+  assert.equal(await later, "done");
 });

@@ -4,7 +4,8 @@ import pg from "pg";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { systemClock } from "../../../src/async/clock.ts";
 import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
-import { Outage } from "../../../src/fanout/ledger/postgres/outage.ts";
+import { Outage } from "../../../src/fanout/ledger/outage.ts";
+import { isLostConnection } from "../../../src/fanout/ledger/postgres/lost-connection.ts";
 import { PostgresDatabase } from "../../../src/fanout/ledger/postgres/postgres-database.ts";
 import { COMPLETE_ITEM, READ_SETTLED_BY } from "../../../src/fanout/ledger/postgres/postgres-statements.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
@@ -185,6 +186,8 @@ if (missing) {
     const lossy = answerLost(pool);
     const clock = systemClock;
     const outage = new Outage({
+      words: { waiting: "it is back", back: "the database is back", gaveUp: "the database has been away" },
+      isLoss: isLostConnection,
       probe: async () => undefined,
       patienceMs: 1000,
       clock,

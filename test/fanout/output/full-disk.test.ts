@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { link, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { link, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
 import { type MockHandler, report, startMockResponses } from "../../support/mock-responses.ts";
 import { type CliEnd, runCli } from "../../support/run-cli.ts";
 import { skipUnless } from "../../support/skip-unless.ts";
-import { onSmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
+import { SmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
 import { catTable } from "../fanout-harness.ts";
 
 interface Setup {
@@ -49,14 +49,15 @@ suite("an output that cannot be written", { concurrency: 3 }, () => {
       async ({ folder, requests, run }) => {
         const out = path.join(folder, "out");
         await mkdir(out);
-        const full = await run([...FANOUT, "out/results.csv"], onSmallDisk(out, DISK_BYTES));
+        await using disk = await SmallDisk.at(out, DISK_BYTES);
+        const full = await run([...FANOUT, "out/results.csv"], disk.under(folder));
         assert.equal(full.code, 1, full.stderr);
         assert.match(
           full.stderr,
           /failed to export output csv .*ENOSPC.*; nothing is lost: `procwire jobs export /,
         );
         assert.doesNotMatch(full.stderr, /\n\s+at |Error:/);
-        assert.equal(full.stdout, "\n", "no temporary file is left");
+        assert.deepEqual(await readdir(disk.folder), [], "no temporary file is left");
 
         const [job = ""] = (await run(["jobs", "list", "--json"])).stdout.split("\n");
         const { status, job_id: id, job_error: reason } = JSON.parse(job);

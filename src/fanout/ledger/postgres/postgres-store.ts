@@ -4,9 +4,10 @@ import type { PoolClient } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
+import { Outage } from "../outage.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
-import { Outage } from "./outage.ts";
+import { isLostConnection } from "./lost-connection.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
 import { migrate } from "./postgres-migrations.ts";
@@ -85,6 +86,12 @@ export class PostgresStore implements JobStore {
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     });
     const outage = new Outage({
+      words: {
+        waiting: "it is back",
+        back: "the database is back",
+        gaveUp: "the database has been away",
+      },
+      isLoss: isLostConnection,
       probe: () => pool.query("SELECT 1"),
       patienceMs: options.outagePatienceMs ?? DEFAULT_OUTAGE_PATIENCE_MS,
       clock: options.clock ?? systemClock,

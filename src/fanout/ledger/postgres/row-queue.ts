@@ -1,4 +1,5 @@
 import type { PoolClient } from "pg";
+import type { Outage } from "../outage.ts";
 import type {
   DeliveryAttempt,
   DeliveryEngine,
@@ -6,7 +7,6 @@ import type {
   InTransaction,
   NewDelivery,
 } from "./delivery-engine.ts";
-import type { Outage } from "./outage.ts";
 
 /** The right to work on one row, as the engine gave it. */
 export interface Delivery extends DeliveryAttempt {

@@ -27,8 +27,12 @@ export class SqliteDatabase {
     return Number(this.#statement(sql).run(values).changes);
   }
 
+  /**
+   * The first row of a statement, which is run to its end all the same: a change is committed only there, and the driver's
+   * own `get` leaves it before and never says when the commit failed.
+   */
   get(sql: string, values: Values = {}): Record<string, SQLOutputValue> | undefined {
-    return this.#statement(sql).get(values);
+    return this.all(sql, values)[0];
   }
 
   all(sql: string, values: Values = {}): Record<string, SQLOutputValue>[] {
@@ -42,7 +46,8 @@ export class SqliteDatabase {
       this.commit();
       return value;
     } catch (error) {
-      this.#db.exec("ROLLBACK");
+      // A full disk has ended it already.
+      if (this.#db.isTransaction) this.#db.exec("ROLLBACK");
       throw error;
     }
   }

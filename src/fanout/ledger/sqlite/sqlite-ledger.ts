@@ -18,6 +18,7 @@ import {
   type StoredAnswer,
 } from "../../job.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
+import type { Outage } from "../outage.ts";
 import { decodeAnswer, decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
@@ -46,9 +47,15 @@ import {
   SET_OPTIONS,
   SET_STATUS,
 } from "./sqlite-statements.ts";
+import { type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
 
 /** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
 const PAGE_ROWS = 500;
+
+export interface SqliteLedgerOptions extends PatienceOptions {
+  clock: Clock;
+  newToken: () => string;
+}
 
 /** One job in one SQLite file. */
 export class SqliteLedger implements JobLedger {
@@ -59,23 +66,25 @@ export class SqliteLedger implements JobLedger {
   #lock: DatabaseSync | null = null;
   #clock: Clock;
   #newToken: () => string;
+  #outage: Outage;
   #rowLimit: number;
 
-  private constructor(db: SqliteDatabase, jobId: string, path: string, clock: Clock, newToken: () => string) {
+  private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
     this.jobId = jobId;
     this.#lockPath = `${path}.run-lock`;
-    this.#clock = clock;
-    this.#newToken = newToken;
+    this.#clock = options.clock;
+    this.#newToken = options.newToken;
+    this.#outage = waitForRoom(db, path, options);
     this.#rowLimit = this.#readJob().settings.rowLimit ?? NO_LIMIT;
   }
 
-  static open(path: string, clock: Clock, newToken: () => string): SqliteLedger {
+  static open(path: string, options: SqliteLedgerOptions): SqliteLedger {
     const db = new SqliteDatabase(path);
     try {
       const row = db.get(FIND_JOB_ID);
       if (typeof row?.id !== "string") throw new Error(`${path} holds no job`);
-      return new SqliteLedger(db, row.id, path, clock, newToken);
+      return new SqliteLedger(db, row.id, path, options);
     } catch (error) {
       db.close();
       throw error;
@@ -126,7 +135,7 @@ export class SqliteLedger implements JobLedger {
     if (this.#lock) return true;
     this.#lock = takeLock(this.#lockPath);
     if (!this.#lock) return false;
-    this.#db.run(RECOVER_ITEMS);
+    await this.#write(() => this.#db.run(RECOVER_ITEMS));
     return true;
   }
 
@@ -146,7 +155,8 @@ export class SqliteLedger implements JobLedger {
     const claims: Claim[] = [];
     while (claims.length < limit) {
       const token = this.#newToken();
-      const row = this.#db.get(CLAIM_ITEM, { token, now: this.#clock.now(), rowLimit: this.#rowLimit });
+      const now = this.#clock.now();
+      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, rowLimit: this.#rowLimit }));
       if (!row) break;
       claims.push({ item: decodeItem(row), token });
     }
@@ -159,7 +169,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
-    return this.#db.transaction(() => {
+    return this.#change(() => {
       const now = this.#clock.now();
       const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usage, result, now });
       if (row) this.#keep(claim, "reported", { usage, transcript });
@@ -170,7 +180,7 @@ export class SqliteLedger implements JobLedger {
 
   async fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
     const { errorClass, message, usage } = failure;
-    return this.#db.transaction(() => {
+    return this.#change(() => {
       const now = this.#clock.now();
       const row = this.#db.get(FAIL_ITEM, { ...held(claim), ...usage, errorClass, message, now });
       if (row) this.#keep(claim, "failed", failure);
@@ -181,7 +191,7 @@ export class SqliteLedger implements JobLedger {
   async retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
     const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
-    return this.#db.transaction(() => {
+    return this.#change(() => {
       const isHeld = this.#db.run(RETRY_ITEM, { ...held(claim), ...usage, errorClass, message, dueAt }) === 1;
       if (isHeld) this.#keep(claim, "retried", failure);
       return isHeld;
@@ -189,7 +199,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    return this.#db.transaction(() => {
+    return this.#change(() => {
       const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usage }) === 1;
       // An attempt in which nothing was said leaves no trace.
       if (isHeld && transcript !== undefined) this.#keep(claim, "released", { usage, transcript });
@@ -198,15 +208,16 @@ export class SqliteLedger implements JobLedger {
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
-    return this.#setStatus(to, from, error);
+    return this.#write(() => this.#setStatus(to, from, error));
   }
 
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
-    this.#db.run(SET_OPTIONS, {
+    const values = {
       settings: JSON.stringify(options.settings),
       outputPath: options.outputPath,
       now: this.#clock.now(),
-    });
+    };
+    await this.#write(() => this.#db.run(SET_OPTIONS, values));
     this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
   }
 
@@ -214,10 +225,8 @@ export class SqliteLedger implements JobLedger {
     errorClasses?: readonly ErrorClass[];
     itemIds?: readonly string[];
   }): Promise<number> {
-    return this.#db.run(RETRY_FAILED_ITEMS, {
-      errorClasses: listOrNull(filter.errorClasses),
-      itemIds: listOrNull(filter.itemIds),
-    });
+    const values = { errorClasses: listOrNull(filter.errorClasses), itemIds: listOrNull(filter.itemIds) };
+    return this.#write(() => this.#db.run(RETRY_FAILED_ITEMS, values));
   }
 
   async *items(
@@ -300,6 +309,16 @@ export class SqliteLedger implements JobLedger {
       now: this.#clock.now(),
       transcript: attempt.transcript ?? "[]",
     });
+  }
+
+  /** A change is made whole or not at all, so it can be made again when there is room. */
+  #write<T>(change: () => T): Promise<T> {
+    return this.#outage.ride(async () => change());
+  }
+
+  /** Several statements that are one change. */
+  #change<T>(statements: () => T): Promise<T> {
+    return this.#write(() => this.#db.transaction(statements));
   }
 
   #setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null): boolean {

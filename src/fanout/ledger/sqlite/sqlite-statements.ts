@@ -104,6 +104,9 @@ export const SET_STATUS = `
 export const SET_OPTIONS = `
   UPDATE agent_jobs SET settings_json = :settings, output_path = :outputPath, updated_at = :now`;
 
+/** Shows whether the file can be written. */
+export const CHANGE_NOTHING = "UPDATE agent_jobs SET updated_at = updated_at";
+
 export const RETRY_FAILED_ITEMS = `
   UPDATE agent_job_items SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
   WHERE status = 'failed'

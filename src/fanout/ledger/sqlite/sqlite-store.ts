@@ -8,7 +8,8 @@ import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
 import { takeLock } from "./sqlite-database.ts";
-import { SqliteLedger } from "./sqlite-ledger.ts";
+import { SqliteLedger, type SqliteLedgerOptions } from "./sqlite-ledger.ts";
+import type { PatienceOptions } from "./unwritable-file.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
 /** Files in here are named by a key and hold the id of the job it stands for. */
@@ -19,8 +20,7 @@ const PARTIAL_SUFFIX = ".partial";
 /** How often a process looks whether another one, which makes the same job, has come to an end with it. */
 const KEY_LOOK_MS = 50;
 
-export interface SqliteStoreOptions {
-  clock?: Clock;
+export interface SqliteStoreOptions extends PatienceOptions {
   newToken?: () => string;
 }
 
@@ -28,12 +28,13 @@ export interface SqliteStoreOptions {
 export class SqliteStore implements JobStore {
   #home: string;
   #clock: Clock;
-  #newToken: () => string;
+  #ledgerOptions: SqliteLedgerOptions;
 
   constructor(home: string, options: SqliteStoreOptions = {}) {
     this.#home = home;
     this.#clock = options.clock ?? systemClock;
-    this.#newToken = options.newToken ?? (() => crypto.randomUUID());
+    const { newToken = () => crypto.randomUUID() } = options;
+    this.#ledgerOptions = { ...options, clock: this.#clock, newToken };
   }
 
   async withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T> {
@@ -127,7 +128,7 @@ export class SqliteStore implements JobStore {
     const file = path.join(this.#home, id, LEDGER_FILE);
     // Opening would make an empty one; a folder without a ledger belongs to a job that is kept elsewhere.
     if (!existsSync(file)) return null;
-    return SqliteLedger.open(file, this.#clock, this.#newToken);
+    return SqliteLedger.open(file, this.#ledgerOptions);
   }
 
   async #jobIds(): Promise<string[]> {

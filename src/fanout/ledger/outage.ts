@@ -1,0 +1,115 @@
+import { type Clock, sleep } from "../../async/clock.ts";
+
+export interface OutageOptions {
+  words: OutageWords;
+  /** Whether an error says that the ledger is away, and not that it refuses something. */
+  isLoss(error: unknown): boolean;
+  /** Resolves when the ledger can be used. */
+  probe(): Promise<unknown>;
+  /** How long it may be away before the work on its rows is given up. */
+  patienceMs: number;
+  clock: Clock;
+  /** Aborted when the user ends the program: then the wait is cut short. */
+  signal?: AbortSignal | undefined;
+  /** Told when an outage begins and when it is over. */
+  tell(message: string): void;
+}
+
+/** How an outage is told. */
+export interface OutageWords {
+  /** After the error that began it: what is waited for. */
+  waiting: string;
+  /** Before the time it took. */
+  back: string;
+  /** Before the time after which it was given up. */
+  gaveUp: string;
+}
+
+/** The first look after a loss is soon, because most are only a session that was ended. */
+const FIRST_LOOK_MS = 50;
+/**
+ * Rows that are held may be given to others once their heartbeat is too old: their process must notice that the
+ * database is back before the engine does, which looks for old heartbeats every few seconds.
+ */
+const LONGEST_LOOK_MS = 250;
+/** What a process that was told to end still waits, so that its rows can be given back. */
+const INTERRUPTED_PATIENCE_MS = 3_000;
+
+/** Waits, once for all statements of a process, while the ledger is away, and then has each of them run again. */
+export class Outage {
+  /** Called when it is back, before any statement runs again. */
+  readonly onBack = new Set<() => Promise<void>>();
+  #options: OutageOptions;
+  #waiting: Promise<void> | null = null;
+  /** Since when it is away, also after patience was over: what comes then is tried once and waits no more. */
+  #awaySinceMs: number | null = null;
+
+  constructor(options: OutageOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Runs a task until the ledger was there from its beginning to its end. `isRepeat`: an earlier try may have been
+   * carried out although its answer was lost.
+   */
+  async ride<T>(task: (isRepeat: boolean) => Promise<T>): Promise<T> {
+    for (let isRepeat = false; ; isRepeat = true) {
+      try {
+        const value = await task(isRepeat);
+        if (!this.#waiting) this.#awaySinceMs = null;
+        return value;
+      } catch (error) {
+        if (!this.#options.isLoss(error)) throw error;
+        this.#checkPatience(error);
+        this.#waiting ??= this.#untilBack(error).finally(() => {
+          this.#waiting = null;
+        });
+        await this.#waiting;
+      }
+    }
+  }
+
+  async #untilBack(loss: unknown): Promise<void> {
+    const { clock, probe, tell, words, isLoss } = this.#options;
+    const lostAtMs = clock.steadyNow();
+    let isTold = false;
+    for (let delayMs = FIRST_LOOK_MS; ; delayMs = Math.min(LONGEST_LOOK_MS, delayMs * 2)) {
+      await sleep(clock, delayMs);
+      try {
+        await probe();
+        await Promise.all([...this.onBack].map((act) => act()));
+        if (isTold) tell(`${words.back} after ${secondsText(clock.steadyNow() - lostAtMs)}`);
+        return;
+      } catch (error) {
+        if (!isLoss(error)) throw error;
+        this.#checkPatience(error);
+        if (!isTold) tell(`${messageOf(loss)}; waiting until ${words.waiting}`);
+        isTold = true;
+      }
+    }
+  }
+
+  #checkPatience(error: unknown): void {
+    const now = this.#options.clock.steadyNow();
+    this.#awaySinceMs ??= now;
+    const awayMs = now - this.#awaySinceMs;
+    if (awayMs <= this.#patienceMs()) return;
+    const { gaveUp } = this.#options.words;
+    throw new Error(`${gaveUp} for ${secondsText(awayMs)}: ${messageOf(error)}`, { cause: error });
+  }
+
+  #patienceMs(): number {
+    const { patienceMs, signal } = this.#options;
+    return signal?.aborted ? Math.min(INTERRUPTED_PATIENCE_MS, patienceMs) : patienceMs;
+  }
+}
+
+function secondsText(ms: number): string {
+  return `${Math.round(ms / 1000)} s`;
+}
+
+function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  // Several addresses that were tried have an error each, and the whole has no message.
+  return error.message || ("code" in error ? String(error.code) : error.name);
+}

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { suite, test } from "node:test";
+import { parse } from "csv-parse/sync";
+import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
+import { type CliRun, startCli } from "../../support/run-cli.ts";
+import { until } from "../../support/serve.ts";
+import { skipUnless } from "../../support/skip-unless.ts";
+import { SmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const ROWS = 20;
+const LANES = 4;
+const DISK_BYTES = 4 * 1024 * 1024;
+const FANOUT = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv"];
+const LONG = "a".repeat(8_000);
+
+const noSmallDisk = whyNoSmallDisk();
+
+interface Setup {
+  disk: SmallDisk;
+  mock: MockResponses;
+  /** Answers that were held back go out, and later ones at once. */
+  answerAll(): void;
+  start(...more: string[]): CliRun;
+  rows(): Promise<Record<string, string>[]>;
+}
+
+/** A ledger on a disk of its own, and a model that holds its answers back. */
+async function withSmallDisk(body: (setup: Setup) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-full-"));
+  const home = path.join(folder, "home");
+  await mkdir(home);
+  const gate = Promise.withResolvers<void>();
+  const mock = await startMockResponses(async (request) => {
+    await gate.promise;
+    return report(request, { LONG });
+  });
+  await using disk = await SmallDisk.at(home, DISK_BYTES);
+  const runs: CliRun[] = [];
+  try {
+    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await body({
+      disk,
+      mock,
+      answerAll: gate.resolve,
+      start: (...more) => {
+        const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: home };
+        const args = [...FANOUT, "--concurrency", `${LANES}`, ...more];
+        const run = startCli(args, { cwd: folder, env, under: disk.under(folder) });
+        runs.push(run);
+        return run;
+      },
+      rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
+    });
+  } finally {
+    for (const run of runs) run.child.kill("SIGKILL");
+    await Promise.all(runs.map((run) => run.ended));
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+suite("a ledger on a full disk", {
+  concurrency: 2,
+  skip: skipUnless(noSmallDisk === null, noSmallDisk ?? ""),
+}, () => {
+  test("keeps the reports of its rows until there is room, and the model hears nothing of it", async () => {
+    await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
+      const run = start();
+      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      disk.fill();
+      answerAll();
+      await until("the trouble is told", () => /^ledger: .*full; waiting until/m.test(run.stderr), run.ended);
+      assert.equal(mock.requests.length, LANES, "nothing more is asked meanwhile");
+      disk.makeRoom();
+      const { code, stderr } = await run.ended;
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /^ledger: the ledger can be written again after \d+ s$/m);
+      assert.deepEqual(
+        (await rows()).map((row) => [row.status, row.attempt_count]),
+        Array(ROWS).fill(["completed", "1"]),
+      );
+      assert.equal(mock.requests.length, ROWS, "no row is asked twice");
+      const [job = ""] = await jobFolders(disk);
+      const log = await readFile(path.join(disk.folder, "jobs", job, "results.jsonl"), "utf8");
+      assert.equal(log.trimEnd().split("\n").length, ROWS);
+    });
+  });
+
+  test("that stays full ends the run with one line, and the same command goes on", async () => {
+    await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
+      const run = start("--outage-patience", "1");
+      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      disk.fill();
+      answerAll();
+      const { code, stderr } = await run.ended;
+      assert.equal(code, 1);
+      assert.match(stderr, /^procwire fanout: the ledger could not be written for \d+ s: .*full/m);
+      assert.doesNotMatch(stderr, /\n\s+at |Error:/);
+      assert.equal(mock.requests.length, LANES);
+      disk.makeRoom();
+      const again = await start().ended;
+      assert.equal(again.code, 0, again.stderr);
+      assert.deepEqual(
+        (await rows()).map((row) => [row.status, row.attempt_count]),
+        Array(ROWS).fill(["completed", "1"]),
+      );
+    });
+  });
+});
+
+async function jobFolders(disk: SmallDisk): Promise<string[]> {
+  const names = await readdir(path.join(disk.folder, "jobs"));
+  return names.filter((name) => name !== "by-key");
+}
