@@ -18,6 +18,10 @@ export interface ExecHostOptions {
   renews?: boolean;
   /** Which of the hosts' secrets its commands get. */
   guard: GuardOptions;
+  /** How long servers that were there before may all be away, who may cut that short, and who is told. Default: not at all. */
+  outagePatienceMs?: number | undefined;
+  signal?: AbortSignal | undefined;
+  onTrouble?: ((message: string) => void) | undefined;
 }
 
 /** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
@@ -27,7 +31,8 @@ export async function openHostPool(options: ExecHostOptions): Promise<HostPool> 
     options.connect.length === 0
       ? [thisMachine(options)]
       : options.connect.map((url) => (options.renews ? renewedServer : server)(url, options));
-  return new HostPool({ hosts, sandbox: options.sandbox, approval: options.approval });
+  const { sandbox, approval, outagePatienceMs, signal, onTrouble } = options;
+  return new HostPool({ hosts, sandbox, approval, outagePatienceMs, signal, onTrouble });
 }
 
 export function parseSandbox(value: string | undefined): SandboxMode {

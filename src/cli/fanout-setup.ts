@@ -10,6 +10,9 @@ import { visibleText } from "../protocol/visible-text.ts";
 import { openHostPool } from "./exec-hosts.ts";
 import type { RunOptions } from "./fanout-options.ts";
 
+/** How long the API, the ledger or all hosts may be away. */
+const DEFAULT_OUTAGE_PATIENCE_SECONDS = 600;
+
 /** What running rows takes, put together from the command line; closed when the work is done. */
 export async function withRowResources<T>(
   options: RunOptions,
@@ -21,17 +24,24 @@ export async function withRowResources<T>(
     kind: options.api,
     idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
   });
-  await using hosts = await openHostPool(options.hosts);
+  const outagePatienceMs = (outagePatienceSeconds ?? DEFAULT_OUTAGE_PATIENCE_SECONDS) * 1000;
+  await using hosts = await openHostPool({
+    ...options.hosts,
+    outagePatienceMs,
+    signal,
+    onTrouble: (message) => tellTrouble("hosts")(new Error(message)),
+  });
   try {
     return await work({
       ...createRowCaller(api, {
         width: options.concurrency,
         requestsPerMinute: options.requestsPerMinute,
         tokensPerMinute: options.tokensPerMinute,
-        outagePatienceMs: outagePatienceSeconds === undefined ? undefined : outagePatienceSeconds * 1000,
+        outagePatienceMs,
       }),
       concurrency: options.concurrency,
-      openTools: async (job) => (job.task.tools === "exec" ? hosts.openTools() : null),
+      openTools: async (job, _rowIndex, rowSignal) =>
+        job.task.tools === "exec" ? hosts.openTools(rowSignal) : null,
       signal,
     });
   } finally {
@@ -65,8 +75,7 @@ export async function openJobStore(
   options: Pick<RunOptions, "databaseUrl" | "heartbeatSeconds" | "outagePatienceSeconds">,
   signal?: AbortSignal,
 ): Promise<JobStore> {
-  const patience = options.outagePatienceSeconds;
-  const outagePatienceMs = patience === undefined ? undefined : patience * 1000;
+  const outagePatienceMs = (options.outagePatienceSeconds ?? DEFAULT_OUTAGE_PATIENCE_SECONDS) * 1000;
   if (options.databaseUrl !== undefined) {
     const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
     return PostgresStore.open({

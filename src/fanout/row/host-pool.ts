@@ -1,8 +1,11 @@
 import type { RunTools } from "../../agent/headless-run.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
+import { Outage } from "../../async/outage.ts";
 import type { ExecBackend } from "../../exec/exec-process.ts";
 import type { ApprovalPolicy } from "../../tools/approval.ts";
+import type { UnifiedExecEvent } from "../../tools/exec-events.ts";
 import type { SandboxChoice } from "../../tools/sandbox-attempt.ts";
+import type { Tool, ToolCallContext } from "../../tools/tool.ts";
 
 /** A machine that can run commands: this one, or a server far away. */
 export interface ExecHost {
@@ -34,10 +37,22 @@ export interface HostPoolOptions {
   /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
   clock?: Clock;
+  /** How long hosts that were there before may all be away. Default: not at all. */
+  outagePatienceMs?: number | undefined;
+  /** Aborted when the user wants out. */
+  signal?: AbortSignal | undefined;
+  /** Told when all hosts are away, and when one is back. */
+  onTrouble?: ((message: string) => void) | undefined;
 }
 
 /** A host that could not be reached is left alone for this long while there are others. */
 const REST_AFTER_FAILURE_MS = 5_000;
+
+/** No host can run commands, whoever asks. */
+export class NoHostError extends Error {}
+
+/** The host went away with what an agent had running there: the agent has to begin anew. */
+export class HostLostError extends Error {}
 
 /** Spreads agents over hosts: each gets tools of its own on the host that has the fewest; one that is gone is passed over. */
 export class HostPool implements AsyncDisposable {
@@ -45,16 +60,59 @@ export class HostPool implements AsyncDisposable {
   #sandbox: SandboxMode;
   #approval: ApprovalPolicy | undefined;
   #clock: Clock;
+  #outage: Outage | null;
+  /** A host that has run something may come back; one that never did is more likely a mistake in its address. */
+  #hasOpened = false;
 
   constructor(options: HostPoolOptions) {
     this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, restsUntilMs: 0 }));
     this.#sandbox = options.sandbox;
     this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
+    this.#outage = options.outagePatienceMs ? this.#createOutage(options, options.outagePatienceMs) : null;
   }
 
-  /** Rejects with what every host said when none can be used. */
-  async openTools(): Promise<RunTools> {
+  /**
+   * Rejects with what every host said when none can be used: at once when none ever could, else when patience is over.
+   * A host that goes away is replaced as long as nothing has run there for these tools; after that, their calls reject with
+   * a HostLostError.
+   */
+  async openTools(signal?: AbortSignal): Promise<RunTools> {
+    let current = await this.#open(signal);
+    let hasRun = false;
+    const call = async (name: string, args: unknown, context: ToolCallContext | undefined) => {
+      for (;;) {
+        const { tools, host } = current;
+        const output = await settled(toolNamed(tools, name).call(args, context));
+        if (host.isAlive()) {
+          hasRun = true;
+          if (output.status === "rejected") throw output.reason;
+          return output.value;
+        }
+        if (hasRun)
+          throw new HostLostError(`the host of this row's commands (${current.name}) has gone away`);
+        await current.close();
+        current = await this.#open(context?.signal);
+      }
+    };
+    return {
+      tools: current.tools.map(({ definition }) => ({
+        definition,
+        call: (args, context) => call(definition.name, args, context),
+      })),
+      events: () => current.events(),
+      close: () => current.close(),
+    };
+  }
+
+  async #open(signal: AbortSignal | undefined): Promise<HostTools> {
+    const opening = this.#outage && this.#hasOpened ? this.#outage.ride(this.#openAny) : this.#openAny();
+    const opened = await orAborted(opening, signal, (late) => late.close());
+    this.#hasOpened = true;
+    return opened;
+  }
+
+  #openAny = async (): Promise<HostTools> => {
     const failures: string[] = [];
     for (const member of this.#byPreference()) {
       member.inUse++;
@@ -66,7 +124,23 @@ export class HostPool implements AsyncDisposable {
         failures.push(`${member.host.name}: ${error instanceof Error ? error.message : String(error)}`);
       }
     }
-    throw new Error(`no host can run commands: ${failures.join("; ")}`);
+    throw new NoHostError(`no host can run commands: ${failures.join("; ")}`);
+  };
+
+  #createOutage(options: HostPoolOptions, patienceMs: number): Outage {
+    return new Outage({
+      words: {
+        waiting: "one can",
+        back: "a host can run commands again",
+        gaveUp: "no host could run commands",
+      },
+      isLoss: (error) => error instanceof NoHostError,
+      probe: async () => (await this.#openAny()).close(),
+      patienceMs,
+      clock: this.#clock,
+      signal: options.signal,
+      tell: (message) => options.onTrouble?.(message),
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -85,7 +159,7 @@ export class HostPool implements AsyncDisposable {
     return this.#members.toSorted((a, b) => rests(a) - rests(b) || a.inUse - b.inUse);
   }
 
-  async #openOn(member: Member): Promise<RunTools> {
+  async #openOn(member: Member): Promise<HostTools> {
     const host = await this.#connect(member);
     const { createUnifiedExec } = await import("../../tools/unified-exec.ts");
     const exec = createUnifiedExec({
@@ -97,11 +171,15 @@ export class HostPool implements AsyncDisposable {
       renewals: () => host.renewals(),
       ...(host.shell === null ? {} : { shell: host.shell }),
     });
+    let isOpen = true;
     return {
+      name: member.host.name,
+      host,
       tools: [...exec.tools],
       events: () => exec.events(),
       close: async () => {
-        member.inUse--;
+        if (isOpen) member.inUse--;
+        isOpen = false;
         await exec.close();
       },
     };
@@ -122,6 +200,15 @@ export class HostPool implements AsyncDisposable {
   }
 }
 
+/** The tools of one agent on one host. */
+interface HostTools {
+  name: string;
+  host: ConnectedHost;
+  tools: readonly Tool[];
+  events(): AsyncIterable<UnifiedExecEvent>;
+  close(): Promise<void>;
+}
+
 interface Member {
   host: ExecHost;
   connected: Promise<ConnectedHost> | null;
@@ -133,4 +220,36 @@ interface Member {
 function sandboxChoice(mode: SandboxMode, cwd: string): SandboxChoice {
   if (mode === "none") return { type: "none" };
   return { type: "bubblewrap", writableRoots: mode === "workspace-write" ? [cwd] : [], network: false };
+}
+
+function toolNamed(tools: readonly Tool[], name: string): Tool {
+  const tool = tools.find((candidate) => candidate.definition.name === name);
+  if (!tool) throw new Error(`there is no tool ${name} on this host`);
+  return tool;
+}
+
+async function settled<T>(task: Promise<T>): Promise<PromiseSettledResult<T>> {
+  const [result] = await Promise.allSettled([task]);
+  return result;
+}
+
+/** Waits until the signal says otherwise; what comes after that is handed to `tooLate`. */
+async function orAborted<T>(
+  task: Promise<T>,
+  signal: AbortSignal | undefined,
+  tooLate: (value: T) => Promise<void>,
+): Promise<T> {
+  if (!signal) return task;
+  const aborted = Promise.withResolvers<never>();
+  const onAbort = () => {
+    aborted.reject(signal.reason);
+    task.then(tooLate).catch(() => undefined);
+  };
+  if (signal.aborted) onAbort();
+  else signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([task, aborted.promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
 }

@@ -10,14 +10,23 @@ import { runTurn, TooManyCallsError, type TurnOutcome } from "../../agent/turn.t
 import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
-import type { ToolDefinition } from "../../tools/tool.ts";
+import { OutageError } from "../../async/outage.ts";
+import type { Tool, ToolDefinition } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "./compiled-task.ts";
+import { HostLostError, NoHostError } from "./host-pool.ts";
 import { createReportTool, REPORT_TOOL_NAME, type ReportTool, reportDefinition } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
 import { Transcript } from "./transcript.ts";
+
+/** The tools of one row's agent besides the report; null: none. The signal is aborted when the row is given up. */
+export type OpenRowTools = (
+  job: JobRecord,
+  rowIndex: number,
+  signal: AbortSignal,
+) => Promise<RunTools | null>;
 
 /** Everything the rows of one job have in common. */
 export interface RowAgentOptions {
@@ -25,8 +34,8 @@ export interface RowAgentOptions {
   ledger: JobLedger;
   task: CompiledTask;
   callModel: CallModel;
-  /** Tools besides the report, opened for one row and closed after it; null: none. */
-  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
+  /** Opened for one row and closed after it. */
+  openTools?: OpenRowTools | undefined;
   clock: Clock;
 }
 
@@ -55,6 +64,8 @@ export type RowOutcome =
   /** Nobody's requests will be taken until a person acts. */
   | { type: "wall"; message: string; usage: TokenUsage }
   | { type: "interrupted"; usage: TokenUsage }
+  /** The machine its commands ran on is gone; the row has to begin anew, through no fault of its own. */
+  | { type: "hostLost"; message: string; usage: TokenUsage }
   /** Somebody else has the row now. */
   | { type: "superseded" };
 
@@ -74,15 +85,28 @@ const TOOLS_CLOSE_MS = 5_000;
 /** What an attempt leaves behind besides its outcome: what was said in it, as JSON text. */
 export type EndedAttempt = RowOutcome & { transcript?: string | undefined };
 
+/** A row that lost its host so often is held to be the reason. */
+const MAX_HOSTS_LOST = 3;
+
 export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<EndedAttempt>;
 
 /** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
 export function createRowAgent(options: RowAgentOptions): RowAgent {
   const { schema } = options.job.task;
   const common = { instructions: rowInstructions(schema), report: reportDefinition(schema) };
+  const hostsLost = new Map<string, number>();
   return async (claim, signal) => {
     const attempt = new RowAttempt(options, claim, common, signal);
-    return attempt.run();
+    const outcome = await attempt.run();
+    const { itemId } = claim.item;
+    if (outcome.type !== "hostLost") {
+      hostsLost.delete(itemId);
+      return outcome;
+    }
+    const lost = (hostsLost.get(itemId) ?? 0) + 1;
+    hostsLost.set(itemId, lost);
+    if (lost < MAX_HOSTS_LOST) return outcome;
+    return { ...outcome, type: "failed", errorClass: "spawn", final: false };
   };
 }
 
@@ -102,6 +126,7 @@ class RowAttempt {
   #reported: { item: ItemRecord; stop: boolean } | null = null;
   #ledgerFault: { cause: unknown } | null = null;
   #toolCrash: string | null = null;
+  #hostLost: string | null = null;
   #controller = new AbortController();
   #deadline: RowDeadline;
 
@@ -126,7 +151,7 @@ class RowAttempt {
     else this.#outer.addEventListener("abort", onAbort, { once: true });
     try {
       const opened = await this.#openTools();
-      if (opened.type === "failed") return this.#failed("spawn", opened.message);
+      if (opened.type !== "opened") return this.#judgeNoTools(opened);
       try {
         return await this.#work(opened.tools);
       } finally {
@@ -138,15 +163,42 @@ class RowAttempt {
     }
   }
 
-  async #openTools(): Promise<
-    { type: "opened"; tools: RunTools | null } | { type: "failed"; message: string }
-  > {
+  async #openTools(): Promise<OpenedTools | NoTools> {
     const { openTools, job } = this.#options;
+    // Waiting for a host is not the row's work.
+    this.#deadline.pause();
     try {
-      return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex)) ?? null };
+      const { signal } = this.#controller;
+      return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex, signal)) ?? null };
     } catch (error) {
-      return { type: "failed", message: error instanceof Error ? error.message : String(error) };
+      const message = error instanceof Error ? error.message : String(error);
+      return { type: isOfAllHosts(error) ? "noHost" : "failed", message };
+    } finally {
+      this.#deadline.resume();
     }
+  }
+
+  #judgeNoTools({ type, message }: NoTools): RowOutcome {
+    if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
+    return type === "noHost" ? { type: "wall", message, usage: this.#usage } : this.#failed("spawn", message);
+  }
+
+  /** A tool whose host is gone ends the attempt: the model could only report what it does not know. */
+  #guarded(tool: Tool): Tool {
+    return {
+      definition: tool.definition,
+      call: async (args, context) => {
+        try {
+          return await tool.call(args, context);
+        } catch (error) {
+          if (error instanceof HostLostError || isOfAllHosts(error)) {
+            this.#hostLost = error.message;
+            this.#controller.abort(error);
+          }
+          throw error;
+        }
+      },
+    };
   }
 
   async #work(rowTools: RunTools | null): Promise<RowOutcome> {
@@ -168,7 +220,7 @@ class RowAttempt {
       reasoningEffort: job.task.reasoningEffort ?? undefined,
       cacheKey: job.id,
       headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
-      tools: [...(rowTools?.tools ?? []), report],
+      tools: [...(rowTools?.tools ?? []).map((tool) => this.#guarded(tool)), report],
       history: [{ type: "message", role: "user", content: [{ type: "input_text", text }] }],
       signal: this.#controller.signal,
       callModel: this.#callModel,
@@ -225,6 +277,7 @@ class RowAttempt {
       this.#usage = addUsage(this.#usage, outcome.error.usage);
     }
     if (this.#outer.aborted) return { type: "interrupted", usage: this.#usage };
+    if (this.#hostLost !== null) return { type: "hostLost", message: this.#hostLost, usage: this.#usage };
     if (this.#deadline.expired) {
       const seconds = this.#options.job.settings.rowTimeoutMs / 1000;
       return this.#failed("timeout", `worker exceeded max runtime of ${seconds}s`);
@@ -273,6 +326,21 @@ class RowAttempt {
   #failed(errorClass: ErrorClass, message: string, final = false): RowOutcome {
     return { type: "failed", errorClass, message, usage: this.#usage, final };
   }
+}
+
+interface OpenedTools {
+  type: "opened";
+  tools: RunTools | null;
+}
+
+interface NoTools {
+  /** `noHost`: no other row would get any either. */
+  type: "failed" | "noHost";
+  message: string;
+}
+
+function isOfAllHosts(error: unknown): error is Error {
+  return error instanceof NoHostError || error instanceof OutageError;
 }
 
 async function closeTools(tools: RunTools | null): Promise<void> {

@@ -62,6 +62,7 @@ export async function workRow(
       options.pause(outcome.message);
       break;
     case "interrupted":
+    case "hostLost":
       break;
     case "superseded":
       return { type: "let-go", usage: NO_USAGE };

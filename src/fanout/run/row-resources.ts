@@ -6,7 +6,7 @@ import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
-import { createRowAgent, type RowAgent } from "../row/row-agent.ts";
+import { createRowAgent, type OpenRowTools, type RowAgent } from "../row/row-agent.ts";
 import { Limiter } from "./limiter.ts";
 
 /** What any process needs that works on rows, whichever job they belong to. */
@@ -16,7 +16,7 @@ export interface RowResources {
   health: ApiHealth;
   concurrency: number;
   /** The tools a row agent has besides the report; null: none. */
-  openTools?: ((job: JobRecord, rowIndex: number) => Promise<RunTools | null>) | undefined;
+  openTools?: OpenRowTools | undefined;
   signal: AbortSignal;
   clock?: Clock;
 }

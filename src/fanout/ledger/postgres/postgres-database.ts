@@ -1,5 +1,5 @@
 import type { Pool, PoolClient, QueryResult } from "pg";
-import type { Outage } from "../outage.ts";
+import type { Outage } from "../../../async/outage.ts";
 import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
 type Values = Readonly<Record<string, unknown>>;

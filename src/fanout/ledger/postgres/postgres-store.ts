@@ -2,9 +2,9 @@
 
 import type { PoolClient } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
+import { Outage } from "../../../async/outage.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
-import { Outage } from "../outage.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { isLostConnection } from "./lost-connection.ts";

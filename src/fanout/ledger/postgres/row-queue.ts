@@ -1,5 +1,5 @@
 import type { PoolClient } from "pg";
-import type { Outage } from "../outage.ts";
+import type { Outage } from "../../../async/outage.ts";
 import type {
   DeliveryAttempt,
   DeliveryEngine,

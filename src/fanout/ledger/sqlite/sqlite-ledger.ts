@@ -1,6 +1,7 @@
 import type { DatabaseSync } from "node:sqlite";
 import { NO_USAGE, type TokenUsage } from "../../../agent/usage.ts";
 import type { Clock } from "../../../async/clock.ts";
+import type { Outage } from "../../../async/outage.ts";
 import {
   type AttemptOutcome,
   type AttemptRecord,
@@ -18,7 +19,6 @@ import {
   type StoredAnswer,
 } from "../../job.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import type { Outage } from "../outage.ts";
 import { decodeAnswer, decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";

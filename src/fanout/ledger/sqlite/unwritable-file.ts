@@ -2,7 +2,7 @@ import { statfs } from "node:fs/promises";
 import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, systemClock } from "../../../async/clock.ts";
-import { Outage } from "../outage.ts";
+import { Outage } from "../../../async/outage.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { CHANGE_NOTHING } from "./sqlite-statements.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
-import { Outage } from "../../../src/fanout/ledger/outage.ts";
-import { isLostConnection } from "../../../src/fanout/ledger/postgres/lost-connection.ts";
+import { ManualClock } from "../../src/async/clock.ts";
+import { Outage } from "../../src/async/outage.ts";
+import { isLostConnection } from "../../src/fanout/ledger/postgres/lost-connection.ts";
 
 const refused = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
 

@@ -1,12 +1,12 @@
-import { type Clock, sleep } from "../../async/clock.ts";
+import { type Clock, sleep } from "./clock.ts";
 
 export interface OutageOptions {
   words: OutageWords;
-  /** Whether an error says that the ledger is away, and not that it refuses something. */
+  /** Whether an error says that it is away, and not that it refuses something. */
   isLoss(error: unknown): boolean;
-  /** Resolves when the ledger can be used. */
+  /** Resolves when it can be used. */
   probe(): Promise<unknown>;
-  /** How long it may be away before the work on its rows is given up. */
+  /** How long it may be away before the wait is given up. */
   patienceMs: number;
   clock: Clock;
   /** Aborted when the user ends the program: then the wait is cut short. */
@@ -28,16 +28,19 @@ export interface OutageWords {
 /** The first look after a loss is soon, because most are only a session that was ended. */
 const FIRST_LOOK_MS = 50;
 /**
- * Rows that are held may be given to others once their heartbeat is too old: their process must notice that the
- * database is back before the engine does, which looks for old heartbeats every few seconds.
+ * Who holds something by a heartbeat must notice that its keeper is back before the keeper looks for old heartbeats,
+ * which it does every few seconds.
  */
 const LONGEST_LOOK_MS = 250;
-/** What a process that was told to end still waits, so that its rows can be given back. */
+/** What a process that was told to end still waits, so that it can leave in good order. */
 const INTERRUPTED_PATIENCE_MS = 3_000;
 
-/** Waits, once for all statements of a process, while the ledger is away, and then has each of them run again. */
+/** Patience is over. */
+export class OutageError extends Error {}
+
+/** Waits, once for all tasks of a process, while what they need is away, and then has each of them run again. */
 export class Outage {
-  /** Called when it is back, before any statement runs again. */
+  /** Called when it is back, before any task runs again. */
   readonly onBack = new Set<() => Promise<void>>();
   #options: OutageOptions;
   #waiting: Promise<void> | null = null;
@@ -49,7 +52,7 @@ export class Outage {
   }
 
   /**
-   * Runs a task until the ledger was there from its beginning to its end. `isRepeat`: an earlier try may have been
+   * Runs a task until nothing was away from its beginning to its end. `isRepeat`: an earlier try may have been
    * carried out although its answer was lost.
    */
   async ride<T>(task: (isRepeat: boolean) => Promise<T>): Promise<T> {
@@ -95,7 +98,7 @@ export class Outage {
     const awayMs = now - this.#awaySinceMs;
     if (awayMs <= this.#patienceMs()) return;
     const { gaveUp } = this.#options.words;
-    throw new Error(`${gaveUp} for ${secondsText(awayMs)}: ${messageOf(error)}`, { cause: error });
+    throw new OutageError(`${gaveUp} for ${secondsText(awayMs)}: ${messageOf(error)}`, { cause: error });
   }
 
   #patienceMs(): number {

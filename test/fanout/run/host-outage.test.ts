@@ -1,0 +1,173 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { suite, test } from "node:test";
+import { parse } from "csv-parse/sync";
+import {
+  answer,
+  functionCall,
+  type MockHandler,
+  type MockResponses,
+  report,
+  startMockResponses,
+  toolOutputs,
+} from "../../support/mock-responses.ts";
+import { type CliRun, startCli } from "../../support/run-cli.ts";
+import { ServeChild, until } from "../../support/serve.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const ROWS = 12;
+const LANES = 4;
+
+interface Setup {
+  mock: MockResponses;
+  start(hosts: readonly ServeChild[], ...more: string[]): CliRun;
+  rows(): Promise<Record<string, string>[]>;
+}
+
+async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-hosts-"));
+  const mock = await startMockResponses(handler);
+  const runs: CliRun[] = [];
+  try {
+    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    await body({
+      mock,
+      start: (hosts, ...more) => {
+        const connect = hosts.flatMap(({ url }) => ["--connect", url]);
+        const fanout = [
+          "fanout",
+          "cats.csv",
+          "--instruction",
+          "{name}",
+          "--output",
+          "out.csv",
+          "--tools",
+          "exec",
+        ];
+        const args = [...fanout, "--concurrency", `${LANES}`, "--cwd", "/", ...connect, ...more];
+        const run = startCli(args, { cwd: folder, env: { OPENAI_BASE_URL: mock.url } });
+        runs.push(run);
+        return run;
+      },
+      rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
+    });
+  } finally {
+    for (const run of runs) run.child.kill("SIGKILL");
+    await Promise.all(runs.map((run) => run.ended));
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Shells there read nothing of this user's. */
+const HOST = { env: { HOME: "/" } };
+
+function startHost(): Promise<ServeChild> {
+  return new ServeChild(["--listen", "ws://127.0.0.1:0"], HOST).listening();
+}
+
+/** The same server again, where it was. */
+function restarted(host: ServeChild): Promise<ServeChild> {
+  return new ServeChild(["--listen", host.url], HOST).listening();
+}
+
+const command = (cmd: string, more: object = {}) =>
+  answer(functionCall("cmd", "exec_command", { cmd, ...more }));
+
+const done = (rows: readonly Record<string, string>[]) =>
+  rows.map((row) => [row.status, row.attempt_count, row.result_json]);
+
+const allDone = Array(ROWS).fill(["completed", "1", '{"said":true}']);
+
+/** Runs a command for each row and reports whether it has run; the answers wait for the gate. */
+function oneCommand(gate: Promise<void>): MockHandler {
+  return async (request) => {
+    const [said] = toolOutputs(request.body);
+    if (said !== undefined) return report(request, { said: said.includes("meow") });
+    await gate;
+    return command("echo me''ow");
+  };
+}
+
+suite("hosts of --connect that go away", { concurrency: 2 }, () => {
+  test("are waited for, and a row that had run nothing there asks nothing again", async () => {
+    const gate = Promise.withResolvers<void>();
+    await withTable(oneCommand(gate.promise), async ({ mock, start, rows }) => {
+      await using host = await startHost();
+      const run = start([host]);
+      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await host.stop("SIGKILL");
+      gate.resolve();
+      await until(
+        "it is told",
+        () => /^hosts: no host can run commands.*waiting/m.test(run.stderr),
+        run.ended,
+      );
+      await using _back = await restarted(host);
+      const { code, stderr } = await run.ended;
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(done(await rows()), allDone);
+      assert.equal(mock.requests.length, 2 * ROWS);
+    });
+  });
+
+  test("cost a row whose commands ran there a new beginning, not an attempt, and never an answer from dead tools", async () => {
+    const gate = Promise.withResolvers<void>();
+    let held = 0;
+    const handler: MockHandler = async (request) => {
+      const [first, second] = toolOutputs(request.body);
+      if (first === undefined) return command("read -r line; echo me''ow", { tty: true, yield_time_ms: 250 });
+      if (second !== undefined) return report(request, { said: second.includes("meow") });
+      if (held++ < LANES) await gate.promise;
+      const session = Number(/session ID (\d+)/i.exec(first)?.[1]);
+      return answer(
+        functionCall("in", "write_stdin", { session_id: session, chars: "go\n", yield_time_ms: 10_000 }),
+      );
+    };
+    await withTable(handler, async ({ mock, start, rows }) => {
+      await using host = await startHost();
+      const run = start([host]);
+      await until("a command runs for each lane", () => held === LANES, run.ended);
+      await host.stop("SIGKILL");
+      await using _back = await restarted(host);
+      gate.resolve();
+      const { code, stderr } = await run.ended;
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(done(await rows()), allDone);
+      assert.equal(mock.requests.length, 3 * ROWS + 2 * LANES);
+    });
+  });
+
+  test("leave their rows to the other hosts", async () => {
+    const gate = Promise.withResolvers<void>();
+    await withTable(oneCommand(gate.promise), async ({ mock, start, rows }) => {
+      await using gone = await startHost();
+      await using there = await startHost();
+      const run = start([gone, there]);
+      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      await gone.stop("SIGKILL");
+      gate.resolve();
+      const { code, stderr } = await run.ended;
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(done(await rows()), allDone);
+      assert.equal(mock.requests.length, 2 * ROWS);
+    });
+  });
+
+  test("that never were there pause the job at once, before anything is asked", async () => {
+    await withTable(
+      (request) => report(request),
+      async ({ mock, start }) => {
+        await using host = await startHost();
+        await host.stop("SIGKILL");
+        const { code, stderr } = await start([host]).ended;
+        assert.equal(code, 1);
+        assert.match(stderr, /^paused: 0 of 12 rows completed/m);
+        assert.match(stderr, /^reason: no host can run commands: ws:/m);
+        assert.equal(mock.requests.length, 0);
+      },
+    );
+  });
+});
