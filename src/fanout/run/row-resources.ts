@@ -1,5 +1,4 @@
 import { ApiHealth } from "../../agent/api-health.ts";
-import type { RunTools } from "../../agent/headless-run.ts";
 import type { ModelApi } from "../../agent/model-api.ts";
 import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
