@@ -99,7 +99,7 @@ export async function runCodex(
   }
 }
 
-function configFor(modelUrl: string): string {
+export function configFor(modelUrl: string): string {
   return `model = "gpt-5"
 model_provider = "mock"
 [model_providers.mock]

@@ -37,8 +37,8 @@ export async function followCommands(
 }
 
 function ended(item: CommandItem, { end, head, tail, omittedBytes }: ExecCommandEnd): CommandItem {
-  const notice = omittedBytes === 0 ? "" : `... ${omittedBytes} bytes omitted ...\n\n`;
-  const output = `${notice}${Buffer.concat([head, tail]).toString("utf8")}`;
+  const notice = omittedBytes === 0 ? "" : `\n... ${omittedBytes} bytes omitted ...\n`;
+  const output = Buffer.concat([head, Buffer.from(notice), tail]).toString("utf8");
   if (end.type === "exited")
     return {
       ...item,

@@ -8,7 +8,7 @@ import type { Notification } from "./notification.ts";
 import type { RunOutput, RunStatus } from "./run-output.ts";
 import { runTurn } from "./turn.ts";
 import { decodeTurnCompleted } from "./turn-completion.ts";
-import { addUsage, NO_USAGE, type TokenUsage } from "./usage.ts";
+import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "./usage.ts";
 
 /** What a tool gets that sends events, or that has agents of its own. */
 export interface RunContext {
@@ -29,6 +29,13 @@ export interface RunTools {
 
 export interface HeadlessRunOptions {
   prompt: string;
+  /** Data URLs of images that go with it. */
+  images?: readonly string[];
+  /** A JSON Schema that the last message has to follow. */
+  outputSchema?: Readonly<Record<string, unknown>> | undefined;
+  /** The turn fails when the model was asked this often, or when it has used this many tokens and is not at an end. */
+  maxTurns?: number | undefined;
+  budgetTokens?: number | undefined;
   model: string;
   instructions: string;
   reasoningEffort?: string | undefined;
@@ -106,7 +113,11 @@ class HeadlessRun {
   }
 
   #turn(tools: Tool[]) {
-    const { prompt } = this.#options;
+    const { prompt, images = [], budgetTokens } = this.#options;
+    const content = [
+      { type: "input_text", text: prompt },
+      ...images.map((url) => ({ type: "input_image", image_url: url })),
+    ];
     return runTurn({
       threadId: this.#threadId,
       turnId: this.#turnId,
@@ -116,7 +127,14 @@ class HeadlessRun {
       cacheKey: this.#threadId,
       headers: { session_id: this.#threadId },
       tools,
-      history: [{ type: "message", role: "user", content: [{ type: "input_text", text: prompt }] }],
+      history: [{ type: "message", role: "user", content }],
+      outputSchema: this.#options.outputSchema,
+      maxModelCalls: this.#options.maxTurns,
+      checkGoesOn: (usage) => {
+        const used = totalTokens(addUsage(usage, this.#subagentsUsage ?? NO_USAGE));
+        if (budgetTokens !== undefined && used >= budgetTokens)
+          throw new Error(`the budget of ${budgetTokens} tokens is used up (${used})`);
+      },
       signal: this.#options.signal,
       callModel: this.#options.callModel,
       notify: (notification) => this.#notify(notification),

@@ -12,6 +12,8 @@ export interface ModelRequest {
   /** The tool that has to be called; default: the model chooses. */
   forcedTool?: string | undefined;
   reasoningEffort?: string | undefined;
+  /** A JSON Schema that the answer has to follow. */
+  outputSchema?: JsonObject | undefined;
   options?: RequestOptions | undefined;
   /** Lets the server reuse what it has computed for the common beginning. */
   cacheKey: string;

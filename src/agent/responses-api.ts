@@ -61,6 +61,9 @@ function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonOb
     temperature: options.temperature,
     max_output_tokens: options.maxOutputTokens,
     service_tier: options.serviceTier,
+    text: request.outputSchema && {
+      format: { type: "json_schema", name: "output_schema", strict: true, schema: request.outputSchema },
+    },
     store: false,
     stream: true,
     ...Object.fromEntries(Object.entries(optional).filter(([name]) => !spared.has(name))),

@@ -21,6 +21,7 @@ export interface TurnOptions {
   instructions: string;
   cacheKey: string;
   reasoningEffort?: string | undefined;
+  outputSchema?: JsonObject | undefined;
   headers?: Readonly<Record<string, string>>;
   tools: readonly Tool[];
   /** What was said so far, the new question last. The turn appends to it. */
@@ -145,6 +146,7 @@ class RunningTurn {
         forcedTool: this.#options.forcedTool,
         parallelToolCalls: this.#options.endsTurn === undefined,
         reasoningEffort: this.#options.reasoningEffort,
+        outputSchema: this.#options.outputSchema,
         cacheKey: this.#options.cacheKey,
         ...(headers ? { headers } : {}),
       },

@@ -11,6 +11,8 @@ export interface ExecHostOptions {
   connect: readonly string[];
   cwd: string | undefined;
   sandbox: SandboxMode;
+  /** Can be written as well as `cwd`. */
+  writable?: readonly string[];
   values: ConnectValues;
   /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
@@ -31,8 +33,8 @@ export async function openHostPool(options: ExecHostOptions): Promise<HostPool> 
     options.connect.length === 0
       ? [thisMachine(options)]
       : options.connect.map((url) => (options.renews ? renewedServer : server)(url, options));
-  const { sandbox, approval, outagePatienceMs, signal, onTrouble } = options;
-  return new HostPool({ hosts, sandbox, approval, outagePatienceMs, signal, onTrouble });
+  const { sandbox, writable = [], approval, outagePatienceMs, signal, onTrouble } = options;
+  return new HostPool({ hosts, sandbox, writable, approval, outagePatienceMs, signal, onTrouble });
 }
 
 export function parseSandbox(value: string | undefined): SandboxMode {

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import type { GuardOptions } from "../exec/host-environment.ts";
@@ -11,13 +11,16 @@ import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
 
 Runs one agent turn against a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, here or on a
-server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or left out, to read it from stdin.
+server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or left out, to read it from stdin; what is
+piped in beside a PROMPT is appended to it as a <stdin> block.
 
   -m, --model NAME     the model (default gpt-5)
-  -C, --cwd DIR        where its commands run; default: here, or where the server runs
+  -C, --cd, --cwd DIR  where its commands run; default: here, or where the server runs
+      --add-dir DIR    can be written as well as that directory; may be repeated
       --connect URL    run its commands on that server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
       --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
-      --sandbox MODE   walls around its commands: none (default), read-only or workspace-write
+  -s, --sandbox MODE   walls around its commands: workspace-write (default), read-only, or danger-full-access for none
+      --dangerously-bypass-approvals-and-sandbox  neither walls nor questions: for hosts that are walled themselves
       --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where these want
                        somebody to be asked
       --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
@@ -30,7 +33,12 @@ server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or 
                          agents.max_depth=1            how deep jobs may start jobs
                          agents.job_tools="none"       none, or exec: what those agents can do besides reporting
                          agents.job_max_runtime_seconds=1800, agents.job_fresh=false
+  -i, --image FILE     an image that goes with the prompt; may be repeated
+      --output-schema FILE  a JSON Schema that the last message has to follow
+      --max-turns N    fail when the model was asked N times without coming to an end
+      --budget TOKENS  fail when the run has used this many tokens and would ask the model again
       --json           events as JSON lines on stdout
+      --color WHEN     accepted (always, never, auto); nothing is coloured
   -o, --output-last-message FILE  also write the last message there
       --progress-cursor      draw progress in place although stderr is no terminal
       --skip-git-repo-check  accepted; nothing is checked
@@ -44,6 +52,12 @@ export interface ExecOptions {
   cwd: string | undefined;
   connect: string[];
   sandbox: SandboxMode;
+  /** Can be written as well as the working directory. */
+  writable: string[];
+  images: string[];
+  outputSchema: Record<string, unknown> | undefined;
+  maxTurns: number | undefined;
+  budgetTokens: number | undefined;
   ask: boolean;
   rules: string | undefined;
   connectValues: ConnectValues;
@@ -61,10 +75,18 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     allowPositionals: true,
     options: {
       model: { type: "string", short: "m" },
-      cwd: { type: "string", short: "C" },
+      cwd: { type: "string" },
+      cd: { type: "string", short: "C" },
+      "add-dir": { type: "string", multiple: true },
+      image: { type: "string", short: "i", multiple: true },
+      "output-schema": { type: "string" },
+      "max-turns": { type: "string" },
+      budget: { type: "string" },
+      color: { type: "string", default: "auto" },
+      "dangerously-bypass-approvals-and-sandbox": { type: "boolean" },
       connect: { type: "string" },
       "token-file": { type: "string" },
-      sandbox: { type: "string" },
+      sandbox: { type: "string", short: "s" },
       ask: { type: "boolean" },
       rules: { type: "string" },
       ...ENVIRONMENT_OPTIONS,
@@ -79,14 +101,25 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   if (values.help) return null;
   const [prompt = "-", ...rest] = positionals;
   if (rest.length > 0) throw new UsageError("only one PROMPT is taken; put it in quotes");
+  if (!COLORS.includes(values.color))
+    throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLORS.join(", ")}`);
   const connect = values.connect === undefined ? [] : [values.connect];
   checkConnectUrls(connect);
+  const isHere = connect.length === 0;
+  const bypasses = values["dangerously-bypass-approvals-and-sandbox"] ?? false;
+  if (bypasses && (values.sandbox !== undefined || values.ask))
+    throw new UsageError("--dangerously-bypass-approvals-and-sandbox leaves nothing for --sandbox or --ask");
   return {
-    prompt: prompt === "-" ? readPrompt() : prompt,
+    prompt: prompt === "-" ? readPrompt() : withPipedInput(checkPrompt(prompt)),
     model: values.model,
-    cwd: values.cwd === undefined || connect.length > 0 ? values.cwd : path.resolve(values.cwd),
+    cwd: directory(values.cd ?? values.cwd, isHere, "-C"),
     connect,
-    sandbox: parseSandbox(values.sandbox),
+    sandbox: bypasses ? "none" : parseExecSandbox(values.sandbox),
+    writable: (values["add-dir"] ?? []).map((folder) => directory(folder, isHere, "--add-dir") ?? folder),
+    images: (values.image ?? []).map(imageUrl),
+    outputSchema: values["output-schema"] === undefined ? undefined : readSchema(values["output-schema"]),
+    maxTurns: count(values["max-turns"], "--max-turns"),
+    budgetTokens: count(values.budget, "--budget"),
     ask: values.ask ?? false,
     rules: values.rules,
     connectValues: { "token-file": values["token-file"] },
@@ -98,9 +131,83 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   };
 }
 
+const COLORS = ["always", "never", "auto"];
+
+/** The flag that does without walls, as the original names it. */
+export const BYPASS_FLAG = "--dangerously-bypass-approvals-and-sandbox";
+
+function parseExecSandbox(value = "workspace-write"): SandboxMode {
+  return parseSandbox(value === "danger-full-access" ? "none" : value);
+}
+
+/** On this machine it is looked at before anything is begun; a server says itself what it does not have. */
+function directory(named: string | undefined, isHere: boolean, flag: string): string | undefined {
+  if (named === undefined || !isHere) return named;
+  const resolved = path.resolve(named);
+  if (!statSync(resolved, { throwIfNoEntry: false })?.isDirectory())
+    throw new UsageError(`${flag} \`${named}\` is no directory`);
+  return resolved;
+}
+
+function count(value: string | undefined, flag: string): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (!Number.isSafeInteger(number) || number < 1)
+    throw new UsageError(`${flag} \`${value}\` must be a whole number of at least 1`);
+  return number;
+}
+
+const IMAGE_TYPES = new Map([
+  [".png", "image/png"],
+  [".jpg", "image/jpeg"],
+  [".jpeg", "image/jpeg"],
+  [".gif", "image/gif"],
+  [".webp", "image/webp"],
+]);
+
+function imageUrl(file: string): string {
+  const type = IMAGE_TYPES.get(path.extname(file).toLowerCase());
+  if (!type) throw new UsageError(`--image \`${file}\` must be ${[...IMAGE_TYPES.keys()].join(", ")}`);
+  return `data:${type};base64,${readFlagged(file, "--image").toString("base64")}`;
+}
+
+function readSchema(file: string): Record<string, unknown> {
+  const text = readFlagged(file, "--output-schema").toString("utf8");
+  try {
+    const schema: unknown = JSON.parse(text);
+    if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
+      return Object.fromEntries(Object.entries(schema));
+  } catch (error) {
+    throw new UsageError(
+      `--output-schema ${file}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  }
+  throw new UsageError(`--output-schema ${file} must hold a JSON object`);
+}
+
+function readFlagged(file: string, flag: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new UsageError(`${flag}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
 function readPrompt(): string {
   if (process.stdin.isTTY) throw new UsageError("no PROMPT given");
-  const prompt = readFileSync(0, "utf8").trim();
-  if (prompt === "") throw new UsageError("no PROMPT given");
+  return checkPrompt(readFileSync(0, "utf8").trim());
+}
+
+function checkPrompt(prompt: string): string {
+  if (prompt.trim() === "") throw new UsageError("no PROMPT given");
   return prompt;
+}
+
+/** A pipe or a file on stdin is meant to be read; a terminal or nothing at all is not. */
+function withPipedInput(prompt: string): string {
+  const stdin = fstatSync(0, { bigint: false });
+  if (!stdin.isFIFO() && !stdin.isFile() && !stdin.isSocket()) return prompt;
+  const piped = readFileSync(0, "utf8");
+  if (piped.trim() === "") return prompt;
+  return `${prompt}\n\n<stdin>\n${piped}${piped.endsWith("\n") ? "" : "\n"}</stdin>`;
 }

@@ -61,9 +61,9 @@ function truncationOf({ output, archivedAs }: CallResult): Record<string, unknow
   return { original, retained, omitted, ...(archivedAs !== null && { read_output_session_id: archivedAs }) };
 }
 
-function truncationLines({ original, totalLines }: ShownOutput): string[] {
+function truncationLines({ original, extent }: ShownOutput): string[] {
   const warning = `Warning: truncated output (original token count: ${tokensOf(original)})`;
-  return totalLines === null ? [warning] : [warning, `Total output lines: ${totalLines}`, ""];
+  return extent === null ? [warning] : [warning, extent, ""];
 }
 
 function stateLine(state: CallResult["state"]): string {

@@ -28,36 +28,36 @@ export interface ShownOutput {
   original: number;
   retained: number;
   omitted: number;
-  /** How many lines there were in all, where some are left out; null when that is not known. */
-  totalLines: number | null;
+  /** A line on how much there was in all, where some is left out. */
+  extent: string | null;
 }
 
 /**
  * The output as a model is shown it, in the form models know from Codex: as much as the budget allows, half of it from the
  * beginning and half from the end, with the tokens between them counted. Bytes that were not even kept are counted in a
- * line before all.
+ * line in their place.
  */
 export function fitToBudget(output: CollectedOutput, maxTokens: number): ShownOutput {
   const { totalBytes: original } = output;
   const budget = Math.max(0, Math.floor(maxTokens)) * BYTES_PER_TOKEN;
-  const isWhole = original === output.head.length + output.tail.length;
+  const { head, tail } = output;
+  const isWhole = original === head.length + tail.length;
+  if (isWhole) {
+    const whole = concatBytes([head, tail]);
+    const { text, retained } = cutMiddle(whole, budget);
+    const omitted = original - retained;
+    const extent = omitted === 0 ? null : `Total output lines: ${countLines(whole)}`;
+    return { text, original, retained, omitted, extent };
+  }
   // Where the middle was not kept a character may have been cut in two.
-  const kept = isWhole
-    ? concatBytes([output.head, output.tail])
-    : concatBytes([firstBytes(output.head, output.head.length), lastBytes(output.tail, output.tail.length)]);
-  const unkept = original - kept.length;
-  if (unkept === 0 && original <= budget)
-    return { text: decode(kept), original, retained: original, omitted: 0, totalLines: null };
-  const notice = unkept === 0 ? "" : `... ${unkept} bytes omitted ...\n\n`;
-  const { text, retained } = cutMiddle(concatBytes([new TextEncoder().encode(notice), kept]), budget);
-  const shown = Math.max(0, retained - notice.length);
-  return {
-    text,
-    original,
-    retained: shown,
-    omitted: original - shown,
-    totalLines: unkept === 0 ? countLines(kept) : null,
-  };
+  const begin = firstBytes(head, head.length);
+  const end = lastBytes(tail, tail.length);
+  const extent = `... ${original - begin.length - end.length} bytes omitted ...`;
+  const notice = new TextEncoder().encode(`\n${extent}\n`);
+  const { text, retained } = cutMiddle(concatBytes([begin, notice, end]), budget);
+  // It stands in the middle, so it is what goes first.
+  const shown = Math.min(retained, begin.length + end.length);
+  return { text, original, retained: shown, omitted: original - shown, extent };
 }
 
 function cutMiddle(bytes: Uint8Array, budget: number): { text: string; retained: number } {

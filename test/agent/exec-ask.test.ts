@@ -42,7 +42,15 @@ async function onTerminal(
   try {
     await using terminal = await backend.start({
       processId: "exec",
-      argv: [process.execPath, ENTRY, "exec", "--ask", ...args, "do it"],
+      argv: [
+        process.execPath,
+        ENTRY,
+        "exec",
+        "--ask",
+        ...(args.includes("--sandbox") ? [] : ["-s", "danger-full-access"]),
+        ...args,
+        "do it",
+      ],
       cwd: folder,
       env: {
         PATH: process.env.PATH ?? "",

@@ -1,11 +1,17 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, realpath, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
+import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { listen } from "../../src/server/listen.ts";
+import { noWalls } from "../sandbox/walls.ts";
 import {
   answer,
   functionCall,
+  inputItems,
   type MockHandler,
   type MockResponses,
   says,
@@ -14,7 +20,7 @@ import {
 } from "../support/mock-responses.ts";
 import { type CliEnd, runCli, startCli } from "../support/run-cli.ts";
 import { runMain } from "../support/run-main.ts";
-import { ServeChild, serve } from "../support/serve.ts";
+import { ServeChild, scratchDirectory, serve } from "../support/serve.ts";
 
 interface Setup {
   folder: string;
@@ -29,13 +35,21 @@ async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<vo
   const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "sk-secret" };
   try {
     const exec = (args: string[], stdin?: string) =>
-      runCli(["exec", ...args], { cwd: folder, env, ...(stdin === undefined ? {} : { stdin }) });
+      runCli(["exec", ...unwalled(args), ...args], {
+        cwd: folder,
+        env,
+        ...(stdin === undefined ? {} : { stdin }),
+      });
     await body({ folder, mock, env, exec });
   } finally {
     await mock.close();
     await rm(folder, { recursive: true, force: true });
   }
 }
+
+const BYPASS = "--dangerously-bypass-approvals-and-sandbox";
+/** Hosts without bubblewrap run these too. */
+const unwalled = (args: string[]) => (args.includes("-s") || args.includes(BYPASS) ? [] : [BYPASS]);
 
 /** Wants one command run and then says what came back. */
 const runs =
@@ -150,6 +164,100 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
+  test("by default commands can write where they run and nowhere else, and the run says so", {
+    skip: noWalls,
+  }, async () => {
+    await withExec(runs("touch here && touch /etc/there"), async ({ folder, env }) => {
+      const { code, stdout, stderr } = await runCli(["exec", "go"], { cwd: folder, env });
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /^sandbox: workspace-write$/m);
+      assert.match(stdout, /\/etc\/there.*Read-only file system/);
+      assert.ok(existsSync(path.join(folder, "here")));
+    });
+  });
+
+  test("without bubblewrap the run is refused, with the flag that does without it", async () => {
+    const host = createLocalHost();
+    const server = new ExecServer({
+      ...host,
+      environment: {
+        ...host.environment,
+        describe: async () => ({ ...(await host.environment.describe()), sandboxes: [] }),
+      },
+    });
+    const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+    await using closing = new AsyncDisposableStack();
+    closing.defer(() => server.close());
+    closing.defer(() => listening.close());
+    await withExec(runs("true"), async ({ folder, env, mock }) => {
+      const args = ["exec", "--connect", listening.url, "go"];
+      const { code, stderr } = await runCli(args, { cwd: folder, env });
+      assert.equal(code, 1);
+      assert.match(
+        stderr,
+        /sandbox `bubblewrap` is not available: .*; --dangerously-bypass-approvals-and-sandbox runs/,
+      );
+      assert.equal(mock.requests.length, 0);
+    });
+  });
+
+  test("--add-dir can be written as well", { skip: noWalls }, async () => {
+    using other = scratchDirectory();
+    await withExec(runs(`touch ${other.path}/there`), async ({ exec }) => {
+      const { code, stderr } = await exec(["-s", "workspace-write", "--add-dir", other.path, "go"]);
+      assert.equal(code, 0, stderr);
+      assert.ok(existsSync(path.join(other.path, "there")));
+    });
+  });
+
+  test("an output schema, images and what is piped in go to the model", async () => {
+    const seen: unknown[] = [];
+    const model: MockHandler = ({ body }) => {
+      seen.push(body.text, inputItems(body)[0]?.content);
+      return says("{}");
+    };
+    await withExec(model, async ({ folder, exec }) => {
+      await writeFile(path.join(folder, "schema.json"), '{"type":"object"}');
+      await writeFile(path.join(folder, "dot.png"), "png");
+      const args = ["--output-schema", "schema.json", "-i", "dot.png", "look"];
+      assert.equal((await exec(args, "more")).code, 0);
+      assert.deepEqual(seen, [
+        {
+          format: { type: "json_schema", name: "output_schema", strict: true, schema: { type: "object" } },
+        },
+        [
+          { type: "input_text", text: "look\n\n<stdin>\nmore\n</stdin>" },
+          { type: "input_image", image_url: "data:image/png;base64,cG5n" },
+        ],
+      ]);
+    });
+  });
+
+  test("--max-turns and --budget end a run that does not come to an end", async () => {
+    await withExec(
+      () => answer(functionCall("c", "exec_command", { cmd: "true", login: false })),
+      async ({ exec }) => {
+        const [turns, tokens] = await Promise.all([
+          exec(["--max-turns", "2", "go"]),
+          exec(["--budget", "5", "go"]),
+        ]);
+        assert.deepEqual([turns.code, tokens.code], [1, 1]);
+        assert.match(turns.stderr, /the model was asked 2 times without coming to an end/);
+        assert.match(tokens.stderr, /the budget of 5 tokens is used up \(6\)/);
+      },
+    );
+  });
+
+  test("a directory that is none and an empty prompt are refused", async () => {
+    await withExec(runs("true"), async ({ exec, mock }) => {
+      const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
+      assert.deepEqual([cwd.code, prompt.code], [2, 2]);
+      assert.match(cwd.stderr, /-C `\/nope` is no directory/);
+      assert.match(prompt.stderr, /no PROMPT given/);
+      assert.equal(mock.requests.length, 0);
+    });
+  });
+
   test("the prompt is read from stdin, and the last message is written to a file", async () => {
     await withExec(
       () => says("done"),
@@ -194,7 +302,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
       ["SIGTERM", 1],
     ] as const) {
       await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ folder, env }) => {
-        const run = startCli(["exec", "go"], { cwd: folder, env });
+        const run = startCli(["exec", BYPASS, "go"], { cwd: folder, env });
         const pidFile = path.join(folder, "pid");
         let pid = Number.NaN;
         while (!(pid > 0) && run.child.exitCode === null) {

@@ -100,7 +100,7 @@ for (const where of ["here", "on a server"] as const) {
           : says(outputs.join("\n"));
       });
       try {
-        const args = ["exec", "--verbose", "--inherit-env", "SENTRY_DSN", "show"];
+        const args = ["exec", "-s", "danger-full-access", "--verbose", "--inherit-env", "SENTRY_DSN", "show"];
         const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "s-20" };
         const { code, stdout, stderr } = await run(args, env);
         assert.equal(code, 0, stderr);

@@ -106,10 +106,7 @@ export function testCommands(behaves: Behaves): void {
       return range;
     };
     assert.match(started.text, /Warning: truncated output \(original token count: \d+\)\n/);
-    assert.match(
-      textOf(started),
-      /^\.\.\. \d+ bytes omitted \.\.\.\n\npart 000\nx+…\d+ tokens truncated…x+$/,
-    );
+    assert.match(textOf(started), /^part 000\nx+…\d+ tokens truncated…x+$/);
     for (const part of [0, 17, 49]) {
       const range = await read(part * 1_000_000, 3);
       assert.equal(textOf(range), `part ${String(part).padStart(3, "0")}\nxxx`);

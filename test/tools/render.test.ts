@@ -7,7 +7,7 @@ const exited: CallResult = {
   chunkId: "bbee4d",
   wallTimeMs: 1234.5,
   state: { type: "exited", exitCode: 0, signal: null, sandboxDenied: false },
-  output: { text: "hello\n", original: 6, retained: 6, omitted: 0, totalLines: null },
+  output: { text: "hello\n", original: 6, retained: 6, omitted: 0, extent: null },
   archivedAs: 3,
 };
 
@@ -25,7 +25,7 @@ test("the text of a running command names its session", () => {
 
 test("a cut output says so first, with the original count and how to read the rest", () => {
   const text = "he…23 tokens truncated…o\n";
-  const output = { text, original: 95, retained: 5, omitted: 90, totalLines: 4 };
+  const output = { text, original: 95, retained: 5, omitted: 90, extent: "Total output lines: 4" };
   assert.match(
     renderText({ ...exited, output }),
     /\nLeft out: read_output with session_id 3 .*\nOutput:\nWarning: truncated output \(original token count: 24\)\nTotal output lines: 4\n\nhe…/,

@@ -19,7 +19,7 @@ test("output within the budget is shown as it is", () => {
     original: 6,
     retained: 6,
     omitted: 0,
-    totalLines: null,
+    extent: null,
   });
 });
 
@@ -30,13 +30,13 @@ test("beyond the budget half of it comes from each end, and the middle is counte
     original: 20,
     retained: 8,
     omitted: 12,
-    totalLines: 1,
+    extent: "Total output lines: 1",
   });
 });
 
 test("what was dropped before it came here is counted as well", () => {
   const shown = fitToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
-  assert.equal(shown.text, "... 1000 bytes omitted ...\n\nbegin\nend\n");
+  assert.equal(shown.text, "begin\n\n... 1000 bytes omitted ...\nend\n");
   assert.equal(shown.omitted, 1000);
 });
 

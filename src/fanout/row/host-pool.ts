@@ -34,6 +34,8 @@ export type SandboxMode = "none" | "read-only" | "workspace-write";
 export interface HostPoolOptions {
   hosts: readonly ExecHost[];
   sandbox: SandboxMode;
+  /** With `workspace-write`: can be written as well as where commands run. */
+  writable?: readonly string[];
   /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
   clock?: Clock;
@@ -58,6 +60,7 @@ export class HostLostError extends Error {}
 export class HostPool implements AsyncDisposable {
   #members: Member[];
   #sandbox: SandboxMode;
+  #writable: readonly string[];
   #approval: ApprovalPolicy | undefined;
   #clock: Clock;
   #outage: Outage | null;
@@ -67,6 +70,7 @@ export class HostPool implements AsyncDisposable {
   constructor(options: HostPoolOptions) {
     this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, restsUntilMs: 0 }));
     this.#sandbox = options.sandbox;
+    this.#writable = options.writable ?? [];
     this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
     this.#outage = options.outagePatienceMs ? this.#createOutage(options, options.outagePatienceMs) : null;
@@ -166,7 +170,7 @@ export class HostPool implements AsyncDisposable {
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxChoice(this.#sandbox, host.cwd),
+      sandbox: sandboxChoice(this.#sandbox, [host.cwd, ...this.#writable]),
       approval: this.#approval,
       renewals: () => host.renewals(),
       ...(host.shell === null ? {} : { shell: host.shell }),
@@ -217,9 +221,9 @@ interface Member {
   restsUntilMs: number;
 }
 
-function sandboxChoice(mode: SandboxMode, cwd: string): SandboxChoice {
+function sandboxChoice(mode: SandboxMode, writable: readonly string[]): SandboxChoice {
   if (mode === "none") return { type: "none" };
-  return { type: "bubblewrap", writableRoots: mode === "workspace-write" ? [cwd] : [], network: false };
+  return { type: "bubblewrap", writableRoots: mode === "workspace-write" ? writable : [], network: false };
 }
 
 function toolNamed(tools: readonly Tool[], name: string): Tool {

@@ -32,7 +32,11 @@ async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<vo
   const mock = await startMockResponses(handler);
   const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy" };
   try {
-    await body({ folder, mock, exec: (args) => runCli(["exec", ...args], { cwd: folder, env }) });
+    await body({
+      folder,
+      mock,
+      exec: (args) => runCli(["exec", "-s", "danger-full-access", ...args], { cwd: folder, env }),
+    });
   } finally {
     await mock.close();
     await rm(folder, { recursive: true, force: true });
@@ -260,7 +264,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     await withExec(handler, async ({ folder, mock, exec }) => {
       await writeFile(path.join(folder, "cats.csv"), catTable(6));
       const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy" };
-      const run = startCli(["exec", ...FANOUT, PROMPT], { cwd: folder, env });
+      const run = startCli(["exec", "-s", "danger-full-access", ...FANOUT, PROMPT], { cwd: folder, env });
       while (mock.requests.length < 5 && run.child.exitCode === null)
         await new Promise((wake) => setTimeout(wake, 20));
       run.child.kill("SIGINT");
