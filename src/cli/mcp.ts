@@ -7,17 +7,19 @@ import { pathFromUri } from "../protocol/path-uri.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import type { SandboxChoice } from "../tools/sandbox-attempt.ts";
+import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_OPTIONS, type ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-http.ts";
 import { connectRenewed } from "./renewed-connection.ts";
 
 const HELP = `Usage: procwire mcp [options]
 
 Serves the tools for models (exec_command, write_stdin, wait_for, kill_session, list_sessions, read_output,
-read_screen) to an MCP client on stdin and stdout, so that it has terminals that live on between calls, here or on a
+read_screen) to an MCP client on stdin and stdout, or to many over HTTP, so that it has terminals that live on between calls, here or on a
 server.
 
   --connect URL      run commands on a server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
@@ -32,9 +34,10 @@ server.
   --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
   --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
                      where these want somebody to be asked; refused when the client cannot ask
-`;
+${HTTP_HELP}`;
 
 const OPTIONS = {
+  ...HTTP_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
   connect: CONNECT_OPTIONS.connect,
   "token-file": CONNECT_OPTIONS["token-file"],
@@ -50,7 +53,7 @@ const OPTIONS = {
 
 export const command: Command = {
   name: "mcp",
-  summary: "serve the tools for models over MCP on stdio",
+  summary: "serve the tools for models over MCP",
 
   async run(argv) {
     const { values } = parseArgs({ args: argv, options: OPTIONS });
@@ -58,36 +61,56 @@ export const command: Command = {
       process.stdout.write(HELP);
       return 0;
     }
+    const place = values.http === undefined ? null : httpPlace(values);
     await using host = await openHost(values.connect, values);
     const cwd = host.realPath(values.cwd ?? host.cwd);
     const writable = [cwd, ...(values.writable ?? []).map(host.realPath)];
     const sandbox = sandboxChoice(values.sandbox, writable, values.network);
-    const [{ createUnifiedExec }, { serveMcp }, { askCaller }] = await Promise.all([
+    const [{ createUnifiedExec }, { askCaller }] = await Promise.all([
       import("../tools/unified-exec.ts"),
-      import("../tools/mcp-server.ts"),
       import("../tools/approval/ask-caller.ts"),
     ]);
-    await using unified = createUnifiedExec({
-      backend: guardSecrets(host.backend, guardFromFlags("mcp", values)),
-      hostSandboxes: host.sandboxes,
-      cwd,
-      sandbox,
-      shell: values.shell ?? host.shell,
-      approval: await approvalPolicy(values.rules, values.ask ? askCaller() : undefined),
-      renewals: host.renewals,
-      onError: report,
-    });
-    const serving = await serveMcp({
-      tools: unified.tools,
-      name: "procwire",
-      version: VERSION,
-      onError: report,
-    });
-    await Promise.race([serving.closed, askedToStop()]);
-    await serving.close();
+    const approval = await approvalPolicy(values.rules, values.ask ? askCaller() : undefined);
+    const backend = guardSecrets(host.backend, guardFromFlags("mcp", values));
+    await using opened = new AsyncDisposableStack();
+    const openTools = () =>
+      opened.use(
+        createUnifiedExec({
+          backend,
+          hostSandboxes: host.sandboxes,
+          cwd,
+          sandbox,
+          shell: values.shell ?? host.shell,
+          approval,
+          renewals: host.renewals,
+          onError: report,
+        }),
+      ).tools;
+    if (place) await serveHttp(place, openTools);
+    else await serveStdio(openTools());
     return 0;
   },
 };
+
+const SERVER = { name: "procwire", version: VERSION, onError: report };
+
+async function serveStdio(tools: readonly Tool[]): Promise<void> {
+  const { serveMcp } = await import("../tools/mcp-server.ts");
+  const serving = await serveMcp({ ...SERVER, tools });
+  await Promise.race([serving.closed, askedToStop()]);
+  await serving.close();
+}
+
+/** The URL is alone on stdout, for whoever started it to read. */
+async function serveHttp({ notices, ...place }: HttpPlace, toolsFor: () => readonly Tool[]): Promise<void> {
+  const { serveMcpHttp } = await import("../tools/mcp-http.ts");
+  const stopped = askedToStop();
+  const serving = await serveMcpHttp({ ...SERVER, ...place, toolsFor });
+  for (const notice of notices) process.stderr.write(`procwire mcp: ${notice}\n`);
+  process.stdout.write(`${serving.url}\n`);
+  await stopped;
+  await serving.close();
+}
 
 interface ToolsHost extends AsyncDisposable {
   backend: ExecBackend;

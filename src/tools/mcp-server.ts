@@ -1,5 +1,5 @@
 import type { Readable, Writable } from "node:stream";
-import type { McpRequestContext } from "@modelcontextprotocol/server";
+import type { McpRequestContext, Server } from "@modelcontextprotocol/server";
 import { McpCalls } from "./mcp-calls.ts";
 import type { Tool } from "./tool.ts";
 import { TOOL_HINTS } from "./tool-hints.ts";
@@ -31,28 +31,8 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
     import("@modelcontextprotocol/server"),
     import("@modelcontextprotocol/server/stdio"),
   ]);
-  const { ProtocolError, ProtocolErrorCode, Server } = library;
   const calls = new McpCalls(library, (error) => options.onError?.(toError(error)));
-
-  const newServer = ({ era }: McpRequestContext) => {
-    const { name, version } = options;
-    const server = new Server({ name, version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
-    server.setRequestHandler("tools/list", () => ({
-      tools: options.tools.map(({ definition }) => ({
-        name: definition.name,
-        description: definition.description,
-        ...TOOL_HINTS[definition.name],
-        inputSchema: { ...definition.parameters, type: "object" as const },
-      })),
-    }));
-    server.setRequestHandler("tools/call", async ({ params }, context) => {
-      const tool = options.tools.find(({ definition }) => definition.name === params.name);
-      if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
-      return calls.run(tool, params.arguments, context, { server, era });
-    });
-    return server;
-  };
-
+  const newServer = serverFactory(library, options, calls);
   const closed = new Promise<void>((resolve) => {
     for (const event of ["end", "close", "error"]) input.once(event, () => resolve());
   });
@@ -69,9 +49,35 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
   };
 }
 
+/** Makes the servers of one client, which share its tools and the questions that are open. */
+export function serverFactory(
+  library: typeof import("@modelcontextprotocol/server"),
+  { tools, name, version }: Pick<McpOptions, "tools" | "name" | "version">,
+  calls: McpCalls,
+): (context: Pick<McpRequestContext, "era">) => Server {
+  const { ProtocolError, ProtocolErrorCode, Server } = library;
+  return ({ era }) => {
+    const server = new Server({ name, version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+    server.setRequestHandler("tools/list", () => ({
+      tools: tools.map(({ definition }) => ({
+        name: definition.name,
+        description: definition.description,
+        ...TOOL_HINTS[definition.name],
+        inputSchema: { ...definition.parameters, type: "object" as const },
+      })),
+    }));
+    server.setRequestHandler("tools/call", async ({ params }, context) => {
+      const tool = tools.find(({ definition }) => definition.name === params.name);
+      if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
+      return calls.run(tool, params.arguments, context, { server, era });
+    });
+    return server;
+  };
+}
+
 const INSTRUCTIONS =
   "Shell commands in sessions that live on between calls. exec_command starts one; when it takes longer than its window, go on with the session it names: write_stdin to type, wait_for to wait, read_screen to look at a full-screen program.";
 
-function toError(error: unknown): Error {
+export function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
