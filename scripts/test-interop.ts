@@ -1,4 +1,7 @@
-/** `npm run test:interop`: the real Codex CLI, installed on demand below `interop/`, against this package and the other way round. */
+/**
+ * `npm run test:interop`: the real Codex CLI and the official MCP conformance suite, installed on demand below `interop/`,
+ * against this package and the other way round.
+ */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -6,33 +9,41 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 process.chdir(root);
 
-const problem = installed() ? null : install();
+const PLACES = [
+  { folder: "interop", name: "@openai/codex", what: "the real Codex CLI" },
+  {
+    folder: "interop/conformance",
+    name: "@modelcontextprotocol/conformance",
+    what: "the MCP conformance suite",
+  },
+];
+
+type Place = (typeof PLACES)[number];
+
+const problem = PLACES.map((place) => (installed(place) ? null : install(place))).find(Boolean) ?? null;
 if (problem === null) {
   const { status } = spawnSync(process.execPath, ["--test", ...process.argv.slice(2), "interop/*.test.ts"], {
     stdio: "inherit",
   });
   process.exitCode = status ?? 1;
 } else {
-  process.stderr.write(
-    `\nINTEROP WAS NOT TESTED: ${problem}\nNothing here was checked against the real Codex CLI.\n\n`,
-  );
+  process.stderr.write(`\nINTEROP WAS NOT TESTED: ${problem}\nNothing here was checked against others.\n\n`);
   process.exitCode = 1;
 }
 
 /** The version that is there is the one that is pinned. */
-function installed(): boolean {
-  const name = "@openai/codex";
-  const wanted: unknown = JSON.parse(readFileSync("interop/package.json", "utf8")).dependencies[name];
-  const manifest = `interop/node_modules/${name}/package.json`;
-  if (!existsSync(manifest) || !existsSync("interop/node_modules/.bin/codex")) return false;
+function installed({ folder, name }: Place): boolean {
+  const wanted: unknown = JSON.parse(readFileSync(`${folder}/package.json`, "utf8")).dependencies[name];
+  const manifest = `${folder}/node_modules/${name}/package.json`;
+  if (!existsSync(manifest)) return false;
   return JSON.parse(readFileSync(manifest, "utf8")).version === wanted;
 }
 
 /** Null when it worked, else why not. */
-function install(): string | null {
-  process.stderr.write("installing the real Codex CLI below interop/\n");
-  const { status, signal, error } = spawnSync("npm", ["ci", "--prefix", "interop"], { stdio: "inherit" });
+function install({ folder, name, what }: Place): string | null {
+  process.stderr.write(`installing ${what} below ${folder}/\n`);
+  const { status, signal, error } = spawnSync("npm", ["ci", "--prefix", folder], { stdio: "inherit" });
   if (status === 0) return null;
   const how = error?.message ?? (signal ? `it was ended by ${signal}` : `it exited with ${status}`);
-  return `\`npm ci --prefix interop\` failed (${how}); it needs an npm registry that has @openai/codex 0.166.0`;
+  return `\`npm ci --prefix ${folder}\` failed (${how}); it needs an npm registry that has ${name}`;
 }
