@@ -8,7 +8,6 @@ import {
 } from "./client/node/environment.ts";
 import { createLocalHost } from "./local-host.ts";
 import { ExecServer } from "./server/exec-server.ts";
-import { createLocalBackend } from "./this-machine.ts";
 
 export type Environment = AnyEnvironment;
 
@@ -26,13 +25,14 @@ export const Environment = {
 };
 
 function localParts(): LocalEnvironmentParts {
-  const backend = createLocalBackend();
-  const server = new ExecServer(createLocalHost());
+  const host = createLocalHost({ uniqueIds: true });
+  const { backend } = host;
+  const server = new ExecServer(host);
   return {
     backend,
     server,
     close: async () => {
-      await backend.shutdown(0);
+      await backend[Symbol.asyncDispose]();
       await server.close();
     },
   };

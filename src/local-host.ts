@@ -5,6 +5,7 @@
 
 import { localEnvironment } from "./environment/local-environment.ts";
 import { DEFAULT_TOTAL_SNAPSHOT_BYTES, RetentionBudget } from "./exec/retention-budget.ts";
+import type { LocalBackend } from "./local/local-backend.ts";
 import { requireNodeThreads } from "./native/node-threads.ts";
 import type { HiddenFiles } from "./sandbox/hidden-files.ts";
 import type { WalledPeers } from "./sandbox/walled-peers.ts";
@@ -28,11 +29,18 @@ export interface LocalHostOptions {
   hidden?: readonly string[];
   /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
   subreaper?: boolean;
+  /** Refuses an id that a live process has: where a program uses the backend itself. */
+  uniqueIds?: boolean;
   /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
   keepFreedMemory?: boolean;
 }
 
-export function createLocalHost(options: LocalHostOptions = {}): HostServices {
+/** A host, and its backend as a program uses it that has no server in between. */
+export interface LocalHost extends HostServices {
+  readonly backend: LocalBackend;
+}
+
+export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
   let hidden: HiddenFiles | null = null;
@@ -45,6 +53,7 @@ export function createLocalHost(options: LocalHostOptions = {}): HostServices {
   const backend = createLocalBackend({
     budget: new RetentionBudget(),
     snapshotBudget: new RetentionBudget(DEFAULT_TOTAL_SNAPSHOT_BYTES),
+    uniqueIds: options.uniqueIds ?? false,
     subreaper: options.subreaper ?? false,
     degraded: options.subreaper ? unguarded() : [],
     onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),

@@ -16,6 +16,7 @@ export interface ThisMachineOptions extends LocalBackendOptions {
 /** What starts processes here, behind walls where a sandbox intent asks for them; the first such loads what raises them. */
 export function createLocalBackend({ forceFallback, ...options }: ThisMachineOptions = {}): LocalBackend {
   return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(), {
+    uniqueIds: true,
     resolveSandbox: async (intent, params) => {
       const { resolveSandbox } = await import("./sandbox/resolve-sandbox.ts");
       return resolveSandbox(intent, params);

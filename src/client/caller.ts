@@ -26,6 +26,8 @@ export interface Caller {
   initialized(): void;
   /** Only where the server granted `outputAck`. */
   ack(processId: string, seq: number): void;
+  /** Resolves at a sign of life from below the protocol; null where the transport has none. */
+  ping(): Promise<void> | null;
   /** Stops and resumes taking what the server sends, answers too. */
   pause(): void;
   resume(): void;

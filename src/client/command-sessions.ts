@@ -24,15 +24,23 @@ export class CommandSessions {
   readonly #running = new Set<string>();
   readonly #receivers = new Set<Channel<ExecServerEvent>>();
   #isOver = false;
+  /** Starts that are not answered yet, and which of their processes have ended before the answer was seen here. */
+  #starting = 0;
+  readonly #endedEarly = new Set<string>();
 
   constructor(link: () => Link) {
     this.#link = link;
   }
 
   async exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
-    const result = await this.#link().call("command/exec", params, { resend: "unsent" });
-    this.#running.add(result.sessionId);
-    return result;
+    this.#starting++;
+    try {
+      const result = await this.#link().call("command/exec", params, { resend: "unsent" });
+      if (!this.#endedEarly.delete(result.sessionId)) this.#running.add(result.sessionId);
+      return result;
+    } finally {
+      if (--this.#starting === 0) this.#endedEarly.clear();
+    }
   }
 
   async write(sessionId: string, chunk: Uint8Array): Promise<{ accepted: boolean }> {
@@ -56,7 +64,9 @@ export class CommandSessions {
         this.#tell({ type: "output", ...notification.params });
         return;
       case "command/exec/exited":
-        this.#running.delete(notification.params.sessionId);
+        // The end may come in the same packet as the answer to the start.
+        if (!this.#running.delete(notification.params.sessionId) && this.#starting > 0)
+          this.#endedEarly.add(notification.params.sessionId);
         this.#tell({ type: "exited", ...notification.params });
         return;
       default:

@@ -86,7 +86,7 @@ export class ExecServerClient implements AsyncDisposable {
     const newId = options.newId ?? randomId;
     const clock = options.clock ?? systemClock;
     this.backend = new RemoteBackend({ link, clock, newId, logLimits: options.logLimits });
-    this.files = new RemoteFiles(link, newId);
+    this.files = new RemoteFiles(link, newId, clock);
     this.http = new RemoteHttp(link, newId);
     this.#commands = new CommandSessions(link);
     this.#onState = options.onConnectionState ?? (() => undefined);

@@ -44,6 +44,10 @@ export class InProcessCaller implements Caller {
     this.#connection.ack({ processId, seq });
   }
 
+  ping(): null {
+    return null;
+  }
+
   /** Nothing is under way between two functions: a server in the same program holds back by acknowledgements. */
   pause(): void {}
 

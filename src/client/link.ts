@@ -169,6 +169,11 @@ export class Link {
     this.#updatePause();
   }
 
+  /** Comes back on a new connection: the server is held up on this one. Does nothing where that would be the end. */
+  renew(reason: string): void {
+    if (this.#state.type === "up" && this.#options.reconnect) this.#state.caller.close(reason);
+  }
+
   close(reason = "the client was closed"): void {
     const caller = this.#state.type === "up" ? this.#state.caller : null;
     this.#fail(new DisconnectedError(reason));
@@ -214,10 +219,13 @@ export class Link {
     this.#server = server;
     this.#state = { type: "up", caller };
     this.#isInputPaused = false;
-    // Only where one request is answered while another waits: a server that works strictly in turn may have good
-    // reasons to be silent.
-    if (this.#options.reconnect && server.extended)
-      this.#silence = new SilenceWatch(caller, this.#options.clock);
+    if (this.#options.reconnect)
+      this.#silence = new SilenceWatch(caller, {
+        clock: this.#options.clock,
+        // A server that works strictly in turn may have good reasons not to answer yet; what carries its messages has not.
+        ask: () => (server.extended ? caller.call("environment/status", {}) : caller.ping()),
+        isPaused: () => this.#isInputPaused,
+      });
     // It may have been lost while the handshake's answer was on its way up to here.
     if (caller.end) this.#onClosed(caller, caller.end);
   }

@@ -2,14 +2,19 @@ import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
 import { EventLog } from "../exec/event-log.ts";
-import type { ExitStatus, ReadResult } from "../exec/exec-process.ts";
+import type { ExitReason, ExitStatus, ReadResult } from "../exec/exec-process.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../protocol/errors.ts";
 import { Acknowledger } from "./acknowledger.ts";
 import type { Link } from "./link.ts";
 import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts";
 
 /** Between two looks at a process whose start is still under way on the server. */
-const STARTING_POLL_MS = 20;
+export const STARTING_POLL_MS = 20;
+/**
+ * How long that may go on after a lost connection. There are servers that drop a start with its connection and say
+ * "starting" for ever.
+ */
+export const STARTING_WITHIN_MS = 10_000;
 
 export interface FollowerDeps {
   link: Link;
@@ -33,8 +38,8 @@ export class ProcessFollower {
   /** The connection changed before it was known to run: it may have told something to nobody. */
   #hasMissed = false;
   #isHeldBack = false;
-  /** A death by signal is put down to whoever asked for the end. */
-  isEndedByUs = false;
+  /** Why this client asked for its end; how servers without the extensions say it ended is put down to that. */
+  endedFor: "terminated" | "timeout" | null = null;
 
   constructor(processId: string, deps: FollowerDeps) {
     this.processId = processId;
@@ -148,8 +153,17 @@ export class ProcessFollower {
       ? await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })
       : null;
     const signal = told?.signal ?? null;
-    const guessed = signal === null ? "exited" : this.isEndedByUs ? "terminated" : "signaled";
-    return { exitCode: exitCode ?? -1, signal, reason: told?.exitReason ?? guessed, sandboxDenied };
+    return {
+      exitCode: exitCode ?? -1,
+      signal,
+      reason: told?.exitReason ?? this.guessReason(signal),
+      sandboxDenied,
+    };
+  }
+
+  /** Where the server does not say why it ended. */
+  guessReason(signal: string | null): ExitReason {
+    return this.endedFor ?? (signal === null ? "exited" : "signaled");
   }
 
   #catchUp(): void {
@@ -170,6 +184,7 @@ export class ProcessFollower {
   }
 
   async #followUntilKnown(step: () => Promise<void>): Promise<void> {
+    let startingSince: number | null = null;
     for (;;) {
       try {
         await step();
@@ -179,7 +194,8 @@ export class ProcessFollower {
         // The link has told every process of a lost server already.
         if (error instanceof DisconnectedError) return;
         const message = error instanceof Error ? error.message : String(error);
-        if (!isStarting(error)) {
+        startingSince ??= this.#clock.now();
+        if (!isStarting(error) || this.#clock.now() - startingSince >= STARTING_WITHIN_MS) {
           this.log.fail(`process ${this.processId} can no longer be followed: ${message}`);
           return;
         }

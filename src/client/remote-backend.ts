@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
+import { TimeoutError } from "../async/deadline.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
 import type { ExecBackend, ProcessListing, StartParams } from "../exec/exec-process.ts";
 import {
@@ -12,13 +13,12 @@ import {
 import type { ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import { isObject } from "../protocol/schema.ts";
 import type { Link } from "./link.ts";
+import { STARTING_POLL_MS, STARTING_WITHIN_MS } from "./process-follower.ts";
 import { ReleasedProcesses } from "./released-processes.ts";
 import { RemoteProcess } from "./remote-process.ts";
 import { explainUnknownMethod } from "./unsupported.ts";
 import { toPathUri } from "./wire-path.ts";
 
-/** Between two looks at whether a start whose answer was lost has come to something. */
-const START_POLL_MS = 20;
 /** TERM comes this long before KILL when this client ends a process that outlived its time. */
 const TIMEOUT_GRACE_MS = 2000;
 
@@ -105,12 +105,14 @@ export class RemoteBackend implements ExecBackend {
         return;
       case "process/exited": {
         const { processId, seq, exitCode, signal, reason, sandboxDenied } = notification.params;
-        this.#processes.get(processId)?.follower.offer({
+        const process = this.#processes.get(processId);
+        if (!process) return;
+        process.follower.offer({
           type: "exited",
           seq,
           exitCode,
           signal: signal ?? null,
-          reason: reason ?? (signal ? "signaled" : "exited"),
+          reason: reason ?? process.follower.guessReason(signal ?? null),
           sandboxDenied: sandboxDenied ?? false,
         });
         return;
@@ -193,6 +195,8 @@ export class RemoteBackend implements ExecBackend {
   }
 
   async #isKnown(processId: string): Promise<boolean> {
+    const { clock } = this.#deps;
+    const deadline = clock.now() + STARTING_WITHIN_MS;
     for (;;) {
       try {
         await this.#link.call("process/read", { processId, maxBytes: 0 });
@@ -201,7 +205,12 @@ export class RemoteBackend implements ExecBackend {
         if (isRefusal(error, `unknown process id ${processId}`)) return false;
         if (!isRefusal(error, `process id ${processId} is starting`)) throw error;
       }
-      await sleep(this.#deps.clock, START_POLL_MS);
+      if (clock.now() >= deadline)
+        throw new TimeoutError(
+          `process ${processId} to start, which the server says it still does since the connection was lost; it may have started,`,
+          STARTING_WITHIN_MS,
+        );
+      await sleep(clock, STARTING_POLL_MS);
     }
   }
 
@@ -210,7 +219,10 @@ export class RemoteBackend implements ExecBackend {
     const timer = this.#deps.clock.after(
       timeoutMs,
       // A server that is gone by then has taken the process with it, or has told its failure.
-      () => void process.terminate({ type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch(() => undefined),
+      () => {
+        process.follower.endedFor ??= "timeout";
+        void process.terminate({ type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch(() => undefined);
+      },
       { keepAlive: false },
     );
     const stop = process.log.listen(() => {

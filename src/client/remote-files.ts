@@ -1,7 +1,9 @@
+import type { Clock } from "../async/clock.ts";
 import { encodeBase64 } from "../protocol/base64.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import type { Link, LinkCallOptions } from "./link.ts";
+import { MissingPaths } from "./missing-paths.ts";
 import { RemoteFile } from "./remote-file.ts";
 import { explainUnknownMethod } from "./unsupported.ts";
 import { likeAsked, toPathUri } from "./wire-path.ts";
@@ -35,13 +37,16 @@ const WALK_LIMITS = {
 export class RemoteFiles {
   readonly #link: () => Link;
   readonly #newId: () => string;
-  /** Who waits for a path to appear, by the watch's number on the wire. */
-  readonly #watches = new Map<number, () => void>();
-  #lastWatchId = 0;
+  readonly #missing: MissingPaths;
 
-  constructor(link: () => Link, newId: () => string) {
+  constructor(link: () => Link, newId: () => string, clock: Clock) {
     this.#link = link;
     this.#newId = newId;
+    this.#missing = new MissingPaths({
+      exists: (path) => this.exists(path),
+      watch: async (params, signal) => (await this.#call("fs/watchMissing", params, { signal })).watching,
+      clock,
+    });
   }
 
   async readFile(path: string): Promise<Uint8Array> {
@@ -119,36 +124,19 @@ export class RemoteFiles {
     return new RemoteFile(this.#link, handleId);
   }
 
-  /** Resolves when one of the paths exists. */
+  /** Resolves when one of the paths exists, also below directories that do not exist yet. */
   async waitForPath(paths: string | string[], options: { signal?: AbortSignal } = {}): Promise<void> {
     const missing = (typeof paths === "string" ? [paths] : paths).map((path) => toPathUri(path));
-    const watchId = ++this.#lastWatchId;
-    const { signal } = options;
-    try {
-      for (;;) {
-        const changed = Promise.withResolvers<void>();
-        this.#watches.set(watchId, changed.resolve);
-        const { watching } = await this.#call("fs/watchMissing", { watchId, missing }, { signal });
-        if (watching) await abortable(changed.promise, signal);
-        for (const path of missing) if (await this.exists(path)) return;
-        if (!watching)
-          throw new RequestError(
-            ErrorCode.invalidRequest,
-            `the server cannot watch for ${missing.join(", ")}`,
-          );
-      }
-    } finally {
-      this.#watches.delete(watchId);
-    }
+    await this.#missing.appear(missing, options.signal);
   }
 
   notified(notification: ServerNotification): void {
-    if (notification.method === "fs/missingChanged") this.#watches.get(notification.params.watchId)?.();
+    if (notification.method === "fs/missingChanged") this.#missing.wakeAll();
   }
 
   /** Watches end with their connection: whoever waits looks for itself and watches anew. */
   resumed(): void {
-    for (const wake of [...this.#watches.values()]) wake();
+    this.#missing.wakeAll();
   }
 
   failed(): void {
@@ -171,18 +159,5 @@ export class RemoteFiles {
     } catch (error) {
       throw explainUnknownMethod(method, error);
     }
-  }
-}
-
-async function abortable(promise: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
-  if (!signal) return promise;
-  signal.throwIfAborted();
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(signal.reason);
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
   }
 }

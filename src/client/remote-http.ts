@@ -52,7 +52,18 @@ export class RemoteHttp {
     this.#streams.set(requestId, stream);
     try {
       const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
-      return { status, headers, body: stream.read(() => this.#streams.delete(requestId)) };
+      const { signal } = request;
+      const end = () => {
+        this.#streams.delete(requestId);
+        signal?.removeEventListener("abort", onAbort);
+      };
+      const onAbort = () => {
+        end();
+        stream.abort(signal?.reason);
+      };
+      if (signal?.aborted) onAbort();
+      else signal?.addEventListener("abort", onAbort, { once: true });
+      return { status, headers, body: stream.read(end) };
     } catch (error) {
       this.#streams.delete(requestId);
       throw error;
@@ -85,6 +96,10 @@ export class RemoteHttp {
       // Twice is not the same as once for most of what people ask of a server.
       return await this.#link().call("http/request", params, { resend: "unsent", signal });
     } catch (error) {
+      // A server that works in turn would wait for that response before it looks at anything else; it lets go of it only
+      // with the connection.
+      if (signal?.aborted && !this.#link().server.extended)
+        this.#link().renew("an HTTP request was given up");
       throw explainUnknownMethod("http/request", error);
     }
   }
@@ -109,6 +124,13 @@ class BodyStream {
     if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#hold(true);
     if (done) this.#end = { error: error === null ? null : new Error(`http/request failed: ${error}`) };
     this.#wake();
+  }
+
+  /** Nobody wants the rest. */
+  abort(reason: unknown): void {
+    this.#pieces = [];
+    this.#hold(false);
+    this.fail(reason instanceof Error ? reason : new Error(`aborted: ${String(reason)}`));
   }
 
   fail(error: Error): void {

@@ -15,6 +15,7 @@ import type {
   TerminalSize,
   TerminateMode,
   TerminateResult,
+  WaitCondition,
   WaitParams,
   WaitResult,
   WriteStatus,
@@ -52,11 +53,14 @@ export class RemoteProcess implements ExecProcess {
   readonly #writes = new WriteWindow();
   readonly #startedAtMs: number;
   #sandboxType: SandboxType = "none";
+  /** As far as this client knows. */
+  #hasOpenStdin: boolean;
   #droppedEnv: readonly string[] | undefined;
 
   constructor(processId: string, params: StartParams | null, deps: RemoteProcessDeps) {
     this.follower = new ProcessFollower(processId, deps);
     this.#params = params;
+    this.#hasOpenStdin = params === null || params.tty || (params.pipeStdin ?? false);
     this.#link = deps.link;
     this.#clock = deps.clock;
     this.#newWriteId = deps.newWriteId;
@@ -134,6 +138,9 @@ export class RemoteProcess implements ExecProcess {
 
   async wait(params: WaitParams = {}): Promise<WaitResult> {
     if (!this.#link.server.extended) return this.#waitHere(params);
+    // What is known here is true whatever has become of the server.
+    const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
+    if (isKnown || this.#link.isDown) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
     const deadline = timeoutMs === undefined ? null : this.#clock.now() + timeoutMs;
     const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
@@ -150,8 +157,8 @@ export class RemoteProcess implements ExecProcess {
       await this.follower.reach(result.seq, signal);
       return result;
     } catch (error) {
-      if (!this.#isForgotten(error)) throw error;
-      return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+      if (!this.#isForgotten(error) && !(error instanceof DisconnectedError)) throw error;
+      return this.#waitOnLog(params);
     }
   }
 
@@ -160,7 +167,8 @@ export class RemoteProcess implements ExecProcess {
     try {
       return await this.#call("process/snapshot", { processId: this.processId });
     } catch (error) {
-      if (!this.#isForgotten(error)) throw error;
+      const isEndKnown = error instanceof DisconnectedError && this.log.exit !== null;
+      if (!this.#isForgotten(error) && !isEndKnown) throw error;
       return this.#snapshotHere();
     }
   }
@@ -168,6 +176,8 @@ export class RemoteProcess implements ExecProcess {
   // ---- feeding
 
   async write(bytes: Uint8Array, options: { writeId?: string } = {}): Promise<{ status: WriteStatus }> {
+    // Servers take input for a process that has ended as they take any; nobody will read it.
+    if (this.log.exit !== null) return { status: "stdinClosed" };
     const writeId = options.writeId ?? this.#newWriteId();
     if (bytes.length <= MAX_WRITE_BYTES) return this.#writePart(bytes, writeId);
     const parts: Promise<{ status: WriteStatus }>[] = [];
@@ -178,6 +188,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   closeStdin(): Promise<{ status: CloseStdinStatus }> {
+    if (!this.#link.server.extended) return Promise.reject(notSupported("process/closeStdin"));
     // Behind the writes that were made before it, also those that still wait for room.
     return this.#writes.run(0, () => this.#closeStdinOnce());
   }
@@ -201,7 +212,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   async terminate(mode?: TerminateMode): Promise<TerminateResult> {
-    this.follower.isEndedByUs = true;
+    if (this.log.exit === null) this.follower.endedFor ??= "terminated";
     const { processId } = this;
     if (mode?.type !== "graceful" || this.#link.server.extended)
       return this.#terminateOnce({ processId, mode });
@@ -281,7 +292,7 @@ export class RemoteProcess implements ExecProcess {
     }
   }
 
-  /** One that had to be sent again and finds stdin closed has met its own first copy. */
+  /** One that had to be sent again and finds stdin closed has met its own first copy, if there was something to close. */
   async #closeStdinOnce(): Promise<{ status: CloseStdinStatus }> {
     const params = { processId: this.processId };
     let isRepeated = false;
@@ -290,7 +301,9 @@ export class RemoteProcess implements ExecProcess {
       return params;
     };
     const result = await this.#callExtended("process/closeStdin", params, { renew });
-    return isRepeated && result.status === "stdinClosed" ? { status: "accepted" } : result;
+    const isMet = isRepeated && result.status === "stdinClosed" && this.#hasOpenStdin;
+    if (isMet || result.status === "accepted") this.#hasOpenStdin = false;
+    return isMet ? { status: "accepted" } : result;
   }
 
   async #callExtended<M extends MethodName>(
@@ -316,6 +329,10 @@ export class RemoteProcess implements ExecProcess {
 
   #waitHere(params: WaitParams): Promise<WaitResult> {
     if (params.until?.type === "port") return Promise.reject(notSupported("waiting for a port"));
+    return this.#waitOnLog(params);
+  }
+
+  #waitOnLog(params: WaitParams): Promise<WaitResult> {
     return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
   }
 }
@@ -332,3 +349,4 @@ function upTo(own: ReadResult, { chunks, nextSeq, gap }: ReadResult): ReadResult
 }
 
 const NOTHING = new Uint8Array(0);
+const EXIT: WaitCondition = { type: "exit" };

@@ -65,6 +65,12 @@ export class RpcCaller implements Caller {
     this.#connection.send(encodeNotification("process/ack", { processId, seq }));
   }
 
+  ping(): Promise<void> | null {
+    const connection = this.#connection;
+    if (!connection.ping) return null;
+    return new Promise((resolve) => connection.ping?.(resolve));
+  }
+
   pause(): void {
     this.#connection.pause();
   }

@@ -146,12 +146,12 @@ export class Sequencer {
   /** How many bytes an answer's gap has is told once, at the first of the holes it makes. */
   #skip(toSeq: number, answer: Answer): void {
     this.#log.skip(toSeq, answer.gapBytes);
-    answer.gapBytes = 0;
+    if (answer.gapBytes !== null) answer.gapBytes = 0;
   }
 
-  /** The bytes of an answer's gap, without those that came while it was under way, or came early. */
-  #gapBytes({ gap }: ReadResult, afterSeq: number): number {
-    if (!gap) return 0;
+  /** The bytes of an answer's gap, without those that came while it was under way, or came early; null if it tells none. */
+  #gapBytes({ gap }: ReadResult, afterSeq: number): number | null {
+    if (!gap || gap.bytes === null) return null;
     const log = this.#log;
     let bytes = gap.bytes - (log.offsetAt(Math.min(gap.toSeq, log.nextSeq - 1)) - log.offsetAt(afterSeq));
     for (const event of this.#early.values())
@@ -242,8 +242,8 @@ interface Answer {
   /** Nothing was left out behind the last chunk. */
   isWhole: boolean;
   round: number;
-  /** Of the answer's gap, not yet told. */
-  gapBytes: number;
+  /** Of the answer's gap, not yet told; null when the server does not say. */
+  gapBytes: number | null;
 }
 
 function isClosed(result: ReadResult): boolean {

@@ -6,17 +6,28 @@ const SILENCE_BEFORE_ASKING_MS = 15_000;
 /** And has this long to answer. Together well below the 30 s a detached session is kept. */
 const ALIVE_ANSWER_MS = 10_000;
 
+/** How a server is asked whether it is there, and whether its answers are taken at all now. */
+export interface SilenceWatchOptions {
+  clock: Clock;
+  /** Null where there is no way to ask. */
+  ask: () => Promise<unknown> | null;
+  /** While nothing is taken from the connection, silence says nothing. */
+  isPaused: () => boolean;
+}
+
 /** Notices a connection that died without a word, and closes it. */
 export class SilenceWatch {
   readonly #caller: Caller;
+  readonly #options: SilenceWatchOptions;
   readonly #clock: Clock;
   #heardAtMs: number;
   #timer: Timer;
 
-  constructor(caller: Caller, clock: Clock) {
+  constructor(caller: Caller, options: SilenceWatchOptions) {
     this.#caller = caller;
-    this.#clock = clock;
-    this.#heardAtMs = clock.now();
+    this.#options = options;
+    this.#clock = options.clock;
+    this.#heardAtMs = this.#clock.now();
     this.#timer = this.#wait();
   }
 
@@ -36,19 +47,26 @@ export class SilenceWatch {
   }
 
   #look(): void {
+    if (this.#options.isPaused()) this.heard();
     if (this.#clock.now() - this.#heardAtMs < SILENCE_BEFORE_ASKING_MS) {
       this.#timer = this.#wait();
       return;
     }
+    const asked = this.#options.ask();
+    if (asked === null) return;
     const reason = `no answer for ${ALIVE_ANSWER_MS} ms after ${SILENCE_BEFORE_ASKING_MS} ms of silence`;
-    this.#timer = this.#clock.after(ALIVE_ANSWER_MS, () => this.#caller.close(reason), { keepAlive: false });
+    let isAnswered = false;
     const answered = () => {
+      if (isAnswered) return;
+      isAnswered = true;
       this.#timer.cancel();
       this.heard();
       // A connection that was lost is told by its own event, and has no more need of a watch.
       if (!this.#caller.end) this.#timer = this.#wait();
     };
+    const late = () => (this.#options.isPaused() ? answered() : this.#caller.close(reason));
+    this.#timer = this.#clock.after(ALIVE_ANSWER_MS, late, { keepAlive: false });
     // A refusal is an answer too.
-    this.#caller.call("environment/status", {}).then(answered, answered);
+    asked.then(answered, answered);
   }
 }

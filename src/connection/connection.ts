@@ -42,6 +42,8 @@ export interface Connection {
   onDrain: () => void;
   /** Where the transport can take the input of processes to them by itself. */
   readonly straightWay?: StraightWay | undefined;
+  /** Asks the peer's transport for a sign of life, where there is such a thing; `onAnswer` is called when one comes. */
+  ping?(onAnswer: () => void): void;
   /** Stops and resumes taking input; what the peer sends meanwhile waits in the system. */
   pause(): void;
   resume(): void;

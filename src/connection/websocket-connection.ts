@@ -52,6 +52,7 @@ export class WebSocketConnection implements Connection {
   /** More waits behind a long message than may be queued. */
   #isFull = false;
   #over = false;
+  #onPong: () => void = () => undefined;
 
   constructor(socket: FrameSocket, options: WebSocketConnectionOptions) {
     this.label = options.label;
@@ -86,7 +87,7 @@ export class WebSocketConnection implements Connection {
         ping: (payload) => {
           if (!this.#over) this.#socket.sendFrame(this.#writer.pong(payload));
         },
-        pong: () => undefined,
+        pong: () => this.#onPong(),
         close: (_code, reason) => this.#shut(CloseCode.normal, "", reason === "" ? null : reason),
         violated: (code, reason) => this.#shut(code, reason, `websocket protocol error: ${reason}`),
       },
@@ -135,6 +136,11 @@ export class WebSocketConnection implements Connection {
 
   get queuedBytes(): number {
     return this.#socket.queuedBytes + this.#parts.waitingBytes;
+  }
+
+  ping(onAnswer: () => void): void {
+    this.#onPong = onAnswer;
+    if (!this.#over) this.#socket.sendFrame(this.#writer.ping());
   }
 
   pause(): void {

@@ -24,6 +24,8 @@ export class ChunkStore {
   #rememberedFrom = 0;
   /** Output that never came here, by the entry without bytes that stands for it in `#chunks`. */
   #holes = new Map<OutputChunk, Gap>();
+  /** The last number of an evicted hole whose size nobody knows. */
+  #unknownThroughSeq = 0;
 
   push(chunk: OutputChunk): void {
     this.#place(chunk, chunk.chunk.length);
@@ -34,7 +36,7 @@ export class ChunkStore {
     const entry: OutputChunk = { seq: gap.toSeq, stream: "stdout", chunk: NOTHING };
     this.#holes.set(entry, gap);
     // Its bytes have their place in the stream, so that they are still counted once the hole itself is evicted.
-    this.#place(entry, gap.bytes);
+    this.#place(entry, gap.bytes ?? 0);
   }
 
   get hasHoles(): boolean {
@@ -94,6 +96,7 @@ export class ChunkStore {
     if (!chunk || end === undefined) return 0;
     this.#chunks[this.#first] = undefined;
     this.#first++;
+    if (this.#holes.get(chunk)?.bytes === null) this.#unknownThroughSeq = chunk.seq;
     this.#holes.delete(chunk);
     this.#evictedThroughSeq = chunk.seq;
     this.#evictedBytes = end;
@@ -134,7 +137,13 @@ export class ChunkStore {
     return index === this.#first ? this.#evictedBytes : (this.#ends[index - 1] ?? this.#totalBytes);
   }
 
-  /** Bytes that were evicted after `seq`. */
+  /** What is gone after `seq`, through `toSeq`; null when nobody knows how much. */
+  goneBytes(seq: number, toSeq: number): number | null {
+    if (seq < this.#unknownThroughSeq && this.#unknownThroughSeq <= toSeq) return null;
+    return this.evictedBytesAfter(seq) - this.evictedBytesAfter(toSeq);
+  }
+
+  /** Bytes that were evicted after `seq`, as far as they are known. */
   evictedBytesAfter(seq: number): number {
     if (seq >= this.#evictedThroughSeq) return 0;
     if (seq <= 0) return this.#evictedBytes;

@@ -28,10 +28,11 @@ export async function collectOutput(
   const stderr = new StreamText(maxBytes);
   const streamOf = (stream: OutputStream) => (stream === "stderr" ? stderr : stdout);
   let exit: ExitStatus | null = null;
+  const given = new AbortController();
   const feeding = feed(process, options.input);
-  // Whatever goes wrong with the input is told when the process has ended.
-  feeding.catch(() => undefined);
-  for await (const event of process.events({ lossless: true })) {
+  // A process that never sees the end of its input may never end.
+  feeding.catch(() => given.abort());
+  for await (const event of process.events({ lossless: true, signal: given.signal })) {
     switch (event.type) {
       case "output":
         streamOf(event.stream).push(event.chunk);
@@ -48,7 +49,8 @@ export async function collectOutput(
         break;
     }
   }
-  await feeding;
+  // Who has ended takes no more input, and that is no failure.
+  if (!exit) await feeding;
   if (!exit) throw new Error(`process ${process.processId} ended without an exit status`);
   return {
     stdout: stdout.text(),
@@ -61,8 +63,9 @@ export async function collectOutput(
 async function feed(process: ExecProcess, input: string | Uint8Array | undefined): Promise<void> {
   if (input === undefined) return;
   const bytes = typeof input === "string" ? new TextEncoder().encode(input) : input;
-  if (bytes.length > 0) await process.write(bytes);
-  await process.closeStdin();
+  // Asked for at once: one that cannot be closed is refused before anything waits for its end.
+  const writing = bytes.length > 0 ? process.write(bytes) : null;
+  await Promise.all([writing, process.closeStdin()]);
 }
 
 /** Text of a stream whose pieces may be cut inside of a character. */

@@ -133,9 +133,9 @@ export class EventLog {
 
   /**
    * The numbers up to `toSeq` were used for output that never came here and never will: told to every consumer as a
-   * gap. Only a log that follows a process from afar has such holes.
+   * gap, `bytes` being null where nobody knows how much it was. Only a log that follows a process from afar has such holes.
    */
-  skip(toSeq: number, bytes: number): void {
+  skip(toSeq: number, bytes: number | null): void {
     if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
     this.#chunks.pushHole({ fromSeq: this.#nextSeq, toSeq, bytes });
     this.#nextSeq = toSeq + 1;
@@ -302,8 +302,8 @@ export class EventLog {
       // An exit among evicted output is still told at its place.
       if (!exit || exit.seq <= seq || exit.seq > gap.toSeq) return { type: "gap", ...gap };
       if (exit.seq === seq + 1) return { type: "exited", ...exit };
-      const bytes = gap.bytes - this.#chunks.evictedBytesAfter(exit.seq);
-      return { type: "gap", fromSeq: gap.fromSeq, toSeq: exit.seq - 1, bytes };
+      const toSeq = exit.seq - 1;
+      return { type: "gap", fromSeq: gap.fromSeq, toSeq, bytes: this.#chunks.goneBytes(seq, toSeq) };
     }
     const chunk = this.#chunks.firstAfter(seq);
     if (exit && exit.seq > seq && !(chunk && chunk.seq < exit.seq)) return { type: "exited", ...exit };
@@ -394,7 +394,7 @@ export class EventLog {
   #gapAfter(seq: number): Gap | null {
     const evictedThrough = this.#chunks.evictedThroughSeq;
     if (seq >= evictedThrough) return null;
-    return { fromSeq: seq + 1, toSeq: evictedThrough, bytes: this.#chunks.evictedBytesAfter(seq) };
+    return { fromSeq: seq + 1, toSeq: evictedThrough, bytes: this.#chunks.goneBytes(seq, evictedThrough) };
   }
 
   /** A read stops before a hole; a hole right after the cursor is its gap. */
@@ -413,7 +413,7 @@ export class EventLog {
         return { chunks, gap, hole };
       } else {
         const fromSeq = gap?.fromSeq ?? Math.max(hole.fromSeq, afterSeq + 1);
-        gap = { fromSeq, toSeq: hole.toSeq, bytes: (gap?.bytes ?? 0) + hole.bytes };
+        gap = { fromSeq, toSeq: hole.toSeq, bytes: sum(gap ? gap.bytes : 0, hole.bytes) };
       }
     }
     return { chunks, gap, hole: null };
@@ -439,4 +439,9 @@ export class EventLog {
     this.#wake.set(this.#nextSeq);
     for (const listener of this.#listeners) listener();
   }
+}
+
+/** Something and something unknown is unknown. */
+function sum(one: number | null, other: number | null): number | null {
+  return one === null || other === null ? null : one + other;
 }

@@ -89,7 +89,8 @@ export interface OutputChunk {
 export interface Gap {
   fromSeq: number;
   toSeq: number;
-  bytes: number;
+  /** Null where a server has let it go without counting. */
+  bytes: number | null;
 }
 
 /**

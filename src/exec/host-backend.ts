@@ -6,6 +6,7 @@ import type {
   StartParams,
   TerminateMode,
   TerminateResult,
+  WriteStatus,
 } from "./exec-process.ts";
 
 /** A process on this host, as a server sees it: with its log in reach, and ended for a reason. */
@@ -16,6 +17,8 @@ export interface HostProcess extends ExecProcess {
   readonly straightInput: object | null;
   /** It has exited, and somebody it started lives on. */
   readonly hasLeft: boolean;
+  /** Like `write`, but taken also after the exit: others of its group may still read, and the protocol's answer is the same. */
+  feed(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<{ status: WriteStatus }>;
   /** Like `terminate`, but the exit is told with this reason; and after the exit it ends those who live on. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }

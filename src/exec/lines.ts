@@ -1,4 +1,4 @@
-import type { ExecProcess, OutputStream } from "./exec-process.ts";
+import type { ExecProcess, Gap, OutputStream } from "./exec-process.ts";
 import { failureError } from "./failure.ts";
 
 /** A longer line is given in pieces of this many characters: a stream without newlines must not grow without bound. */
@@ -10,25 +10,47 @@ export interface LinesOptions {
   /** Only output after this seq. */
   afterSeq?: number;
   signal?: AbortSignal;
+  /** What happens where output is missing: an error (default), or the gap is given between the lines. */
+  onGap?: "throw" | "yield";
 }
 
 /**
  * The lines a process writes, without their ends (`\n` or `\r\n`), as they come. A last line without an end is given
- * when the process is closed. The process is held back rather than a line skipped.
+ * when the process is closed. The process is held back rather than a line skipped; what was gone before the call, or
+ * lost with a connection, is told as `onGap` asks.
  *
  * @example
  * for await (const line of lines(process)) console.log(line);
  */
+export function lines(
+  process: ExecProcess,
+  options: LinesOptions & { onGap: "yield" },
+): AsyncGenerator<string | Gap, void, undefined>;
+export function lines(
+  process: ExecProcess,
+  options?: LinesOptions & { onGap?: "throw" },
+): AsyncGenerator<string, void, undefined>;
 export async function* lines(
   process: ExecProcess,
   options: LinesOptions = {},
-): AsyncGenerator<string, void, undefined> {
-  const { stream, afterSeq, signal } = options;
-  const decoder = new TextDecoder();
+): AsyncGenerator<string | Gap, void, undefined> {
+  const { stream, afterSeq, signal, onGap = "throw" } = options;
+  let decoder = new TextDecoder();
   let rest = "";
   const events = process.events({ lossless: true, afterSeq, signal });
   for await (const event of events) {
     if (event.type === "failed") throw failureError(event.message);
+    if (event.type === "gap") {
+      const { fromSeq, toSeq, bytes } = event;
+      if (onGap === "throw") throw new Error(gapText(process.processId, event));
+      // What stood before it is no whole line, and what follows does not go on from there.
+      rest += decoder.decode();
+      decoder = new TextDecoder();
+      if (rest !== "") yield rest;
+      rest = "";
+      yield { fromSeq, toSeq, bytes };
+      continue;
+    }
     if (event.type !== "output" || !isWanted(event.stream, stream)) continue;
     const text = rest + decoder.decode(event.chunk, { stream: true });
     const found = text.split("\n");
@@ -41,6 +63,11 @@ export async function* lines(
   }
   rest += decoder.decode();
   if (rest !== "") yield withoutReturn(rest);
+}
+
+function gapText(processId: string, { fromSeq, toSeq, bytes }: Gap): string {
+  const amount = bytes === null ? "an unknown amount of output" : `${bytes} bytes of output`;
+  return `${amount} of process ${processId} is gone (events ${fromSeq} to ${toSeq}); read from the start, or take gaps with onGap: "yield"`;
 }
 
 function isWanted(stream: OutputStream, wanted: OutputStream | undefined): boolean {

@@ -1,5 +1,14 @@
+import { type Clock, systemClock } from "../async/clock.ts";
+import { TimeoutError } from "../async/deadline.ts";
 import { collectOutput, type OutputText } from "./collect-output.ts";
-import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "./exec-process.ts";
+import type {
+  EnvPolicy,
+  ExecBackend,
+  ExecProcess,
+  ExitReason,
+  StartParams,
+  TerminalSize,
+} from "./exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "./host-environment.ts";
 
 /** TERM comes this long before KILL when the caller gives up on a run. */
@@ -14,7 +23,7 @@ export interface RunOptions {
   envPolicy?: EnvPolicy | null;
   /** Written to stdin, which is closed then. Without it the program reads nothing. */
   input?: string | Uint8Array;
-  /** Ends the program after this long; the result says `timedOut`. */
+  /** Ends the program this long after the call; the result says `timedOut`. One not started by then rejects. */
   timeoutMs?: number;
   /** Per stream; what is beyond is left out and told by `truncated`. Default 16 MiB. */
   maxBytes?: number;
@@ -23,6 +32,7 @@ export interface RunOptions {
   /** Ends the program and rejects with the signal's reason. */
   signal?: AbortSignal;
   processId?: string;
+  clock?: Clock;
 }
 
 export interface RunResult extends OutputText {
@@ -44,21 +54,66 @@ export async function run(
   argv: string[],
   options: RunOptions = {},
 ): Promise<RunResult> {
+  const { timeoutMs, clock = systemClock } = options;
   options.signal?.throwIfAborted();
+  const late = new AbortController();
+  const timer = timeoutMs === undefined ? null : clock.after(timeoutMs, () => late.abort());
+  try {
+    return await runUntil(backend, argv, options, late.signal);
+  } finally {
+    timer?.cancel();
+  }
+}
+
+async function runUntil(
+  backend: ExecBackend,
+  argv: string[],
+  options: RunOptions,
+  late: AbortSignal,
+): Promise<RunResult> {
   const host = options.envPolicy === undefined ? guardSecrets(backend) : backend;
-  await using process = await host.start(startParams(backend, argv, options));
-  const onAbort = () => {
+  const starting = host.start(startParams(backend, argv, options));
+  await using process = await startedInTime(starting, argv, options, late);
+  const giveUp = () => {
     // The loop below sees the end; a server that is gone is seen there too.
     process.terminate({ type: "graceful", timeoutMs: ABORT_GRACE_MS }).catch(() => undefined);
   };
-  options.signal?.addEventListener("abort", onAbort, { once: true });
+  const given = options.signal ? AbortSignal.any([options.signal, late]) : late;
+  given.addEventListener("abort", giveUp, { once: true });
+  if (given.aborted) giveUp();
   try {
     const { exit, ...output } = await collectOutput(process, options);
     options.signal?.throwIfAborted();
-    const { exitCode, signal, reason } = exit;
+    const { exitCode, signal } = exit;
+    // Both this program and the host watch the time; whichever was first, it is the time that ended it.
+    const reason = late.aborted && exit.reason === "terminated" ? "timeout" : exit.reason;
     return { ...output, exitCode, signal, reason, timedOut: reason === "timeout" };
+  } catch (error) {
+    options.signal?.throwIfAborted();
+    throw error;
   } finally {
-    options.signal?.removeEventListener("abort", onAbort);
+    given.removeEventListener("abort", giveUp);
+  }
+}
+
+/** One that starts too late is ended as soon as it has. */
+async function startedInTime(
+  starting: Promise<ExecProcess>,
+  argv: string[],
+  { timeoutMs = 0, signal }: RunOptions,
+  late: AbortSignal,
+): Promise<ExecProcess> {
+  const given = signal ? AbortSignal.any([signal, late]) : late;
+  const ended = Promise.withResolvers<never>();
+  const onAbort = () => {
+    starting.then((process) => process[Symbol.asyncDispose]()).catch(() => undefined);
+    ended.reject(signal?.aborted ? signal.reason : new TimeoutError(`\`${argv[0]}\` to start`, timeoutMs));
+  };
+  given.addEventListener("abort", onAbort, { once: true });
+  try {
+    return await Promise.race([starting, ended.promise]);
+  } finally {
+    given.removeEventListener("abort", onAbort);
   }
 }
 

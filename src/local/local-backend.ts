@@ -56,6 +56,8 @@ export interface LocalBackendOptions {
   subreaper?: boolean;
   /** What else does not work as it should around this backend, each with its reason. */
   degraded?: readonly string[];
+  /** Refuses an id that a live process has. Not below a server, where each session has ids of its own. */
+  uniqueIds?: boolean;
   /** Told at shutdown, when orphans were ended that could not be attributed to any process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
   /** Where inherited variables come from. */
@@ -75,6 +77,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #starting = new Set<Promise<void>>();
   /** Each resolves once nothing is left of the walls around a process. */
   readonly #walls = new Set<Promise<void>>();
+  /** Of everything that starts or is open, where they must be unique. */
+  readonly #ids = new Set<string>();
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
@@ -95,6 +99,20 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   async start(params: StartParams): Promise<LocalProcess> {
     if (this.#disposed) throw invalidRequest("this backend has been closed; it starts no more processes");
+    const { processId } = params;
+    if (this.#options.uniqueIds) {
+      if (this.#ids.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+      this.#ids.add(processId);
+    }
+    try {
+      return await this.#startBehindWalls(params);
+    } catch (error) {
+      this.#ids.delete(processId);
+      throw error;
+    }
+  }
+
+  async #startBehindWalls(params: StartParams): Promise<LocalProcess> {
     const env = childEnvironment(params, this.#hostEnv);
     const spec = this.#specOf(params, env);
     const sandbox = await this.#resolveSandbox({ ...params, env });
@@ -208,6 +226,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 
   #forget(closed: LocalProcess): void {
+    this.#ids.delete(closed.processId);
     if (!this.#open.delete(closed)) return;
     if (this.#open.size === 0) process.off("exit", this.#onExit);
     this.#orphans?.expect();

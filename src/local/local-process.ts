@@ -172,11 +172,21 @@ export class LocalProcess implements HostProcess {
 
   // ---- feeding
 
+  async write(
+    bytes: Uint8Array,
+    options?: { writeId?: string | undefined },
+  ): Promise<{ status: WriteStatus }> {
+    return this.log.exit !== null ? { status: "stdinClosed" } : this.feed(bytes, options);
+  }
+
   /**
    * `accepted` means queued. Nobody promises that it is read: a process that has closed its stdin or has ended by
    * itself still accepts. One that was ended by request refuses.
    */
-  async write(bytes: Uint8Array, options: { writeId?: string } = {}): Promise<{ status: WriteStatus }> {
+  async feed(
+    bytes: Uint8Array,
+    options: { writeId?: string | undefined } = {},
+  ): Promise<{ status: WriteStatus }> {
     const { writeId } = options;
     if (this.#stdin === "none") return { status: "stdinClosed" };
     const input = this.#child?.input;

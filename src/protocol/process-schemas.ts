@@ -99,7 +99,7 @@ export const startResult = object("StartResult", {
   droppedEnv: optional(array(string)),
 });
 
-export const gap = object("Gap", { fromSeq: u64, toSeq: u64, bytes: u64 });
+export const gap = object("Gap", { fromSeq: u64, toSeq: u64, bytes: nullable(u64) });
 
 export const readParams = object("ReadParams", {
   processId: id,

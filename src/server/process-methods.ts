@@ -48,7 +48,7 @@ export function processMethods({ session, listAll, config }: ProcessMethodDeps):
     "process/write": ({ processId, chunk, writeId }) =>
       session().inOrder(processId, async (process) => {
         if (!process) return { status: "unknownProcess" };
-        return process.write(chunk, { writeId });
+        return process.feed(chunk, { writeId });
       }),
 
     "process/closeStdin": ({ processId }) =>

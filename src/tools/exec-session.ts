@@ -160,8 +160,8 @@ export class ExecSession {
       case "gap":
         this.#seq = event.toSeq;
         if (this.#end) return;
-        this.#lostBytes += event.bytes;
-        this.#tellOutput(this.command.tty ? "pty" : "stdout", new Uint8Array(0), event.bytes);
+        this.#lostBytes += event.bytes ?? 0;
+        this.#tellOutput(this.command.tty ? "pty" : "stdout", new Uint8Array(0), event.bytes ?? 0);
         return;
       case "exited":
         this.#seq = event.seq;

@@ -167,6 +167,94 @@ describe("a lost connection", () => {
     await client.close();
   });
 
+  it("answers a closeStdin that was sent again with what it did", async () => {
+    const cases: [params: Partial<StartParams>, expected: string[]][] = [
+      [{ pipeStdin: true }, ["accepted", "stdinClosed"]],
+      [{ pipeStdin: false }, ["stdinClosed", "stdinClosed"]],
+    ];
+    for (const [params, expected] of cases) {
+      const { server, client } = await rig();
+      const process = await client.start({ ...START, ...params });
+      server.answers["process/closeStdin"] = () => NO_ANSWER;
+      server.answers["process/read"] = () => ({ chunks: [], nextSeq: 1, ...NOTHING_NEW });
+      const closing = [process.closeStdin(), process.closeStdin()];
+      await settle();
+      server.answers["process/closeStdin"] = () => ({ status: "stdinClosed" });
+      server.current.cut();
+      assert.deepEqual(
+        (await Promise.all(closing)).map(({ status }) => status),
+        expected,
+      );
+      await client.close();
+    }
+  });
+
+  it("gives up on a start that stays under way, and says that it may have happened", async () => {
+    const { server, client, clock } = await rig();
+    server.answers["process/start"] = () => NO_ANSWER;
+    const starting = client.start(START);
+    const outcome = assert.rejects(starting, {
+      name: "TimeoutError",
+      message: /process p to start.*it may have started.* 10000 ms/,
+    });
+    await settle();
+    server.answers["process/start"] = () => {
+      throw new RequestError(ErrorCode.invalidRequest, "process p already exists");
+    };
+    server.answers["process/read"] = () => {
+      throw new RequestError(ErrorCode.invalidRequest, "process id p is starting");
+    };
+    server.current.cut();
+    await settle();
+    await clock.advance(11_000);
+    await outcome;
+    await client.close();
+  });
+
+  it("is brought about when a server that works in turn would wait for an HTTP response nobody wants", async () => {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => ({ sessionId: "S" });
+    const { client, states } = await rig({}, server);
+    server.answers["http/request"] = () => NO_ANSWER;
+    for (const ask of [client.http.request.bind(client.http), client.http.stream.bind(client.http)]) {
+      const controller = new AbortController();
+      const asked = ask({ url: "http://127.0.0.1/", signal: controller.signal });
+      await settle();
+      controller.abort(new Error("no longer wanted"));
+      await assert.rejects(asked, { message: "no longer wanted" });
+      await settle();
+    }
+    assert.equal(server.connections.length, 3);
+    assert.equal(states.at(-1)?.type, "connected");
+    await client.close();
+  });
+
+  it("is noticed by an unanswered ping where a server may have other reasons to be silent", async () => {
+    const server = new ScriptedServer();
+    server.answers.initialize = () => ({ sessionId: "S" });
+    const pings: (() => void)[] = [];
+    const open = server.open;
+    const withPings = () => Object.assign(open(), { ping: (onAnswer: () => void) => pings.push(onAnswer) });
+    const clock = new ManualClock();
+    const states: string[] = [];
+    const client = await ExecServerClient.connect(withPings, {
+      clock,
+      onConnectionState: ({ type }) => states.push(type),
+    });
+    await clock.advance(15_000);
+    assert.equal(pings.length, 1);
+    pings[0]?.();
+    await settle();
+    await clock.advance(15_000);
+    assert.equal(pings.length, 2);
+    assert.deepEqual(states, ["connected"]);
+    await clock.advance(10_000);
+    await settle();
+    assert.deepEqual(states, ["connected", "reconnecting", "connected"]);
+    assert.equal(server.calls("environment/status").length, 0);
+    await client.close();
+  });
+
   it("takes `already exists` for its own start when the answer to that was lost", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
@@ -396,6 +484,23 @@ describe("a lost connection", () => {
     });
     await client.close();
     assert.equal((await events.next()).done, true);
+  });
+
+  it("is no second end for what the first generation had ended in the packet of its start", async () => {
+    const { server, client } = await rig();
+    server.answers["command/exec"] = (_params, peer) => {
+      queueMicrotask(() => peer.notify("command/exec/exited", { sessionId: "session-1", exitCode: 0 }));
+      return { sessionId: "session-1" };
+    };
+    const events = client.eventReceiver();
+    await client.exec({ argv: ["true"], cwd: "/", env: {}, tty: false });
+    await settle();
+    server.current.cut();
+    await settle();
+    await client.close();
+    const seen: unknown[] = [];
+    for await (const event of events) seen.push(event);
+    assert.deepEqual(seen, [{ type: "exited", sessionId: "session-1", exitCode: 0 }]);
   });
 
   it("never recovers from a peer that speaks something else", async () => {

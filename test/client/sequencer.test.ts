@@ -87,6 +87,21 @@ describe("the sequencer", () => {
     assert.deepEqual(events[0], { type: "gap", fromSeq: 1, toSeq: 4, bytes: 40 });
   });
 
+  it("does not know how much is missing when the server tells no gaps, also once the gap itself is let go", async () => {
+    const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
+    for (let count = 0; count < 5; count++) server.output(10);
+    server.exited();
+    server.closed();
+    for (const retainedBytes of [1000, 0]) {
+      const log = new EventLog({ isFollower: true, limits: { retainedBytes } });
+      await server.follow(log).catchUp();
+      const [gap] = await all(log);
+      assert.ok(gap?.type === "gap");
+      assert.deepEqual([gap.fromSeq, gap.bytes], [1, null]);
+      assert.equal(log.read().gap?.bytes, null);
+    }
+  });
+
   it("finds the exit among evicted output when the server tells no gaps", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     server.output(10);
@@ -172,7 +187,7 @@ describe("the sequencer", () => {
             assert.equal(event.type === "gap" ? event.fromSeq : event.seq, expected);
             expected = (event.type === "gap" ? event.toSeq : event.seq) + 1;
             if (event.type === "exited") exits++;
-            if (event.type === "gap") bytes += event.bytes;
+            if (event.type === "gap") bytes += event.bytes ?? 0;
             if (event.type === "output") bytes += event.chunk.length;
             if (event.type === "output") assert.deepEqual(event, server.told[event.seq - 1]);
           }

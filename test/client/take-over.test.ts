@@ -65,9 +65,9 @@ function contract(name: string, skip: string | false, url: () => string): void {
         first.states.map(({ type }) => type),
         ["connected", "disconnected"],
       );
-      const types: string[] = [];
-      for await (const { type } of process.events()) types.push(type);
-      assert.deepEqual(types, ["failed"]);
+      const told: string[] = [];
+      for await (const event of process.events()) told.push(event.type);
+      assert.deepEqual(told, ["failed"]);
       await assert.rejects(process.write(new Uint8Array(1)), TAKEN_OVER);
       const same = await second.client.backend.attach("cat");
       await same.terminate();

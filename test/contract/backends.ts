@@ -7,7 +7,9 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
+import type { RemoteFiles } from "../../src/client/remote-files.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
+import { Environment } from "../../src/local-environment.ts";
 import { createLocalHost } from "../../src/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { createLocalBackend } from "../../src/this-machine.ts";
@@ -16,6 +18,8 @@ import { serveOn } from "../support/sockets.ts";
 /** A backend under test, and how to be rid of it. */
 export interface ContractBackend {
   backend: ExecBackend;
+  /** Where it offers the files of its host too. */
+  files?: RemoteFiles;
   close(): Promise<void>;
 }
 
@@ -29,12 +33,23 @@ export async function local(): Promise<ContractBackend> {
   return { backend, close: () => backend.shutdown(0) };
 }
 
+/** This machine as an environment. */
+export async function localEnvironment(): Promise<ContractBackend> {
+  const environment = await Environment.create(null);
+  return {
+    backend: environment.getExecBackend(),
+    files: environment.files,
+    close: () => environment.close(),
+  };
+}
+
 /** A server in this program, without a wire. */
 export async function inProcess(): Promise<ContractBackend> {
   const server = new ExecServer(createLocalHost());
   const client = await ExecServerClient.connectInProcess(server);
   return {
     backend: client.backend,
+    files: client.files,
     close: async () => {
       await client.close();
       await server.close();
@@ -45,7 +60,8 @@ export async function inProcess(): Promise<ContractBackend> {
 /** A server as a child process, on its stdin and stdout. */
 export async function stdio(): Promise<ContractBackend> {
   const spawned = await spawnLocalExecServer(SERVE);
-  return { backend: spawned.client.backend, close: () => spawned.close() };
+  const { backend, files } = spawned.client;
+  return { backend, files, close: () => spawned.close() };
 }
 
 export async function webSocket(): Promise<ContractBackend> {
@@ -53,6 +69,7 @@ export async function webSocket(): Promise<ContractBackend> {
   const client = await ExecServerClient.connectWebSocket({ url: server.url });
   return {
     backend: client.backend,
+    files: client.files,
     close: async () => {
       await client.close();
       await server.stop();
@@ -66,6 +83,7 @@ export async function nodeSocket(): Promise<ContractBackend> {
   const client = await ExecServerClient.connectWebSocket({ url: server.url });
   return {
     backend: client.backend,
+    files: client.files,
     close: async () => {
       await client.close();
       await server.close();
@@ -80,6 +98,7 @@ export async function unixSocket(): Promise<ContractBackend> {
   const client = await ExecServerClient.connectUnix({ path });
   return {
     backend: client.backend,
+    files: client.files,
     close: async () => {
       await client.close();
       await server.stop();

@@ -92,7 +92,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
         if (event.type === "output") seen += event.chunk.length;
         if (event.type === "gap") {
           gaps++;
-          seen += event.bytes;
+          seen += event.bytes ?? 0;
         }
       }
       assert.ok(gaps > 0, "6 MB do not fit into one retention");

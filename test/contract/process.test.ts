@@ -1,5 +1,6 @@
 import { loadAddon } from "../../src/native/addon.ts";
-import { inProcess, local, nodeSocket, stdio, unixSocket, webSocket } from "./backends.ts";
+import { inProcess, local, localEnvironment, nodeSocket, stdio, unixSocket, webSocket } from "./backends.ts";
+import { clientContract } from "./client-contract.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 import { processContract } from "./process-contract.ts";
 
@@ -8,6 +9,7 @@ const options = native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TES
 
 // The local backend is held to the other contract by its own tests.
 processContract("local", local);
+clientContract("local", localEnvironment);
 for (const [name, open] of [
   ["in process", inProcess],
   ["stdio", stdio],
@@ -17,4 +19,5 @@ for (const [name, open] of [
 ] as const) {
   execProcessContract(name, open, options);
   processContract(name, open);
+  clientContract(name, open);
 }

@@ -41,7 +41,7 @@ export class Ledger {
         return;
       case "gap":
         this.#inOrder(event.fromSeq, event.toSeq);
-        this.#missing(event.bytes);
+        this.#missing(event.bytes ?? 0);
         return;
       case "exited":
         this.#inOrder(event.seq, event.seq);
@@ -61,7 +61,7 @@ export class Ledger {
   takeRead(result: ReadResult, afterSeq: number): boolean {
     if (result.gap) {
       if (result.gap.fromSeq !== afterSeq + 1) this.#fault(`a gap begins at ${result.gap.fromSeq}`);
-      this.#missing(result.gap.bytes);
+      this.#missing(result.gap.bytes ?? 0);
     }
     for (const chunk of result.chunks) this.#output(chunk);
     if (result.failure !== null && result.chunks.length === 0) {

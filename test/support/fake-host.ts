@@ -83,7 +83,11 @@ export class FakeProcess implements HostProcess {
   readonly straightInput = null;
   readonly hasLeft = false;
 
-  async write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+  write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+    return this.feed(bytes);
+  }
+
+  async feed(bytes: Uint8Array): Promise<{ status: "accepted" }> {
     if (this.writeGate) await this.writeGate;
     this.written.push(Buffer.from(bytes).toString());
     return { status: "accepted" };

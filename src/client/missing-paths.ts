@@ -1,0 +1,72 @@
+import type { Clock } from "../async/clock.ts";
+
+/**
+ * How often who waits looks for itself. The server's watch tells at once, but there is one a connection, and it cannot
+ * watch every path; the timer also keeps a program alive that waits for nothing else.
+ */
+const LOOK_EVERY_MS = 1000;
+
+export interface MissingPathsDeps {
+  exists(path: string): Promise<boolean>;
+  /** Tells by a notification when one of these changes, until the next call; false when it cannot. */
+  watch(params: { watchId: number; missing: string[] }, signal: AbortSignal | undefined): Promise<boolean>;
+  clock: Clock;
+}
+
+interface Waiter {
+  readonly paths: readonly string[];
+  wake: () => void;
+}
+
+/** Everybody of a client who waits for paths to appear shares the one watch that its connection has. */
+export class MissingPaths {
+  readonly #deps: MissingPathsDeps;
+  readonly #waiters = new Set<Waiter>();
+  #lastWatchId = 0;
+
+  constructor(deps: MissingPathsDeps) {
+    this.#deps = deps;
+  }
+
+  /** Resolves when one of the paths exists; rejects with the signal's reason, or as a call does. */
+  async appear(paths: string[], signal: AbortSignal | undefined): Promise<void> {
+    const waiter: Waiter = { paths, wake: () => undefined };
+    this.#waiters.add(waiter);
+    try {
+      for (;;) {
+        signal?.throwIfAborted();
+        const woken = Promise.withResolvers<void>();
+        waiter.wake = woken.resolve;
+        await this.#watchAll(signal);
+        for (const path of paths) if (await this.#deps.exists(path)) return;
+        await this.#pause(woken, signal);
+      }
+    } finally {
+      this.#waiters.delete(waiter);
+    }
+  }
+
+  /** Something has changed for somebody: everybody looks. */
+  wakeAll(): void {
+    for (const { wake } of this.#waiters) wake();
+  }
+
+  /** A new watch ends the one before it, so it is for everybody's paths. */
+  #watchAll(signal: AbortSignal | undefined): Promise<boolean> {
+    const missing = new Set([...this.#waiters].flatMap(({ paths }) => paths));
+    return this.#deps.watch({ watchId: ++this.#lastWatchId, missing: [...missing] }, signal);
+  }
+
+  async #pause(woken: PromiseWithResolvers<void>, signal: AbortSignal | undefined): Promise<void> {
+    const wake = () => woken.resolve();
+    const timer = this.#deps.clock.after(LOOK_EVERY_MS, wake);
+    signal?.addEventListener("abort", wake, { once: true });
+    if (signal?.aborted) wake();
+    try {
+      await woken.promise;
+    } finally {
+      timer.cancel();
+      signal?.removeEventListener("abort", wake);
+    }
+  }
+}
