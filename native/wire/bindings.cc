@@ -9,6 +9,7 @@
 #include "wire/bytes.h"
 #include "wire/listener.h"
 #include "wire/socket.h"
+#include "wire/write-request.h"
 
 namespace procwire {
 namespace {
@@ -174,6 +175,21 @@ napi_value unmaskBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// (message) -> [id, processId, writeId, chunk] of a `process/write`, or undefined
+napi_value readWrite(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Call::Bytes message = call.bytes(0);
+  WriteRequest request;
+  napi_value members[4];
+  if (!parseWriteRequest({reinterpret_cast<const char*>(message.data), message.length}, request) ||
+      !writeRequestMembers(env, request, members))
+    return nullptr;
+  napi_value made;
+  napi_create_array_with_length(env, 4, &made);
+  for (uint32_t at = 0; at < 4; at++) napi_set_element(env, made, at, members[at]);
+  return made;
+}
+
 }  // namespace
 
 Bindings wireBindings(napi_env env) {
@@ -199,6 +215,7 @@ Bindings wireBindings(napi_env env) {
       binding("base64Encode", encode),
       binding("base64Decode", decode),
       binding("unmask", unmaskBytes),
+      binding("readWrite", readWrite),
   };
 }
 

@@ -21,6 +21,11 @@ export class ByteTurns {
     return this.#bytes;
   }
 
+  /** Somebody waits. */
+  get isAwaited(): boolean {
+    return this.#waiting.length > 0;
+  }
+
   /** Resolves with how to give them back. Rejects with the signal's reason when it is aborted before. */
   take(bytes: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {

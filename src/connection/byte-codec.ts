@@ -1,9 +1,14 @@
+import type { RequestId } from "../protocol/envelope.ts";
+import type { WriteParams } from "./frame-socket.ts";
+
 /** The two byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
 export interface ByteCodec {
   /** Writes `source` as base64 into `target` at `offset`; returns how many bytes that were. */
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;
+  /** Recognises a `process/write` by its bytes; null for everything else. Absent: nothing is. */
+  readWrite?(message: Uint8Array): { id: RequestId; params: WriteParams } | null;
 }
 
 export function base64Length(bytes: number): number {

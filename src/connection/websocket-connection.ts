@@ -1,6 +1,8 @@
 import { isUtf8 } from "node:buffer";
+import type { ByteTurns } from "../async/byte-turns.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
+import { holdsTooManyStrings, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
@@ -8,7 +10,14 @@ import { frameBuffers } from "./frame-buffers.ts";
 import type { FrameSocket, StraightWay } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { type LongMessage, PartedSender } from "./parted-sender.ts";
-import { CloseCode, FrameReader, FrameWriter, type MessageKind, type Role } from "./websocket-frames.ts";
+import {
+  CloseCode,
+  FrameReader,
+  FrameWriter,
+  LARGE_MESSAGE_BYTES,
+  type MessageKind,
+  type Role,
+} from "./websocket-frames.ts";
 
 /** How often an idle peer is asked whether it is there; the reference server's number. */
 const PING_EVERY_MS = 30_000;
@@ -27,8 +36,18 @@ export interface WebSocketConnectionOptions {
   keepAlive?: boolean | undefined;
   /** Above this a peer that takes nothing is closed; absent: never. Its socket stops reading it there. */
   maxQueuedBytes?: number | undefined;
+  /** Where large messages wait until there is room for them. */
+  turns?: ByteTurns | undefined;
   /** Takes whole messages as they are, where the same frames carry something else than JSON-RPC. */
   onMessage?: (payload: Buffer, kind: MessageKind) => void;
+}
+
+/** Its owner wants nothing; more waits behind a long message than may be queued; a large message waits for room. */
+type Pause = "owner" | "full" | "turn";
+
+interface LargeMessage {
+  leave: AbortController;
+  release: () => void;
 }
 
 /** One message a WebSocket message, over a socket whose handshake is done. Text goes out; text or binary comes in. */
@@ -48,9 +67,10 @@ export class WebSocketConnection implements Connection {
   #receivedAtPing = 0;
   /** What had left when the last ping was sent. */
   #sentAtPing: number | null = null;
-  #isPaused = false;
-  /** More waits behind a long message than may be queued. */
-  #isFull = false;
+  /** Why nothing is read now. */
+  readonly #pauses = new Set<Pause>();
+  /** A large message that is coming in, and how to give its share of the memory back. */
+  #large: LargeMessage | null = null;
   #over = false;
   #onPong: () => void = () => undefined;
 
@@ -83,7 +103,11 @@ export class WebSocketConnection implements Connection {
       this.#codec,
       this.#options.maxMessageBytes ?? DEFAULT_MAX_MESSAGE_BYTES,
       {
-        message: (payload, kind) => this.#message(payload, kind),
+        message: (payload, kind) => {
+          this.#message(payload, kind);
+          this.#largeIsOver();
+        },
+        large: (bytes) => this.#admit(bytes),
         ping: (payload) => {
           if (!this.#over) this.#socket.sendFrame(this.#writer.pong(payload));
         },
@@ -144,13 +168,46 @@ export class WebSocketConnection implements Connection {
   }
 
   pause(): void {
-    this.#isPaused = true;
-    this.#socket.pause();
+    this.#pause("owner");
   }
 
   resume(): void {
-    this.#isPaused = false;
-    if (!this.#isFull) this.#socket.resume();
+    this.#resume("owner");
+  }
+
+  #pause(why: Pause): void {
+    this.#pauses.add(why);
+    this.#socket.pause();
+  }
+
+  #resume(why: Pause): void {
+    if (this.#pauses.delete(why) && this.#pauses.size === 0 && !this.#over) this.#socket.resume();
+  }
+
+  /** The rest of a large message is read when there is room for it among those of all connections. */
+  #admit(bytes: number): void {
+    const { turns } = this.#options;
+    if (!turns || this.#large) return;
+    const large: LargeMessage = { leave: new AbortController(), release: () => undefined };
+    this.#large = large;
+    this.#pause("turn");
+    turns.take(bytes, large.leave.signal).then(
+      (release) => {
+        if (this.#large === large) large.release = release;
+        else release();
+        this.#resume("turn");
+      },
+      // It has left, and needs no room.
+      () => undefined,
+    );
+  }
+
+  #largeIsOver(): void {
+    const large = this.#large;
+    if (!large) return;
+    this.#large = null;
+    large.leave.abort();
+    large.release();
   }
 
   close(reason?: string): void {
@@ -161,9 +218,7 @@ export class WebSocketConnection implements Connection {
     this.#parts.wait(bytes, () => {
       if (!this.#over) send();
     });
-    if (this.#isFull || this.#parts.waitingBytes <= this.#maxQueuedBytes) return;
-    this.#isFull = true;
-    this.#socket.pause();
+    if (this.#parts.waitingBytes > this.#maxQueuedBytes) this.#pause("full");
   }
 
   get #maxQueuedBytes(): number {
@@ -172,15 +227,17 @@ export class WebSocketConnection implements Connection {
 
   #drained(): void {
     this.#parts.proceed();
-    if (this.#isFull && !this.#over && this.#parts.waitingBytes <= this.#maxQueuedBytes) {
-      this.#isFull = false;
-      if (!this.#isPaused) this.#socket.resume();
-    }
+    if (this.#parts.waitingBytes <= this.#maxQueuedBytes) this.#resume("full");
     this.onDrain();
   }
 
   #message(payload: Buffer, kind: MessageKind): void {
-    if (this.#over || this.#takeBytes?.(payload)) return;
+    if (this.#over || this.#takeBytes?.(payload) || this.#takeWrite(payload)) return;
+    if (holdsTooManyStrings(payload)) {
+      const reason = `failed to parse websocket JSON-RPC message from ${this.label}: ${TOO_MANY_VALUES}`;
+      this.#onEvent?.({ type: "malformed", reason });
+      return;
+    }
     const { onMessage } = this.#options;
     if (onMessage && (kind === "binary" || isUtf8(payload))) {
       onMessage(payload, kind);
@@ -201,6 +258,15 @@ export class WebSocketConnection implements Connection {
     this.#text(text);
   }
 
+  /** A large write is recognised by its bytes, so that neither a text nor a tree is made of it. */
+  #takeWrite(payload: Buffer): boolean {
+    if (payload.length <= LARGE_MESSAGE_BYTES || this.#options.role === "client") return false;
+    const write = this.#codec.readWrite?.(payload);
+    if (!write) return false;
+    this.#onEvent?.({ type: "write", ...write });
+    return true;
+  }
+
   #text(text: string): void {
     if (this.#over) return;
     const { onMessage } = this.#options;
@@ -214,6 +280,14 @@ export class WebSocketConnection implements Connection {
 
   #ping(): void {
     if (this.#over) return;
+    if (this.#isInTheWay()) {
+      this.#shut(
+        CloseCode.policy,
+        `began a large message and sent no more of it for ${PING_EVERY_MS} ms`,
+        "it stalled",
+      );
+      return;
+    }
     if (this.#leavesAnswersUnread()) {
       this.#shut(
         CloseCode.policy,
@@ -241,6 +315,12 @@ export class WebSocketConnection implements Connection {
     });
   }
 
+  /** It was given room for a large message, has sent nothing since the last ping, and others wait for the room. */
+  #isInTheWay(): boolean {
+    if (this.#large === null || this.#pauses.size > 0 || this.#sentAtPing === null) return false;
+    return this.#options.turns?.isAwaited === true && this.#socket.receivedBytes === this.#receivedAtPing;
+  }
+
   /**
    * Nothing was taken since the last ping though there is more than output alone may queue, or a long answer under way.
    * Output waits for as long as it has to; answers that were asked for hold memory that others need.
@@ -262,6 +342,7 @@ export class WebSocketConnection implements Connection {
     this.#over = true;
     this.#keepAlive?.cancel();
     this.#parts.abandon();
+    this.#largeIsOver();
     this.#onEvent?.({ type: "disconnected", reason });
     // A peer that only closed its sending side is of no use to a request-answer protocol.
     this.#socket.end();

@@ -1,6 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBuffers } from "./frame-buffers.ts";
+import { freeBytes } from "./free-bytes.ts";
 
 /**
  * WebSocket frames (RFC 6455), both roles, without extensions.
@@ -28,9 +29,14 @@ const MAX_CONTROL_BYTES = 125;
 /** Memory for a frame whose payload is to come; more is taken as it comes. What a head claims costs its sender nothing. */
 const FIRST_PAYLOAD_BYTES = 256 * 1024;
 
+/** A message longer than this is worth asking for room. */
+export const LARGE_MESSAGE_BYTES = 2 * 1024 * 1024;
+
 export interface FrameHandler {
   /** A whole message. Its buffer is used again afterwards: what is to stay must be copied. */
   message(payload: Buffer, kind: MessageKind): void;
+  /** A message of up to that many bytes has begun. Whoever has no room for it now stops what feeds this reader. */
+  large?(bytes: number): void;
   ping(payload: Buffer): void;
   pong(): void;
   close(code: number | null, reason: string): void;
@@ -112,8 +118,7 @@ export class FrameReader {
         this.#unmask(head, payload);
         this.#frameDone(head, payload);
       } else {
-        const payload = this.#buffers.take(Math.min(head.payloadBytes, FIRST_PAYLOAD_BYTES));
-        this.#frame = { head, payload, filled: 0 };
+        this.#frame = { head, payload: this.#firstRoom(head), filled: 0 };
       }
     }
   }
@@ -128,9 +133,24 @@ export class FrameReader {
       this.#frame = null;
       this.#unmask(head, frame.payload);
       this.#frameDone(head, frame.payload);
-      this.#buffers.give(frame.payload);
+      this.#giveBack(frame.payload);
     }
     return data.subarray(part.length);
+  }
+
+  /** For a large frame that was admitted all of it is taken at once: the system gives the memory as it is filled. */
+  #firstRoom({ payloadBytes }: FrameHead): Buffer {
+    if (payloadBytes <= LARGE_MESSAGE_BYTES || !this.#handler.large)
+      return this.#buffers.take(Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
+    this.#handler.large(payloadBytes);
+    return Buffer.allocUnsafeSlow(payloadBytes);
+  }
+
+  /** Memory of a large message is not left to the collector, which may not come for long. */
+  #giveBack(payload: Buffer): void {
+    if (payload.length > LARGE_MESSAGE_BYTES && payload.length === payload.buffer.byteLength)
+      freeBytes(payload);
+    else this.#buffers.give(payload);
   }
 
   #makeRoom(frame: UnfinishedFrame, bytes: number): void {
@@ -221,6 +241,8 @@ export class FrameReader {
 
   #append(fragment: Buffer): void {
     const bytes = this.#partialBytes + fragment.length;
+    if (this.#partialBytes <= LARGE_MESSAGE_BYTES && bytes > LARGE_MESSAGE_BYTES)
+      this.#handler.large?.(this.#maxMessageBytes);
     if (bytes > this.#partial.length) {
       const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
       larger.set(this.#partial.subarray(0, this.#partialBytes));

@@ -141,6 +141,10 @@ export class NativeAddon {
     fromLength: number,
     to: Uint8Array,
   ) => number;
+  /** A `process/write`, recognised and decoded by its bytes; undefined for everything else. */
+  readonly readWrite!: (
+    message: Uint8Array,
+  ) => [id: string | number, processId: string, writeId: string | undefined, chunk: Uint8Array] | undefined;
   /** XORs with the key's four bytes, highest first: a WebSocket mask read as a big-endian number. */
   readonly unmask!: (bytes: Uint8Array, offset: number, length: number, key: number) => void;
 

@@ -17,7 +17,16 @@ export function nativeWire(native: NativeAddon): Wire {
 }
 
 export function nativeCodec(native: NativeAddon): ByteCodec {
-  return { base64Encode: native.base64Encode, unmask: native.unmask };
+  return {
+    base64Encode: native.base64Encode,
+    unmask: native.unmask,
+    readWrite: (message) => {
+      const found = native.readWrite(message);
+      if (!found) return null;
+      const [id, processId, writeId, chunk] = found;
+      return { id, params: { processId, writeId, chunk } };
+    },
+  };
 }
 
 /** Listens in the addon: what connects is read and written there. */

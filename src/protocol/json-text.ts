@@ -10,6 +10,27 @@ export const MAX_JSON_VALUES = 262_144;
 /** Nesting of one message; the reference server's number. */
 export const MAX_JSON_DEPTH = 128;
 
+export const TOO_MANY_VALUES = `JSON-RPC message exceeds the limit of ${MAX_JSON_VALUES} JSON values`;
+
+/** Shorter ones are read anyway. */
+const WORTH_COUNTING_BYTES = 1024 * 1024;
+const QUOTE = 34;
+const BACKSLASH = 92;
+
+/**
+ * A first look at the bytes of a long message: true when it holds so many strings that it must hold too many values. So a
+ * flood of keys becomes neither a text nor a set of keys. Never true for a message within the limits: a value has at
+ * most two strings, and a quote that no backslash precedes begins or ends one.
+ */
+export function holdsTooManyStrings(message: Uint8Array): boolean {
+  if (message.length < WORTH_COUNTING_BYTES) return false;
+  let quotes = 0;
+  for (let at = message.indexOf(QUOTE); at >= 0; at = message.indexOf(QUOTE, at + 1)) {
+    if (message[at - 1] !== BACKSLASH && ++quotes > 4 * MAX_JSON_VALUES) return true;
+  }
+  return false;
+}
+
 export type JsonText =
   | { ok: true; value: unknown; idLiteral: string | null }
   | { ok: false; problem: string };
@@ -100,7 +121,7 @@ function scan(text: string): { ok: true; idLiteral: string | null } | { ok: fals
     if (values > MAX_JSON_VALUES) {
       return {
         ok: false,
-        problem: `JSON-RPC message exceeds the limit of ${MAX_JSON_VALUES} JSON values at line 1 column ${at}`,
+        problem: `${TOO_MANY_VALUES} at line 1 column ${at}`,
       };
     }
   }

@@ -14,6 +14,7 @@ import {
   CONNECTIONS_CLOSE_WITHIN_MS,
   DEFAULT_SERVER_CONFIG,
   MAX_FILE_BYTES,
+  MAX_MESSAGE_BYTES_COMING,
   type ServerConfig,
 } from "./limits.ts";
 import type { Peer } from "./peer.ts";
@@ -37,6 +38,8 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly #sessions: SessionRegistry;
   readonly #log: ServerLog;
   readonly #connections: TaskSet;
+  /** Where large messages of all connections wait until there is room for them. */
+  readonly messageTurns = new ByteTurns(MAX_MESSAGE_BYTES_COMING);
   readonly #fileTurns = new ByteTurns(MAX_FILE_BYTES);
   readonly #open = new Set<{ close(reason: string): void }>();
   #closing: Promise<void> | null = null;

@@ -210,6 +210,7 @@ export class FrontDoor {
       role: "server",
       maxMessageBytes,
       maxQueuedBytes,
+      turns: this.#server.messageTurns,
       keepAlive: true,
       codec: this.#codec,
     });

@@ -82,6 +82,12 @@ export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 export const MAX_CONNECTION_FILE_BYTES = 8 * 1024 * 1024;
 export const MAX_FILE_BYTES = 256 * 1024 * 1024;
 
+/**
+ * Large messages (above 2 MiB) that are coming in at once, over all connections: one of the largest, or several smaller
+ * ones. The rest of the others waits in the system, so they are also looked at one after another, with turns between.
+ */
+export const MAX_MESSAGE_BYTES_COMING = 64 * 1024 * 1024;
+
 /** An answer with more bytes than this is made and sent in parts, so that nobody waits while it is made. */
 export const LONG_ANSWER_BYTES = 512 * 1024;
 

@@ -1,5 +1,6 @@
 import type { ByteTurns } from "../async/byte-turns.ts";
 import type { Connection } from "../connection/connection.ts";
+import { freeBytes } from "../connection/free-bytes.ts";
 import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
 import { type MethodName, methods } from "../protocol/methods.ts";
@@ -44,7 +45,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     const bytes = longBytes(result);
     if (bytes) {
       const head = `{"id":${idText(request.id)},"result":{"dataBase64":"`;
-      return connection.sendLong({ head, bytes, tail: '"}}' });
+      return connection.sendLong({ head, bytes, tail: '"}}' }).then(() => freeBytes(bytes));
     }
     // The handler of a method answers with that method's result.
     connection.send(encodeResponse(request.id, methods[request.method].result.encode(result as never)));

@@ -9,18 +9,30 @@ import { WebSocketConnection } from "../../src/connection/websocket-connection.t
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 
 /** A server's connection over a pair of streams, and a client that speaks frames by hand. */
-function connect(options: { answersPings?: boolean; stalled?: boolean; maxMessageBytes?: number } = {}) {
+function connect(
+  options: {
+    answersPings?: boolean;
+    stalled?: boolean;
+    maxMessageBytes?: number;
+    maxQueuedBytes?: number;
+  } = {},
+) {
+  const { maxQueuedBytes = Number.POSITIVE_INFINITY } = options;
   const clock = new ManualClock();
   const [near, far] = duplexPair();
   const events: ConnectionEvent[] = [];
   const told: string[] = [];
-  const connection = new WebSocketConnection(new StreamSocket(near, "server", plainByteCodec), {
-    label: "exec-server websocket test",
-    role: "server",
-    clock,
-    keepAlive: true,
-    maxMessageBytes: options.maxMessageBytes ?? 10_000,
-  });
+  const connection = new WebSocketConnection(
+    new StreamSocket(near, "server", plainByteCodec, { maxQueuedBytes }),
+    {
+      maxQueuedBytes,
+      label: "exec-server websocket test",
+      role: "server",
+      clock,
+      keepAlive: true,
+      maxMessageBytes: options.maxMessageBytes ?? 10_000,
+    },
+  );
   const writer = new FrameWriter("client", plainByteCodec, undefined, () => 0x01020304);
   const reader = new FrameReader("client", plainByteCodec, 1 << 24, {
     message: (payload) => told.push(`message ${payload.toString()}`),
@@ -83,6 +95,66 @@ describe("keep-alive", () => {
     assert.ok(connection.queuedBytes > 0);
     await clock.advance(300_000);
     assert.deepEqual(events, []);
+  });
+});
+
+describe("a peer that does not read", () => {
+  test("is closed with a reason when it leaves its answers unread", async () => {
+    const { clock, connection, near, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
+    connection.send("x".repeat(200_000));
+    await settle();
+    assert.ok(near.isPaused(), "nothing more is read");
+    await clock.advance(30_000);
+    assert.deepEqual(events, []);
+    await clock.advance(30_000);
+    assert.deepEqual(events, [{ type: "disconnected", reason: "its answers were left unread" }]);
+  });
+
+  test("is not closed for less than answers can queue, such as output that waits", async () => {
+    const { clock, connection, events } = connect({ stalled: true, maxQueuedBytes: 300_000 });
+    connection.send("x".repeat(200_000));
+    await clock.advance(600_000);
+    assert.deepEqual(events, []);
+  });
+
+  test("is read again, and not closed, once it takes something", async () => {
+    const { clock, connection, near, far, events } = connect({ stalled: true, maxQueuedBytes: 100_000 });
+    connection.send("x".repeat(200_000));
+    await clock.advance(30_000);
+    far.resume();
+    await settle();
+    assert.equal(connection.queuedBytes, 0);
+    assert.equal(near.isPaused(), false);
+    assert.deepEqual(events, []);
+  });
+
+  test("gets a long message in parts, and what was sent meanwhile behind it", async () => {
+    const { connection, far, told } = connect({ stalled: true });
+    const bytes = Buffer.alloc(3_000_000, "b");
+    const sent = connection.sendLong({ head: '{"a":"', bytes, tail: '"}' });
+    connection.send("after");
+    await settle();
+    assert.ok(connection.queuedBytes < 1_500_000, `${connection.queuedBytes} bytes are queued`);
+    const reader = new FrameReader("client", plainByteCodec, 1 << 24, {
+      message: (payload) => told.push(payload.toString()),
+      ping: () => undefined,
+      pong: () => undefined,
+      close: () => undefined,
+      violated: (_code, reason) => told.push(`violated ${reason}`),
+    });
+    far.on("data", (chunk: Buffer) => reader.push(Buffer.from(chunk)));
+    await sent;
+    while (told.length < 2) await settle();
+    assert.deepEqual(told, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
+  });
+
+  test("that leaves ends what waits to be sent", async () => {
+    const { connection, far } = connect({ stalled: true });
+    const message = { head: "", bytes: Buffer.alloc(3_000_000), tail: "" };
+    const sent = [connection.sendLong(message), connection.sendLong(message)];
+    far.destroy();
+    connection.close();
+    await Promise.all(sent);
   });
 });
 

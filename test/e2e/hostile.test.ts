@@ -125,18 +125,41 @@ for (const { name, env } of KINDS) {
       assert.ok(ticks < 200, `it worked for ${ticks} ticks after its peer had left`);
     });
 
-    test("keeps of ended processes no more than it was told to", async () => {
-      await using server = await serve("--retained-output-bytes", "65536");
+    test("takes large messages of many peers one after another", async () => {
+      await using server = await serve();
+      const pid = server.serverPid();
+      const peers = await Promise.all(Array.from({ length: 8 }, () => silent(server)));
+      const before = residentBytes(pid);
+      const params = { processId: "none", chunk: "A".repeat(24 * MIB) };
+      const message = request(7, "process/write", params);
+      for (const peer of peers) {
+        peer.socket.resume();
+        peer.send(message);
+      }
+      let peak = 0;
+      await until("all are answered", () => {
+        peak = Math.max(peak, residentBytes(pid));
+        return peers.every(({ received, greeted }) => received > greeted);
+      });
+      const grown = peak - before;
+      assert.ok(grown < 220 * MIB, `it grew by ${Math.round(grown / MIB)} MiB for eight messages of 24 MiB`);
+      for (const peer of peers) peer.socket.destroy();
+    });
+
+    test("refuses a flood of keys by its bytes", async () => {
+      await using server = await serve();
       const pid = server.serverPid();
       await using client = await ready(server);
-      await client.start("warm", sh("head -c 3000000 /dev/zero"));
-      await client.finished("warm");
       const before = residentBytes(pid);
-      const ids = Array.from({ length: 60 }, (_, n) => `p${n}`);
-      for (const id of ids) await client.start(id, sh("head -c 3000000 /dev/zero"));
-      for (const id of ids) await client.finished(id);
-      const grown = residentBytes(pid) - before;
-      assert.ok(grown < 50 * MIB, `it kept ${Math.round(grown / MIB)} MiB of 60 ended processes`);
+      const keys = Array.from({ length: 1_500_000 }, (_, n) => `"k${n}":${n}`).join(",");
+      client.raw(`{"id":1,"method":"environment/status","params":{${keys}}}`);
+      let peak = 0;
+      await until("it is refused", () => {
+        peak = Math.max(peak, residentBytes(pid));
+        return client.messages.some(({ error }) => /limit of 262144 JSON values/.test(error?.message ?? ""));
+      });
+      const grown = peak - before;
+      assert.ok(grown < 70 * MIB, `it grew by ${Math.round(grown / MIB)} MiB for ${keys.length} bytes`);
     });
   });
 }
@@ -158,12 +181,12 @@ async function ready(server: ServeChild): Promise<WireClient> {
   return client;
 }
 
-type RawPeer = RawWebSocket & { received: number };
+type RawPeer = RawWebSocket & { received: number; greeted: number };
 
 /** A peer that counts what it is sent, until it stops reading. */
 async function initialized(server: ServeChild): Promise<RawPeer> {
   const socket = await RawWebSocket.open(Number(new URL(server.url).port));
-  const peer = Object.assign(socket, { received: 0 });
+  const peer = Object.assign(socket, { received: 0, greeted: 0 });
   peer.socket.on("data", (chunk: Buffer) => {
     peer.received += chunk.length;
   });
@@ -177,6 +200,7 @@ async function initialized(server: ServeChild): Promise<RawPeer> {
 async function silent(server: ServeChild): Promise<RawPeer> {
   const peer = await initialized(server);
   await until("it is let in", () => peer.received > 0);
+  peer.greeted = peer.received;
   peer.socket.pause();
   return peer;
 }

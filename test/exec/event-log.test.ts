@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { ManualClock } from "../../src/async/clock.ts";
 import { EventLog } from "../../src/exec/event-log.ts";
 import type { ExecEvent, ExitStatus } from "../../src/exec/exec-process.ts";
+import { RetentionBudget } from "../../src/exec/retention-budget.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -514,4 +515,36 @@ test("does what a simple model does: sequence, cursors, eviction, gaps, holding 
     ),
     { numRuns: 3000 },
   );
+});
+
+test("keeps no large chunk alive for the small piece of it that a small retention has room for", () => {
+  const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
+  for (let n = 0; n < 12; n++) log.append("stdout", new Uint8Array(256 * 1024));
+  const { chunks } = log.read();
+  const behind = new Set(chunks.map(({ chunk }) => chunk.buffer));
+  const bytes = [...behind].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  assert.ok(bytes <= 64 * 1024, `${bytes} bytes are behind what is retained`);
+  const { keptBytes, omittedBytes, totalBytes } = log.headTail("stdout");
+  assert.ok(keptBytes <= 160 * 1024, `${keptBytes} bytes are kept for snapshots`);
+  assert.equal(totalBytes - omittedBytes, 64 * 1024);
+});
+
+test("gives up what it kept for snapshots when all of them together keep too much, the closed ones first", () => {
+  const snapshotBudget = new RetentionBudget(1024 * 1024);
+  const [ended, running] = [new EventLog({ snapshotBudget }), new EventLog({ snapshotBudget })];
+  ended.append(
+    "stdout",
+    Uint8Array.from({ length: 600_000 }, (_, n) => n & 255),
+  );
+  ended.closed();
+  running.append("stdout", new Uint8Array(600_000));
+  assert.ok(snapshotBudget.bytes <= 1024 * 1024);
+  const kept = ended.headTail("stdout");
+  assert.deepEqual([...kept.head().subarray(0, 3)], [0, 1, 2]);
+  assert.equal(kept.tail().at(-1), 599_999 & 255);
+  assert.equal(kept.omittedBytes, 600_000 - kept.head().length - kept.tail().length);
+  assert.equal(running.headTail("stdout").omittedBytes, 0);
+  ended.dispose();
+  running.dispose();
+  assert.equal(snapshotBudget.bytes, 0);
 });

@@ -213,7 +213,7 @@ describe("a native socket", () => {
         open: (socket) => socket.bytes(bytes),
         ...silent,
       },
-      { label: "test", role: "server", maxMessageBytes: MAX_MESSAGE_BYTES, codec: native },
+      { label: "test", role: "server", maxMessageBytes: MAX_MESSAGE_BYTES, codec: nativeCodec(native) },
     );
     plain.open((event) => events.push(summary(event)));
     return events;
