@@ -4,7 +4,8 @@ import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
 import { nodeWire, type Wire } from "../connection/wire.ts";
-import type { HostBackend } from "../exec/host-backend.ts";
+import type { StartParams } from "../exec/exec-process.ts";
+import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
@@ -42,6 +43,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly messageTurns = new ByteTurns(MAX_MESSAGE_BYTES_COMING);
   readonly #fileTurns = new ByteTurns(MAX_FILE_BYTES);
   readonly #open = new Set<{ close(reason: string): void }>();
+  #liveProcesses = 0;
   #closing: Promise<void> | null = null;
 
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
@@ -170,11 +172,40 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return {
       start: async (params) => {
         if (this.#closing) throw invalidRequest("server is shutting down");
-        return backend.start(params);
+        return this.#startCounted(backend, params);
       },
       degraded: () => backend.degraded(),
       shutdown: (graceMs) => backend.shutdown(graceMs),
     };
+  }
+
+  async #startCounted(backend: HostBackend, params: StartParams): Promise<HostProcess> {
+    const { maxServerProcesses } = this.config;
+    if (this.#liveProcesses >= maxServerProcesses) {
+      throw invalidRequest(
+        `too many processes: this server may have ${maxServerProcesses} live processes at once`,
+      );
+    }
+    this.#liveProcesses++;
+    try {
+      const started = await backend.start(params);
+      const { log } = started;
+      const isOver = () => log.exit !== null || log.isClosed || log.failure !== null;
+      const stop = log.listen(() => {
+        if (!isOver()) return;
+        stop();
+        this.#liveProcesses--;
+      });
+      // It may have ended before anybody listened.
+      if (isOver()) {
+        stop();
+        this.#liveProcesses--;
+      }
+      return started;
+    } catch (error) {
+      this.#liveProcesses--;
+      throw error;
+    }
   }
 
   async #callInProcess<M extends MethodName>(

@@ -8,6 +8,8 @@
 export interface ServerConfig {
   /** Live processes per session; one more is refused. */
   maxProcesses: number;
+  /** Live processes of all sessions and connections together; one more is refused. */
+  maxServerProcesses: number;
   /** Connections at once; one more is answered with HTTP 503. */
   maxConnections: number;
   /** The largest message taken; a larger one ends its connection. */
@@ -26,6 +28,8 @@ export interface ServerConfig {
 
 export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   maxProcesses: 4096,
+  // Four full sessions, and half of the process ids a system usually has.
+  maxServerProcesses: 16_384,
   maxConnections: 4096,
   maxMessageBytes: 64 * 1024 * 1024,
   retainedOutputBytes: 1024 * 1024,
