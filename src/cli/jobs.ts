@@ -1,6 +1,6 @@
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { CANCELLED_BY_USER, type ErrorClass } from "../fanout/job.ts";
+import { CANCELLED_BY_USER, type ErrorClass, type JobSettings } from "../fanout/job.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import type { PriceTable } from "../fanout/money/price-table.ts";
@@ -35,8 +35,8 @@ show     one job: its task, how far it is, why rows failed; or one of its rows w
 watch    follows a job that another process runs, to its end
 cancel   stops a job; what is finished stays, the rest stays pending
 resume   goes on with the rows that are left
-retry    asks failed rows again, all of them, or those of a class or an id, and rows that are still pending; the rows
-         behind a sample are left alone; classes are ${ERROR_CLASSES.join(", ")}
+retry    asks failed rows again, all of them or those of a class, and rows that are still pending; with --item only the
+         rows that are named; the rows behind a sample are left alone; classes are ${ERROR_CLASSES.join(", ")}
 export   writes the results, or the failures, of any job at any time
 
 For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL. For resume and retry also:
@@ -191,18 +191,18 @@ async function retry(ledger: JobLedger, request: Request, store: JobStore): Prom
   if (request.markOnly) return 0;
   // A job that was asked for a sample only stays with it: these rows were asked for, not the rest of the table.
   const { settings } = await ledger.job();
-  return work(ledger, request, store, settings.rowLimit);
+  return work(ledger, request, store, { rowLimit: settings.rowLimit, onlyItems: request.items });
 }
 
 function resume(ledger: JobLedger, request: Request, store: JobStore): Promise<number> {
-  return work(ledger, request, store, null);
+  return work(ledger, request, store, { rowLimit: null });
 }
 
 async function work(
   ledger: JobLedger,
   { run }: Request,
   store: JobStore,
-  rowLimit: number | null,
+  wanted: Pick<JobSettings, "rowLimit" | "onlyItems">,
 ): Promise<number> {
   const { task, settings, outputPath } = await ledger.job();
   checkBudget(run, task.model);
@@ -214,7 +214,7 @@ async function work(
         settings: {
           maxAttempts: run.maxAttempts ?? settings.maxAttempts,
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
-          rowLimit,
+          ...wanted,
           reuse: settings.reuse !== false && run.reuse,
         },
         outputPath,

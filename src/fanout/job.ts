@@ -78,6 +78,8 @@ export interface JobSettings {
   rowLimit: number | null;
   /** Rows that other jobs have answered are taken from them; default: yes. */
   reuse?: boolean;
+  /** Only these rows are worked on; none given: all. */
+  onlyItems?: readonly string[] | undefined;
 }
 
 export interface NewJob {

@@ -127,6 +127,47 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     );
   });
 
+  test("a retry of one item asks that item alone, and the counts add up to the table", async () => {
+    let isBroken = true;
+    const handler: MockHandler = (request) => {
+      if (isBroken && request.item?.itemId === "row-1") return says("no");
+      // The quota is used up after the second row.
+      return isBroken && request.index >= 2
+        ? {
+            type: "status",
+            status: 429,
+            body: { error: { code: "insufficient_quota", message: "no money" } },
+          }
+        : report(request);
+    };
+    await withJobs(handler, async ({ run, mock, jobId }) => {
+      await run(...FANOUT, "--sample", "3", "--concurrency", "1");
+      const id = await jobId();
+      const before = await run("jobs", "show", id);
+      assert.match(before.stdout, /rows {6}1 completed, 1 failed, 0 running, 1 pending, 1 unsampled of 4/);
+      isBroken = false;
+      const asked = mock.requests.length;
+      const retried = await run("jobs", "retry", id, "--item", "row-1");
+      assert.equal(retried.code, 0, retried.stderr);
+      assert.deepEqual(
+        mock.requests.slice(asked).map((request) => request.item?.itemId),
+        ["row-1"],
+      );
+      const { stdout } = await run("jobs", "show", id, "--json");
+      const summary = JSON.parse(stdout);
+      assert.deepEqual(
+        ["status", "completed_items", "failed_items", "pending_items", "unsampled_items"].map(
+          (key) => summary[key],
+        ),
+        ["paused", 2, 0, 1, 1],
+      );
+      assert.match(summary.job_error, /the rows that were asked for are done; 1 others are left/);
+      const resumed = await run("jobs", "resume", id);
+      assert.equal(resumed.code, 0, resumed.stderr);
+      assert.equal(mock.requests.length, asked + 3);
+    });
+  });
+
   test("a running job is watched to its end, and cancelled from outside", async () => {
     const hold = Promise.withResolvers<void>();
     const handler: MockHandler = async (request) => {

@@ -91,6 +91,8 @@ export interface JobLedger extends AsyncDisposable {
 
   /** Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running. */
   claim(limit: number): Promise<Claim[]>;
+  /** No row that is to be worked on is left, here or elsewhere. */
+  isDone(): Promise<boolean>;
   /** When the next row falls due that waits for its back-off; null when none does. */
   nextDueAtMs(): Promise<number | null>;
 

@@ -134,6 +134,7 @@ function decodeSettings(value: unknown): JobSettings {
     rowTimeoutMs: count(settings.rowTimeoutMs),
     rowLimit: countOrNull(settings.rowLimit),
     reuse: settings.reuse !== false,
+    onlyItems: Array.isArray(settings.onlyItems) ? settings.onlyItems.map(text) : undefined,
   };
 }
 

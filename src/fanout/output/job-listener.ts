@@ -43,9 +43,9 @@ export interface JobEnd {
   errorsPath: string | null;
 }
 
-/** 0 only when every row that was asked for is completed; 130 when the user broke it off. */
+/** 0 only when every row that was asked for is completed and none has failed; 130 when the user broke it off. */
 export function exitCodeOf({ summary, end }: JobEnd): number {
   if (end.type === "stopped" && end.reason === INTERRUPTED) return 130;
   if (end.type === "stopped") return 1;
-  return summary.counts.completed === summary.counts.total ? 0 : 1;
+  return summary.counts.failed === 0 ? 0 : 1;
 }

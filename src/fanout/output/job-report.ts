@@ -39,10 +39,11 @@ export function jobReport(summary: JobSummary): string {
   const { job, counts, failures, failuresByClass, usageByClass, price } = summary;
   const { task } = job;
   const wasted = new Map(usageByClass);
+  const unsampled = job.totalRows - counts.total;
   const lines = [
     `job       ${job.id}`,
     `status    ${job.status}${job.error === null ? "" : ` (${job.error})`}`,
-    `rows      ${counts.completed} completed, ${counts.failed} failed, ${counts.running} running, ${counts.pending} pending of ${job.totalRows}`,
+    `rows      ${counts.completed} completed, ${counts.failed} failed, ${counts.running} running, ${counts.pending} pending${unsampled > 0 ? `, ${unsampled} unsampled` : ""} of ${job.totalRows}`,
     `tokens    ${counts.usage.inputTokens} in (${counts.usage.cachedInputTokens} cached), ${counts.usage.outputTokens} out`,
     `cost      ${price ? moneyText(costOf(price, counts.usage)) : `unknown; --prices FILE says what ${task.model} costs`}`,
     `model     ${task.model}${task.reasoningEffort === null ? "" : ` (${task.reasoningEffort})`}, tools ${task.tools}`,

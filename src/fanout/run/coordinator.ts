@@ -141,7 +141,14 @@ export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: Sch
     return;
   }
   const counts = await ledger.counts();
-  if (counts.total < job.totalRows) {
+  const open = counts.pending + counts.running;
+  if (open > 0) {
+    await ledger.setStatus(
+      "paused",
+      ["running"],
+      `the rows that were asked for are done; ${open} others are left`,
+    );
+  } else if (counts.total < job.totalRows) {
     const left = job.totalRows - counts.total;
     await ledger.setStatus("paused", ["running"], `the sample is done; ${left} rows are left`);
   } else {

@@ -128,7 +128,7 @@ class Scheduler {
       if (this.#isCold && claims.length > 0) this.#warmLater();
       if (claims.length === free && free > 0) continue;
       if (this.#lanes.size === 0 && claims.length === 0) {
-        const finished = await this.#isFinished();
+        const finished = await ledger.isDone();
         this.#idle = !finished;
         if (finished || this.#options.leaveWhenIdle) return;
       }
@@ -229,11 +229,6 @@ class Scheduler {
     this.#stop ??= { type: "stopped", status, reason };
     if (options.abortRows) this.#rows.abort(new Error(reason));
     this.#wake.resolve();
-  }
-
-  async #isFinished(): Promise<boolean> {
-    const counts = await this.#options.ledger.counts();
-    return counts.pending === 0 && counts.running === 0;
   }
 
   async #wakeWhenDue(hasFreeLane: boolean): Promise<Timer | null> {

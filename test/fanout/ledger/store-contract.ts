@@ -100,6 +100,26 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   const statuses = async (ledger: JobLedger): Promise<ItemStatus[]> =>
     (await collect(ledger.items())).map((item) => item.status);
 
+  contract(
+    "only the items that a run is about are claimed, and it is done when they are",
+    async (harness) => {
+      const ledger = await started(harness, 4);
+      const { settings, outputPath } = await ledger.job();
+      await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
+      assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
+      const claim = await claimOne(ledger);
+      assert.equal(claim.item.itemId, "row-3");
+      assert.equal(await ledger.isDone(), false);
+      await ledger.complete(claim, { result: "{}", usage, stop: false });
+      assert.equal(await ledger.isDone(), true);
+      for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
+      await ledger.setOptions({ settings, outputPath });
+      assert.equal(await ledger.isDone(), false);
+      assert.equal((await claimSome(ledger, 3)).length, 3);
+      await ledger[Symbol.asyncDispose]();
+    },
+  );
+
   contract("a created job is found by its key with everything it was made of", async ({ store }) => {
     const job = newJob();
     const record = await store.create(job, rows(3), () => ["name"]);

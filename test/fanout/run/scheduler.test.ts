@@ -81,6 +81,7 @@ function fakeLedger(rows: number) {
       }
       return claims;
     },
+    isDone: async () => open === 0,
     nextDueAtMs: async () => null,
     complete: async (claim) => ((await settle("complete", claim, -1)) ? claim.item : null),
     fail: async (claim) => ((await settle("fail", claim, -1)) ? claim.item : null),

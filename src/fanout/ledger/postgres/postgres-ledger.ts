@@ -89,6 +89,10 @@ export class PostgresLedger implements JobLedger {
     return this.#reads.counts();
   }
 
+  isDone(): Promise<boolean> {
+    return this.#reads.isDone();
+  }
+
   nextDueAtMs(): Promise<number | null> {
     return this.#reads.nextDueAtMs();
   }

@@ -4,6 +4,7 @@ import { decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-co
 import type { PostgresDatabase } from "./postgres-database.ts";
 import {
   COUNT_ITEMS,
+  FIND_OPEN_ITEM,
   NEXT_DUE,
   READ_ATTEMPTS,
   READ_ITEM,
@@ -24,6 +25,10 @@ export class PostgresReads {
   constructor(database: PostgresDatabase, jobId: string) {
     this.#database = database;
     this.#jobId = jobId;
+  }
+
+  async isDone(): Promise<boolean> {
+    return (await this.#database.all(FIND_OPEN_ITEM, { jobId: this.#jobId })).length === 0;
   }
 
   async job(): Promise<JobRecord> {

@@ -9,6 +9,10 @@ import { type Statement, statement } from "./statement.ts";
  */
 const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
 
+/** Whether a row is one of those that the job is about now. */
+const wanted = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
+    SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
+
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
 
 export const FIND_JOB_IDS = statement(
@@ -45,8 +49,12 @@ export const COUNT_ITEMS = statement(`
   FROM ${ITEMS} WHERE job_id = :jobId AND row_index < ${ROW_LIMIT} GROUP BY status`);
 
 export const NEXT_DUE = statement(`
-  SELECT MIN(due_at) AS due FROM ${ITEMS}
-  WHERE job_id = :jobId AND status = 'pending' AND row_index < ${ROW_LIMIT}`);
+  SELECT MIN(due_at) AS due FROM ${ITEMS} AS item
+  WHERE job_id = :jobId AND status = 'pending' AND ${wanted("item")}`);
+
+export const FIND_OPEN_ITEM = statement(`
+  SELECT 1 FROM ${ITEMS} AS item
+  WHERE job_id = :jobId AND status IN ('pending', 'running') AND ${wanted("item")} LIMIT 1`);
 
 /** One page of rows, in the table's order. */
 export const READ_ITEMS = statement(`
@@ -62,14 +70,14 @@ export const READ_SETTLED = statement(`
 
 /** One page of rows that are not finished, for the queue. */
 export const READ_OPEN_ITEMS = statement(`
-  SELECT item_id, row_index, due_at FROM ${ITEMS}
-  WHERE job_id = :jobId AND row_index > :after AND row_index < ${ROW_LIMIT} AND status IN ('pending', 'running')
+  SELECT item_id, row_index, due_at FROM ${ITEMS} AS item
+  WHERE job_id = :jobId AND row_index > :after AND ${wanted("item")} AND status IN ('pending', 'running')
   ORDER BY row_index LIMIT :pageRows`);
 
 /** Which of these rows are still to be worked on. */
 export const FILTER_OPEN_ITEMS = statement(`
-  SELECT item_id FROM ${ITEMS}
-  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND row_index < ${ROW_LIMIT} AND status IN ('pending', 'running')`);
+  SELECT item_id FROM ${ITEMS} AS item
+  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${wanted("item")} AND status IN ('pending', 'running')`);
 
 /** A row that is still running was left behind by a worker that died: that attempt does not count. */
 export const CLAIM_ITEMS = statement(`
@@ -78,7 +86,7 @@ export const CLAIM_ITEMS = statement(`
     attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
   FROM unnest(:itemIds::text[], :tokens::text[]) AS given (item_id, token)
   WHERE item.job_id = :jobId AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
-    AND item.row_index < ${ROW_LIMIT} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
+    AND ${wanted("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
 /** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */

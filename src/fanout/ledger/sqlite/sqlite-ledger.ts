@@ -30,6 +30,7 @@ import {
   FAIL_ITEM,
   FIND_ANSWERS,
   FIND_JOB_ID,
+  FIND_OPEN_ITEM,
   INSERT_ATTEMPT,
   INSERT_ITEM,
   INSERT_JOB,
@@ -68,6 +69,7 @@ export class SqliteLedger implements JobLedger {
   #newToken: () => string;
   #outage: Outage;
   #rowLimit: number;
+  #onlyItems: string | null;
 
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
@@ -76,7 +78,9 @@ export class SqliteLedger implements JobLedger {
     this.#clock = options.clock;
     this.#newToken = options.newToken;
     this.#outage = waitForRoom(db, path, options);
-    this.#rowLimit = this.#readJob().settings.rowLimit ?? NO_LIMIT;
+    const { settings } = this.#readJob();
+    this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
+    this.#onlyItems = listOrNull(settings.onlyItems);
   }
 
   static open(path: string, options: SqliteLedgerOptions): SqliteLedger {
@@ -156,15 +160,19 @@ export class SqliteLedger implements JobLedger {
     while (claims.length < limit) {
       const token = this.#newToken();
       const now = this.#clock.now();
-      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, rowLimit: this.#rowLimit }));
+      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#wanted() }));
       if (!row) break;
       claims.push({ item: decodeItem(row), token });
     }
     return claims;
   }
 
+  async isDone(): Promise<boolean> {
+    return this.#db.get(FIND_OPEN_ITEM, this.#wanted()) === undefined;
+  }
+
   async nextDueAtMs(): Promise<number | null> {
-    const row = this.#db.get(NEXT_DUE, { rowLimit: this.#rowLimit });
+    const row = this.#db.get(NEXT_DUE, this.#wanted());
     return typeof row?.due === "number" ? row.due : null;
   }
 
@@ -219,6 +227,7 @@ export class SqliteLedger implements JobLedger {
     };
     await this.#write(() => this.#db.run(SET_OPTIONS, values));
     this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
+    this.#onlyItems = listOrNull(options.settings.onlyItems);
   }
 
   async retryFailed(filter: {
@@ -333,6 +342,10 @@ export class SqliteLedger implements JobLedger {
         from: JSON.stringify(from),
       }) === 1
     );
+  }
+
+  #wanted(): { rowLimit: number; onlyItems: string | null } {
+    return { rowLimit: this.#rowLimit, onlyItems: this.#onlyItems };
   }
 
   #readJob(): JobRecord {

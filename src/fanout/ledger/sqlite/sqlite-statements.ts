@@ -27,19 +27,26 @@ export const RECOVER_ITEMS = `
 /** No back-off is this long: a row that waits longer was put off by a clock that has been set back since. */
 const LONGEST_WAIT_MS = 10 * 60_000;
 
+/** Rows that are to be worked on, whatever has become of them. */
+const WANTED = `row_index < :rowLimit
+      AND (:onlyItems IS NULL OR item_id IN (SELECT value FROM json_each(:onlyItems)))`;
+
 export const CLAIM_ITEM = `
   UPDATE agent_job_items
   SET status = 'running', attempt_count = attempt_count + 1, attempt_token = :token, started_at = :now
   WHERE row_index = (
     SELECT row_index FROM agent_job_items
-    WHERE status = 'pending' AND row_index < :rowLimit
+    WHERE status = 'pending' AND ${WANTED}
       AND (due_at <= :now OR due_at > :now + ${LONGEST_WAIT_MS})
       AND (SELECT status FROM agent_jobs) = 'running'
     ORDER BY row_index LIMIT 1)
   RETURNING *`;
 
 export const NEXT_DUE = `
-  SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND row_index < :rowLimit`;
+  SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${WANTED}`;
+
+export const FIND_OPEN_ITEM = `
+  SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${WANTED} LIMIT 1`;
 
 /** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
 const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
