@@ -46,9 +46,15 @@ export class Outage {
   #waiting: Promise<void> | null = null;
   /** Since when it is away, also after patience was over: what comes then is tried once and waits no more. */
   #awaySinceMs: number | null = null;
+  #backAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: OutageOptions) {
     this.#options = options;
+  }
+
+  /** For how long nothing has been away; 0 while something is. */
+  get steadyMs(): number {
+    return this.#awaySinceMs === null ? this.#options.clock.steadyNow() - this.#backAtMs : 0;
   }
 
   /**
@@ -59,7 +65,10 @@ export class Outage {
     for (let isRepeat = false; ; isRepeat = true) {
       try {
         const value = await task(isRepeat);
-        if (!this.#waiting) this.#awaySinceMs = null;
+        if (!this.#waiting && this.#awaySinceMs !== null) {
+          this.#awaySinceMs = null;
+          this.#backAtMs = this.#options.clock.steadyNow();
+        }
         return value;
       } catch (error) {
         if (!this.#options.isLoss(error)) throw error;

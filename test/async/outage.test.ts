@@ -84,3 +84,16 @@ test("what comes after patience was over is tried once and waits no more, until 
   await clock.advance(1_000);
   assert.equal(await later, "done");
 });
+
+test("it is told for how long nothing has been away, so that nobody is judged by a silence that was not theirs", async () => {
+  const { clock, outage, statement, world } = outageOf({ patienceMs: 60_000 });
+  assert.equal(outage.steadyMs, Number.POSITIVE_INFINITY);
+  const riding = outage.ride(statement);
+  await clock.advance(5_000);
+  assert.equal(outage.steadyMs, 0);
+  world.isAway = false;
+  await clock.advance(250);
+  await riding;
+  await clock.advance(2_000);
+  assert.ok(outage.steadyMs >= 2_000 && outage.steadyMs <= 2_250);
+});

@@ -8,6 +8,8 @@ import path from "node:path";
 export interface TestPostgres {
   /** A URL of a database that is empty and nobody else's. */
   createDatabase(): Promise<string>;
+  /** Ends the server at once, as a crash does, and starts it again on the same port with the same data. */
+  restart(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -58,12 +60,6 @@ export async function startPostgres(): Promise<TestPostgres> {
     `${port}`,
     ...settings.flatMap((setting) => ["-c", setting]),
   ]);
-  const server = spawn(program, args, { ...options, stdio: ["ignore", "ignore", "pipe"] });
-  let log = "";
-  server.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
-    log = (log + chunk).slice(-4000);
-  });
-  const exited = new Promise<void>((resolve) => server.on("exit", () => resolve()));
   const { default: pg } = await import("pg");
   const url = (database: string) => `postgres://postgres@127.0.0.1:${port}/${database}`;
   const query = async (sql: string) => {
@@ -75,15 +71,25 @@ export async function startPostgres(): Promise<TestPostgres> {
       await client.end();
     }
   };
-  for (let tries = 0; ; tries++) {
-    if (server.exitCode !== null || tries > 300) throw new Error(`postgres did not start: ${log}`);
-    const isUp = await query("SELECT 1").then(
-      () => true,
-      () => false,
-    );
-    if (isUp) break;
-    await new Promise((wake) => setTimeout(wake, 50));
-  }
+  const start = async () => {
+    const server = spawn(program, args, { ...options, stdio: ["ignore", "ignore", "pipe"] });
+    let log = "";
+    server.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+      log = (log + chunk).slice(-4000);
+    });
+    const exited = new Promise<void>((resolve) => server.on("exit", () => resolve()));
+    for (let tries = 0; ; tries++) {
+      if (server.exitCode !== null || tries > 300) throw new Error(`postgres did not start: ${log}`);
+      const isUp = await query("SELECT 1").then(
+        () => true,
+        () => false,
+      );
+      if (isUp) break;
+      await new Promise((wake) => setTimeout(wake, 50));
+    }
+    return { server, exited };
+  };
+  let running = await start();
   let databases = 0;
   return {
     async createDatabase() {
@@ -91,9 +97,15 @@ export async function startPostgres(): Promise<TestPostgres> {
       await query(`CREATE DATABASE ${name}`);
       return url(name);
     },
+    async restart() {
+      // Immediate shutdown: no session is told goodbye, and the next start recovers.
+      running.server.kill("SIGQUIT");
+      await running.exited;
+      running = await start();
+    },
     async close() {
-      server.kill("SIGINT");
-      await exited;
+      running.server.kill("SIGINT");
+      await running.exited;
       await rm(folder, { recursive: true, force: true });
     },
   };

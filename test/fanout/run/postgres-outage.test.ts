@@ -8,7 +8,7 @@ import { suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
 import pg from "pg";
 import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres } from "../../support/postgres.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
 import { type CliRun, startCli } from "../../support/run-cli.ts";
 import { until } from "../../support/serve.ts";
 import { catTable } from "../fanout-harness.ts";
@@ -71,15 +71,19 @@ class DatabaseRoad implements AsyncDisposable {
 }
 
 const ROWS = 40;
+/** When any process of the fleet last had the engine look for silent workers. */
+const LAST_LOOK =
+  "SELECT extract(epoch FROM max(monitor_on)) AS at FROM procwire_queue.queue WHERE name LIKE 'job-%'";
 const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
 interface Fleet {
   road: DatabaseRoad;
+  postgres: TestPostgres;
   mock: MockResponses;
   /** Answers that were held back go out, and later ones at once. */
   answerAll(): void;
-  query(sql: string): Promise<void>;
+  query(sql: string): Promise<Record<string, unknown>[]>;
   runs: { coordinator: CliRun; worker: CliRun };
 }
 
@@ -97,8 +101,9 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
   const query = async (sql: string) => {
     const client = new pg.Client({ connectionString: url });
     await client.connect();
-    await client.query(sql);
+    const { rows } = await client.query<Record<string, unknown>>(sql);
     await client.end();
+    return rows;
   };
   const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
   const database = ["--database-url", road.url, "--concurrency", "4"];
@@ -115,7 +120,7 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     const worker = start(["worker", "--exit-when-idle"]);
     await until("the worker's rows", () => mock.inFlight === 8, worker.ended);
 
-    await disturb({ road, mock, answerAll: gate.resolve, query, runs: { coordinator, worker } });
+    await disturb({ road, postgres, mock, answerAll: gate.resolve, query, runs: { coordinator, worker } });
 
     for (const run of [coordinator, worker]) {
       const { code, stderr } = await run.ended;
@@ -150,6 +155,28 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
         await until("the outage to be told", () => /database: .*waiting/.test(run.stderr), run.ended);
       }
       await road.giveBack();
+    });
+  });
+
+  test("keeps its rows over a crash and an outage longer than any heartbeat, and hands none to another worker", async () => {
+    await withFleet(async ({ road, postgres, mock, answerAll, query, runs }) => {
+      await road.takeAway();
+      await postgres.restart();
+      // As far as the engine can see, the fleet has been silent for an hour.
+      await query("UPDATE procwire_queue.job SET heartbeat_on = heartbeat_on - interval '1 hour'");
+      for (const run of [runs.coordinator, runs.worker]) {
+        await until("the outage to be told", () => /database: .*waiting/.test(run.stderr), run.ended);
+      }
+      await road.giveBack();
+      for (const run of [runs.coordinator, runs.worker]) {
+        await until("its end to be told", () => /database is back/.test(run.stderr), run.ended);
+      }
+      // The engine looks for silent workers, and has no reason to take a row from anybody.
+      const looks = async () => Number((await query(LAST_LOOK))[0]?.at);
+      const before = await looks();
+      await until("the engine has looked", async () => (await looks()) > before, runs.coordinator.ended);
+      assert.equal(mock.requests.length, 8);
+      answerAll();
     });
   });
 

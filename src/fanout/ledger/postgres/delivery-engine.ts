@@ -6,6 +6,8 @@ export interface DeliveryEngine {
   start(): Promise<unknown>;
   stop(options: { graceful: boolean }): Promise<void>;
   createQueue(name: string, options?: QueueOptions): Promise<void>;
+  /** Looks for workers that are silent, and gives their rows to others. */
+  supervise(): Promise<void>;
   deleteQueue(name: string): Promise<void>;
   insert(name: string, deliveries: NewDelivery[], options: InTransaction): Promise<unknown>;
   fetch(name: string, options: { batchSize: number }): Promise<EngineDelivery[]>;
@@ -18,7 +20,7 @@ export type DeliveryEngineConstructor = new (options: {
   connectionString: string;
   schema: string;
   schedule: boolean;
-  superviseIntervalSeconds: number;
+  supervise: boolean;
   monitorIntervalSeconds: number;
   max: number;
 }) => DeliveryEngine;

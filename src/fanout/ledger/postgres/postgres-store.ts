@@ -1,7 +1,7 @@
 /** fanout/ledger/postgres/: jobs that several machines share: the ledger in Postgres, and pg-boss, which delivers rows. */
 
 import type { PoolClient } from "pg";
-import { type Clock, systemClock } from "../../../async/clock.ts";
+import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import { Outage } from "../../../async/outage.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
@@ -55,6 +55,11 @@ const QUEUE_CONNECTIONS = 4;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** Longer than a restart, a fail-over or a lunch-time mistake takes. */
 const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
+/**
+ * After an outage everybody first says that they are alive, for which they look every moment; nobody is held to be dead
+ * before that.
+ */
+const ALIVE_AGAIN_MS = 3_000;
 /** Rows written by one statement while a table is read in. */
 const INSERT_ROWS = 1_000;
 
@@ -66,6 +71,7 @@ export class PostgresStore implements JobStore {
   #newToken: () => string;
   #heartbeatSeconds: number;
   #onError: (error: unknown) => void;
+  #supervising: Timer | null = null;
 
   private constructor(database: PostgresDatabase, engine: DeliveryEngine, options: PostgresStoreOptions) {
     this.#database = database;
@@ -102,7 +108,7 @@ export class PostgresStore implements JobStore {
       connectionString: options.databaseUrl,
       schema: QUEUE_SCHEMA,
       schedule: false,
-      superviseIntervalSeconds: monitorSeconds,
+      supervise: false,
       monitorIntervalSeconds: monitorSeconds,
       max: QUEUE_CONNECTIONS,
     });
@@ -112,6 +118,7 @@ export class PostgresStore implements JobStore {
     try {
       await migrate(pool);
       await engine.start();
+      store.#superviseLater(monitorSeconds * 1000);
       return store;
     } catch (error) {
       await store[Symbol.asyncDispose]();
@@ -188,7 +195,23 @@ export class PostgresStore implements JobStore {
     };
   }
 
+  #superviseLater(everyMs: number): void {
+    const supervise = async () => {
+      if (this.#database.outage.steadyMs >= ALIVE_AGAIN_MS) await this.#engine.supervise();
+    };
+    const onTime = () => {
+      void supervise()
+        .catch(this.#onError)
+        .finally(() => {
+          if (this.#supervising) this.#superviseLater(everyMs);
+        });
+    };
+    this.#supervising = this.#clock.after(everyMs, onTime, { keepAlive: false });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#supervising?.cancel();
+    this.#supervising = null;
     await this.#engine.stop({ graceful: false }).catch(this.#onError);
     await this.#database.close();
   }
