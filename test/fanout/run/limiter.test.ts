@@ -4,7 +4,7 @@ import fc from "fast-check";
 import type { CallPermit } from "../../../src/agent/call-gate.ts";
 import { ModelError } from "../../../src/agent/model-error.ts";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
-import { ManualClock } from "../../../src/async/clock.ts";
+import { ManualClock, sleep } from "../../../src/async/clock.ts";
 import { Limiter, type LimiterOptions, parseDuration } from "../../../src/fanout/run/limiter.ts";
 
 const answered = { type: "answered", usage: { ...NO_USAGE, inputTokens: 50, outputTokens: 50 } } as const;
@@ -213,4 +213,82 @@ test("a clock that is set back, or forward, changes no pace and no hold", async 
   assert.equal(permits.length, 2);
   await clock.advance(1);
   assert.equal(permits.length, 3);
+});
+
+/** An API with a bucket: so many calls a minute, some saved up; what comes beyond is refused at once. */
+async function throughBucket(options: { latencyMs: number; capacity: number; seconds: number }) {
+  const perMs = 600 / 60_000;
+  const { clock, limiter } = setup({ width: 64 });
+  let saved = options.capacity;
+  let filledAtMs = clock.now();
+  const counts = { answered: 0, refused: 0 };
+  const signal = new AbortController().signal;
+  const lane = async (): Promise<void> => {
+    for (;;) {
+      const permit = await limiter.enter(() => 0, signal);
+      saved = Math.min(options.capacity, saved + (clock.now() - filledAtMs) * perMs);
+      filledAtMs = clock.now();
+      if (saved >= 1) {
+        saved--;
+        await sleep(clock, options.latencyMs);
+        counts.answered++;
+        permit.leave(answered);
+      } else {
+        await sleep(clock, 5);
+        counts.refused++;
+        permit.leave(refused());
+      }
+    }
+  };
+  for (let index = 0; index < 64; index++) void lane();
+  await clock.advance(options.seconds * 1_000);
+  return counts;
+}
+
+/** The less is saved up while calls wait, the longer it takes to learn the rate. */
+const BUCKETS = [
+  { latencyMs: 50, capacity: 10, used: 0.95, refused: 0.05 },
+  { latencyMs: 50, capacity: 600, used: 0.95, refused: 0.05 },
+  { latencyMs: 1_000, capacity: 10, used: 0.95, refused: 0.05 },
+  { latencyMs: 1_000, capacity: 600, used: 0.95, refused: 0.05 },
+  { latencyMs: 3_000, capacity: 600, used: 0.95, refused: 0.05 },
+  { latencyMs: 3_000, capacity: 10, used: 0.85, refused: 0.05 },
+  { latencyMs: 50, capacity: 1, used: 0.85, refused: 0.08 },
+  { latencyMs: 1_000, capacity: 1, used: 0.55, refused: 0.08 },
+  { latencyMs: 3_000, capacity: 1, used: 0.85, refused: 0.08 },
+];
+
+for (const { latencyMs, capacity, used, refused: limit } of BUCKETS) {
+  test(`a limit of 600 a minute that nobody told is learned (${latencyMs} ms, ${capacity} saved up)`, async () => {
+    const seconds = 240;
+    const counts = await throughBucket({ latencyMs, capacity, seconds });
+    const share = counts.refused / (counts.refused + counts.answered);
+    assert.ok(share < limit, `${counts.refused} refused, ${counts.answered} answered`);
+    assert.ok(counts.answered >= used * seconds * 10, `${counts.answered} answered`);
+  });
+}
+
+test("a limit that is lifted is noticed: the pace rises as long as nothing is refused", async () => {
+  const { clock, limiter } = setup({ width: 64 });
+  const signal = new AbortController().signal;
+  let isLimited = true;
+  let lastMs = Number.NEGATIVE_INFINITY;
+  let count = 0;
+  const lane = async (): Promise<void> => {
+    for (;;) {
+      const permit = await limiter.enter(() => 0, signal);
+      const isRefused = isLimited && clock.now() - lastMs < 100;
+      if (!isRefused) lastMs = clock.now();
+      await sleep(clock, 10);
+      if (!isRefused) count++;
+      permit.leave(isRefused ? refused() : answered);
+    }
+  };
+  for (let index = 0; index < 64; index++) void lane();
+  await clock.advance(60_000);
+  isLimited = false;
+  await clock.advance(120_000);
+  count = 0;
+  await clock.advance(1_000);
+  assert.ok(count > 100, `${count} in a second, where there were ten`);
 });
