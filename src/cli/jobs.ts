@@ -1,7 +1,9 @@
+import { rm } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { CANCELLED_BY_USER, type ErrorClass, type JobSettings } from "../fanout/job.ts";
+import { CANCELLED_BY_USER, type ErrorClass, hasEnded, type JobSettings } from "../fanout/job.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
+import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import type { PriceTable } from "../fanout/money/price-table.ts";
 import { exportCsv, exportErrors, isSameFile } from "../fanout/output/export.ts";
@@ -26,6 +28,9 @@ const HELP = `Usage: procwire jobs list
        procwire jobs resume JOB [options]
        procwire jobs retry JOB [--class CLASS]... [--item ID]... [--mark-only] [options]
        procwire jobs export JOB [--output FILE] [--errors] [--explode] [--escape-formulas]
+       procwire jobs report JOB [--output FILE]
+       procwire jobs rm JOB
+       procwire jobs prune [--older-than DAYS]
 
 Looks at fan-out jobs and changes them. JOB is an id or the beginning of one. Jobs are those of this folder
 (.procwire/jobs, or $PROCWIRE_HOME/jobs), or of a database.
@@ -38,13 +43,16 @@ resume   goes on with the rows that are left
 retry    asks failed rows again, all of them or those of a class, and rows that are still pending; with --item only the
          rows that are named; the rows behind a sample are left alone; classes are ${ERROR_CLASSES.join(", ")}
 export   writes the results, or the failures, of any job at any time
+report   writes one HTML page about the job that needs nothing else: its rows, failures by class, cost, filters
+rm       forgets a job and its answers, also one whose ledger cannot be read; not the results that were written
+prune    forgets the jobs that ended more than DAYS (default 30) ago, and what processes that died have left
 
 For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL. For resume and retry also:
 ${RUN_HELP}`;
 
 export const command: Command = {
   name: "jobs",
-  summary: "list, show, retry, cancel, export or watch fan-out jobs",
+  summary: "list, show, retry, cancel, export, report, watch or remove fan-out jobs",
 
   async run(argv) {
     const { values, positionals } = parseArgs({
@@ -57,6 +65,7 @@ export const command: Command = {
         "mark-only": { type: "boolean" },
         output: { type: "string" },
         errors: { type: "boolean" },
+        "older-than": { type: "string" },
       },
     });
     if (values.help) {
@@ -64,8 +73,7 @@ export const command: Command = {
       return 0;
     }
     const [verb, idOrPrefix, ...rest] = positionals;
-    if (verb === undefined)
-      throw new UsageError("say what to do: list, show, watch, cancel, resume, retry or export");
+    if (verb === undefined) throw new UsageError(`say what to do: ${VERB_NAMES}`);
     if (rest.length > 0) throw new UsageError(`unexpected \`${rest[0]}\``);
     const request: Request = {
       run: parseRunOptions(values),
@@ -77,14 +85,13 @@ export const command: Command = {
     };
     await using store = await openJobStore(request.run);
     if (verb === "list") return await list(store, request);
+    if (verb === "prune") return await prune(store, values["older-than"]);
+    if (verb === "rm" && idOrPrefix !== undefined) return await remove(store, idOrPrefix);
     const act = Object.hasOwn(VERBS, verb) ? VERBS[verb] : undefined;
-    if (!act)
-      throw new UsageError(
-        `unknown \`${verb}\`; expected list, show, watch, cancel, resume, retry or export`,
-      );
-    if (idOrPrefix === undefined) throw new UsageError(`which job? \`procwire jobs ${verb} JOB\``);
+    if (!act && verb !== "rm") throw new UsageError(`unknown \`${verb}\`; expected ${VERB_NAMES}`);
+    if (idOrPrefix === undefined || !act) throw new UsageError(`which job? \`procwire jobs ${verb} JOB\``);
     const opened = await store.open(idOrPrefix);
-    if (!opened) throw new Error(`there is no job \`${idOrPrefix}\`; \`procwire jobs list\` shows them`);
+    if (!opened) throw noJob(idOrPrefix);
     await using ledger = opened;
     return await act(ledger, request, store);
   },
@@ -106,7 +113,10 @@ const VERBS: Record<string, (ledger: JobLedger, request: Request, store: JobStor
   resume,
   retry,
   export: exportJob,
+  report,
 };
+
+const VERB_NAMES = "list, show, watch, cancel, resume, retry, export, report, rm or prune";
 
 async function list(store: JobStore, { run }: Request): Promise<number> {
   const summaries = [];
@@ -122,6 +132,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
   } else print(jobTable(summaries, Date.now()));
+  for (const { reason } of await store.unreadable()) process.stderr.write(`${visibleText(reason)}\n`);
   return 0;
 }
 
@@ -236,6 +247,53 @@ async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
     : await exportCsv(ledger, job, file, request.run.export);
   process.stderr.write(`${rows} rows written to ${file}\n`);
   return 0;
+}
+
+async function report(ledger: JobLedger, { run, output }: Request): Promise<number> {
+  const { writeHtmlReport } = await import("../fanout/output/html-report.ts");
+  const summary = await summarize(ledger, run.prices);
+  const file = path.resolve(output ?? `${summary.job.name}.html`);
+  const rows = await writeHtmlReport(ledger, summary, file);
+  process.stderr.write(`a page with ${rows} rows written to ${file}\n`);
+  return 0;
+}
+
+async function remove(store: JobStore, idOrPrefix: string): Promise<number> {
+  const id = await store.remove(idOrPrefix);
+  if (id === null) throw noJob(idOrPrefix);
+  await removeFolder(id);
+  process.stderr.write(`job ${id.slice(0, 8)} is forgotten\n`);
+  return 0;
+}
+
+async function prune(store: JobStore, olderThan: string | undefined): Promise<number> {
+  if (olderThan !== undefined && !/^\d+$/.test(olderThan)) {
+    throw new UsageError(`invalid --older-than \`${olderThan}\`; expected a number of days`);
+  }
+  const days = olderThan === undefined ? DEFAULT_PRUNE_DAYS : Number(olderThan);
+  const limitMs = Date.now() - days * 24 * 3_600_000;
+  let jobs = 0;
+  for (const job of await store.list()) {
+    if (!hasEnded(job.status) || (job.completedAtMs ?? job.updatedAtMs) > limitMs) continue;
+    await store.remove(job.id);
+    await removeFolder(job.id);
+    jobs++;
+  }
+  const leftovers = await store.removeLeftovers();
+  process.stderr.write(`${jobs} jobs are forgotten, ${leftovers} leftovers removed\n`);
+  return 0;
+}
+
+/** A month is longer than most people remember why they asked. */
+const DEFAULT_PRUNE_DAYS = 30;
+
+/** What lies beside the ledger, wherever that is kept. */
+function removeFolder(jobId: string): Promise<void> {
+  return rm(path.join(jobsHome(process.env, process.cwd()), jobId), { recursive: true, force: true });
+}
+
+function noJob(idOrPrefix: string): Error {
+  return new Error(`there is no job \`${idOrPrefix}\`; \`procwire jobs list\` shows them`);
 }
 
 function parseClass(value: string): ErrorClass {

@@ -224,6 +224,9 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       [[], 2, /say what to do: list, show/],
       [["destroy"], 2, /unknown `destroy`; expected list, show/],
       [["show"], 2, /which job\? `procwire jobs show JOB`/],
+      [["rm"], 2, /which job\? `procwire jobs rm JOB`/],
+      [["rm", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
+      [["prune", "--older-than", "x"], 2, /invalid --older-than `x`; expected a number of days/],
       [["show", "12345678"], 1, /there is no job `12345678`; `procwire jobs list` shows them/],
       [["retry", "1", "--class", "bad"], 2, /unknown --class `bad`; expected rate_limit, timeout/],
     ];

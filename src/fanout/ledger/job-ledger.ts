@@ -28,12 +28,26 @@ export interface JobStore extends AsyncDisposable {
   find(key: string): Promise<JobRecord | null>;
   /** All or nothing: an error while the rows are read leaves no job. `headers` is asked after the last row. */
   create(job: NewJob, rows: AsyncIterable<NewItem>, headers: () => readonly string[]): Promise<JobRecord>;
-  /** Newest first. */
+  /** Newest first; a job that cannot be read hides no other one. */
   list(): Promise<JobRecord[]>;
+  /** The jobs that cannot be read, and why. */
+  unreadable(): Promise<UnreadableJob[]>;
+  /**
+   * Forgets a job with everything about it, by id or by the beginning of one, also one that cannot be read. Gives its id;
+   * null when there is none. Rejects when a process works on it.
+   */
+  remove(idOrPrefix: string): Promise<string | null>;
+  /** Removes what processes that died have left behind besides jobs; tells how much. */
+  removeLeftovers(): Promise<number>;
   /** By id, or by the beginning of one. Null when there is none; rejects when there are several. */
   open(idOrPrefix: string): Promise<JobLedger | null>;
   /** What other jobs than this one have answered. */
   answersOutside(jobId: string): Promise<AnswerSource>;
+}
+
+export interface UnreadableJob {
+  id: string;
+  reason: string;
 }
 
 /** Answers of several jobs, open to be asked many times. */

@@ -227,6 +227,24 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     },
   );
 
+  contract("a job is removed with its rows, and its key stands for nothing any more", async (harness) => {
+    const { store } = harness;
+    const job = newJob();
+    await store.create(job, rows(2), () => ["name"]);
+    const kept = await store.create(newJob(), rows(1), () => ["name"]);
+    assert.equal(await store.remove("no such job"), null);
+    assert.equal(await store.remove(job.id.slice(0, 13)), job.id);
+    assert.equal(await store.find(job.key), null);
+    assert.equal(await store.open(job.id), null);
+    assert.ok((await store.list()).some((one) => one.id === kept.id));
+    assert.equal(
+      (await store.create({ ...job, id: crypto.randomUUID() }, rows(1), () => ["name"])).totalRows,
+      1,
+    );
+    await using running = await started(harness, 1);
+    await assert.rejects(store.remove(running.jobId), /is (being run by another process|running)/);
+  });
+
   contract("an error while the rows are read leaves no job behind", async ({ store }) => {
     const job = newJob();
     const broken = async function* () {

@@ -22,6 +22,9 @@ export const FIND_JOB_IDS = statement(
 /** Held to the end of the transaction. */
 export const LOCK_KEY = statement("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))");
 
+/** Its rows and attempts go with it. */
+export const DELETE_JOB = statement(`DELETE FROM ${JOBS} WHERE id = :jobId AND status <> 'running'`);
+
 export const LIST_JOBS = statement(`SELECT * FROM ${JOBS} ORDER BY created_at DESC, id`);
 
 export const READ_JOB = statement(`SELECT * FROM ${JOBS} WHERE id = :jobId`);

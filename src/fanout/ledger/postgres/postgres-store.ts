@@ -4,7 +4,7 @@ import type { PoolClient } from "pg";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import { Outage } from "../../../async/outage.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
-import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
+import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { isLostConnection } from "./lost-connection.ts";
@@ -12,6 +12,7 @@ import { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger, storable } from "./postgres-ledger.ts";
 import { migrate } from "./postgres-migrations.ts";
 import {
+  DELETE_JOB,
   FIND_ANSWERS,
   FIND_JOB,
   FIND_JOB_IDS,
@@ -168,17 +169,46 @@ export class PostgresStore implements JobStore {
     return (await this.#database.all(LIST_JOBS)).map(decodeJob);
   }
 
-  async open(idOrPrefix: string): Promise<JobLedger | null> {
+  async unreadable(): Promise<UnreadableJob[]> {
+    return [];
+  }
+
+  async remove(idOrPrefix: string): Promise<string | null> {
+    const id = await this.#resolve(idOrPrefix);
+    if (id === null) return null;
+    const { rowCount } = await this.#database.run(DELETE_JOB, { jobId: id });
+    if (rowCount === 0) {
+      const short = id.slice(0, 8);
+      throw new Error(`job ${short} is running; \`procwire jobs cancel ${short}\` first`);
+    }
+    await this.#queueOf(id).remove();
+    return id;
+  }
+
+  async removeLeftovers(): Promise<number> {
+    return 0;
+  }
+
+  async #resolve(idOrPrefix: string): Promise<string | null> {
     if (idOrPrefix === "") return null;
     const ids = (await this.#database.all(FIND_JOB_IDS, { prefix: idOrPrefix })).map((row) => String(row.id));
     const [id, another] = ids;
-    if (id === undefined) return null;
     if (another !== undefined) {
       throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${ids.join(" or ")}`);
     }
+    return id ?? null;
+  }
+
+  #queueOf(jobId: string): RowQueue {
+    return new RowQueue(this.#engine, jobId, this.#heartbeatSeconds, this.#database.outage);
+  }
+
+  async open(idOrPrefix: string): Promise<JobLedger | null> {
+    const id = await this.#resolve(idOrPrefix);
+    if (id === null) return null;
     return new PostgresLedger({
       database: this.#database,
-      queue: new RowQueue(this.#engine, id, this.#heartbeatSeconds, this.#database.outage),
+      queue: this.#queueOf(id),
       jobId: id,
       clock: this.#clock,
       newToken: this.#newToken,

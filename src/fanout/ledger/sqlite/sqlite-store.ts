@@ -6,7 +6,8 @@ import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
-import type { AnswerSource, JobLedger, JobStore } from "../job-ledger.ts";
+import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
+import { removeKeysOf, removeLeftovers } from "./leftovers.ts";
 import { takeLock } from "./sqlite-database.ts";
 import { SqliteLedger, type SqliteLedgerOptions } from "./sqlite-ledger.ts";
 import type { PatienceOptions } from "./unwritable-file.ts";
@@ -14,7 +15,7 @@ import type { PatienceOptions } from "./unwritable-file.ts";
 const LEDGER_FILE = "ledger.sqlite";
 /** Files in here are named by a key and hold the id of the job it stands for. */
 const KEYS_FOLDER = "by-key";
-/** A job that is still being read in; left behind only by a crash in that moment. */
+/** A job that is still being read in; left behind only by a crash in that moment, and removed before the next is made. */
 const PARTIAL_SUFFIX = ".partial";
 
 /** How often a process looks whether another one, which makes the same job, has come to an end with it. */
@@ -70,6 +71,7 @@ export class SqliteStore implements JobStore {
     const folder = path.join(this.#home, job.id);
     const partial = `${folder}${PARTIAL_SUFFIX}`;
     await mkdir(partial, { recursive: true });
+    await this.removeLeftovers();
     try {
       await SqliteLedger.write(path.join(partial, LEDGER_FILE), job, rows, headers);
       // The key first: should this process die here, the key stands for a job that is not there, which is no job.
@@ -86,25 +88,35 @@ export class SqliteStore implements JobStore {
   }
 
   async list(): Promise<JobRecord[]> {
-    const jobs: JobRecord[] = [];
-    for (const id of await this.#jobIds()) {
-      const ledger = await this.#openExact(id);
-      if (!ledger) continue;
-      await using opened = ledger;
-      jobs.push(await opened.job());
+    return (await this.#readAll()).jobs.sort((a, b) => b.createdAtMs - a.createdAtMs);
+  }
+
+  async unreadable(): Promise<UnreadableJob[]> {
+    return (await this.#readAll()).unreadable;
+  }
+
+  async remove(idOrPrefix: string): Promise<string | null> {
+    const id = await this.#resolve(idOrPrefix);
+    if (id === null) return null;
+    const folder = path.join(this.#home, id);
+    const lock = takeLock(path.join(folder, `${LEDGER_FILE}.run-lock`));
+    if (!lock) throw new Error(`job ${id.slice(0, 8)} is being run by another process; cancel it first`);
+    try {
+      await removeKeysOf(path.join(this.#home, KEYS_FOLDER), id);
+      await rm(folder, { recursive: true, force: true });
+    } finally {
+      lock.close();
     }
-    return jobs.sort((a, b) => b.createdAtMs - a.createdAtMs);
+    return id;
+  }
+
+  removeLeftovers(): Promise<number> {
+    return removeLeftovers(this.#home, LEDGER_FILE, Date.now());
   }
 
   async open(idOrPrefix: string): Promise<JobLedger | null> {
-    const matches = (await this.#jobIds()).filter(
-      (id) => id.startsWith(idOrPrefix) && existsSync(path.join(this.#home, id, LEDGER_FILE)),
-    );
-    const [id, another] = matches;
-    if (id === undefined || idOrPrefix === "") return null;
-    if (another !== undefined) {
-      throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${matches.join(" or ")}`);
-    }
+    const id = await this.#resolve(idOrPrefix);
+    if (id === null) return null;
     return this.#openExact(id);
   }
 
@@ -124,11 +136,50 @@ export class SqliteStore implements JobStore {
 
   async [Symbol.asyncDispose](): Promise<void> {}
 
+  async #readAll(): Promise<{ jobs: JobRecord[]; unreadable: UnreadableJob[] }> {
+    const jobs: JobRecord[] = [];
+    const unreadable: UnreadableJob[] = [];
+    for (const id of await this.#jobIds()) {
+      try {
+        const ledger = await this.#openExact(id);
+        if (!ledger) continue;
+        await using opened = ledger;
+        jobs.push(await opened.job());
+        // A damaged page may lie anywhere in it.
+        await opened.counts();
+      } catch (error) {
+        if (jobs.at(-1)?.id === id) jobs.pop();
+        unreadable.push({ id, reason: error instanceof Error ? error.message : String(error) });
+      }
+    }
+    return { jobs, unreadable };
+  }
+
+  async #resolve(idOrPrefix: string): Promise<string | null> {
+    const matches = (await this.#jobIds()).filter(
+      (id) => id.startsWith(idOrPrefix) && existsSync(path.join(this.#home, id, LEDGER_FILE)),
+    );
+    const [id, another] = matches;
+    if (id === undefined || idOrPrefix === "") return null;
+    if (another !== undefined) {
+      throw new Error(`job \`${idOrPrefix}\` is ambiguous; it could be ${matches.join(" or ")}`);
+    }
+    return id;
+  }
+
   async #openExact(id: string): Promise<SqliteLedger | null> {
     const file = path.join(this.#home, id, LEDGER_FILE);
     // Opening would make an empty one; a folder without a ledger belongs to a job that is kept elsewhere.
     if (!existsSync(file)) return null;
-    return SqliteLedger.open(file, this.#ledgerOptions);
+    try {
+      return SqliteLedger.open(file, this.#ledgerOptions);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new Error(
+        `job ${id.slice(0, 8)} cannot be read: ${reason}; \`procwire jobs rm ${id.slice(0, 8)}\` removes it`,
+        { cause: error },
+      );
+    }
   }
 
   async #jobIds(): Promise<string[]> {

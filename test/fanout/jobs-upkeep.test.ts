@@ -1,0 +1,105 @@
+import assert from "node:assert/strict";
+import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { report, says } from "../support/mock-responses.ts";
+import { runCli } from "../support/run-cli.ts";
+import { catTable, FanoutHarness } from "./fanout-harness.ts";
+
+test("one corrupt job hides no other, is told of, and can be removed", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  const jobs = (...args: string[]) =>
+    runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
+  const good = await harness.run();
+  const bad = await harness.run({ task: { instruction: "Draw {name}." } });
+  const id = bad.summary.job.id;
+  await writeFile(path.join(harness.jobsHome, id, "ledger.sqlite"), "this is no database".repeat(300));
+
+  const list = await jobs("list");
+  assert.equal(list.code, 0, list.stderr);
+  assert.match(list.stdout, new RegExp(`^${good.summary.job.id.slice(0, 8)} `, "m"));
+  const short = id.slice(0, 8);
+  assert.match(
+    list.stderr,
+    new RegExp(`^job ${short} cannot be read: .*; \`procwire jobs rm ${short}\` removes it\n$`),
+  );
+  // Another table looks for answers in all jobs, and passes the broken one by.
+  const next = await harness.run({ table: catTable(4) });
+  assert.equal(next.summary.job.status, "completed");
+  assert.equal(harness.asked.length, 7);
+
+  const removed = await jobs("rm", short);
+  assert.equal(removed.code, 0, removed.stderr);
+  assert.equal((await jobs("list")).stderr, "");
+  assert.equal(
+    (await harness.run({ task: { instruction: "Draw {name}." } })).summary.job.status,
+    "completed",
+  );
+});
+
+test("`jobs prune` forgets what ended long ago and removes what dead processes have left", async () => {
+  let isWilling = true;
+  await using harness = await FanoutHarness.open((request) =>
+    isWilling ? report(request) : { type: "hang" },
+  );
+  const jobs = (...args: string[]) =>
+    runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
+  await harness.run();
+  isWilling = false;
+  const controller = new AbortController();
+  const paused = harness.run({ task: { instruction: "Draw {name}." }, signal: controller.signal });
+  while (harness.asked.length < 6) await new Promise((wake) => setTimeout(wake, 5));
+  controller.abort(new Error("SIGINT"));
+  const { id } = (await paused).summary.job;
+  const partial = path.join(harness.jobsHome, "dead.partial");
+  await mkdir(partial);
+  await writeFile(path.join(partial, "ledger.sqlite"), "half a table");
+  const longAgo = new Date(Date.now() - 3_600_000);
+  await utimes(partial, longAgo, longAgo);
+  await mkdir(path.join(harness.jobsHome, "young.partial"));
+  await writeFile(path.join(harness.jobsHome, "stdin-999999999.partial"), "name");
+  await writeFile(path.join(harness.jobsHome, `stdin-${process.pid}.partial`), "name");
+
+  const early = await jobs("prune", "--older-than", "1");
+  assert.match(early.stderr, /^0 jobs are forgotten, 2 leftovers removed\n$/);
+  const late = await jobs("prune", "--older-than", "0");
+  assert.match(late.stderr, /^1 jobs are forgotten, 0 leftovers removed\n$/);
+  assert.deepEqual(
+    (await readdir(harness.jobsHome)).filter((name) => name !== "by-key").sort(),
+    [id, `stdin-${process.pid}.partial`, "young.partial"].sort(),
+  );
+});
+
+test("`jobs report` writes one page that needs nothing else, and no cell becomes a part of it", async () => {
+  await using harness = await FanoutHarness.open((request) =>
+    request.item?.itemId === "row-2"
+      ? says("no")
+      : report(request, { answer: "</td><script>alert(2)</script>" }),
+  );
+  const { summary } = await harness.run({
+    table: 'name\n<img src=x onerror=alert(1)>\nTom\n"it\'s ""quoted"""\n',
+    task: { model: "gpt-5" },
+    settings: { maxAttempts: 1 },
+  });
+  const options = { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } };
+  const written = await runCli(["jobs", "report", summary.job.id, "--output", "r.html"], options);
+  assert.equal(written.code, 0, written.stderr);
+  assert.match(written.stderr, /^a page with 3 rows written to .*r\.html\n$/);
+  const page = await readFile(path.join(harness.folder, "r.html"), "utf8");
+  assert.equal(page.match(/<script>/g)?.length, 1);
+  assert.doesNotMatch(page, /<img|https?:|src="|href=/);
+  assert.match(page, /<td>\{&quot;name&quot;:&quot;&lt;img src=x onerror=alert\(1\)&gt;&quot;\}<\/td>/);
+  assert.match(page, /<tr><td>no_report<\/td><td>1<\/td><td>\$0\.\d+<\/td><\/tr>/);
+  const rows = [...page.matchAll(/<tr data-status="(\w+)" data-class="(\w*)"><td>([\w-]+)/g)].map((row) =>
+    row.slice(1),
+  );
+  assert.deepEqual(rows, [
+    ["failed", "no_report", "row-2"],
+    ["completed", "", "row-1"],
+    ["completed", "", "row-3"],
+  ]);
+  assert.deepEqual(
+    (await readdir(harness.folder)).filter((name) => name.endsWith(".tmp")),
+    [],
+  );
+});
