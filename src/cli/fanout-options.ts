@@ -25,6 +25,7 @@ import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
 
 export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
        procwire fanout worker --database-url URL [options]
+       procwire fanout migrate --database-url URL [--grant-to ROLE]
 
 Runs one agent per row of a table (CSV, TSV, JSON lines; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
 OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is kept at once;

@@ -23,6 +23,10 @@ export const command: Command = {
       const { runFanoutWorkerCommand } = await import("./fanout-worker.ts");
       return runFanoutWorkerCommand(argv.slice(1));
     }
+    if (argv[0] === "migrate") {
+      const { runFanoutMigrateCommand } = await import("./fanout-migrate.ts");
+      return runFanoutMigrateCommand(argv.slice(1));
+    }
     const options = parseFanoutOptions(argv);
     if (!options) {
       process.stdout.write(FANOUT_HELP + RUN_HELP + FANOUT_EXIT_HELP);

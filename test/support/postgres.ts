@@ -28,7 +28,9 @@ export async function postgresMissing(): Promise<string | null> {
 }
 
 /** A real server on loopback with its data in a temporary folder; nothing is kept. */
-export async function startPostgres(): Promise<TestPostgres> {
+export async function startPostgres(
+  given: { tls?: { cert: string; key: string } } = {},
+): Promise<TestPostgres> {
   const binaries = await findBinaries();
   if (!binaries) throw new Error("no postgres for this platform");
   const folder = await mkdtemp(path.join(tmpdir(), "procwire-pg-"));
@@ -52,6 +54,9 @@ export async function startPostgres(): Promise<TestPostgres> {
     "fsync=off",
     "max_connections=100",
   ];
+  if (given.tls) {
+    settings.push("ssl=on", `ssl_cert_file=${given.tls.cert}`, `ssl_key_file=${given.tls.key}`);
+  }
   const [program, args, options] = asUser([
     binaries.postgres,
     "-D",

@@ -1,5 +1,6 @@
 import type { Pool, PoolClient, QueryResult } from "pg";
 import type { Outage } from "../../../async/outage.ts";
+import { grantDataRights } from "./postgres-migrations.ts";
 import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
 type Values = Readonly<Record<string, unknown>>;
@@ -58,6 +59,11 @@ export class PostgresDatabase {
       client.off("error", onError);
       client.release(lost);
     }
+  }
+
+  /** Lets a role read and write the rows of these schemas besides the ledger's own. */
+  grantDataRights(role: string, schemas: readonly string[]): Promise<void> {
+    return grantDataRights(this.#pool, role, schemas);
   }
 
   close(): Promise<void> {

@@ -93,8 +93,12 @@ const MIGRATIONS: readonly Migration[] = [
 /** An arbitrary number that no other program in the database is likely to lock. */
 const MIGRATION_LOCK = 7_041_985_260;
 
-/** Workers on many machines may come at once: one migrates, the others wait for it. */
+/**
+ * Workers on many machines may come at once: one migrates, the others wait for it. A database that is as it should be is
+ * left alone, so that a role without the right to create anything can use it.
+ */
 export async function migrate(pool: Pool): Promise<void> {
+  if (await isCurrent(pool)) return;
   const client = await pool.connect();
   // The statement that is under way tells of a lost connection; without a listener it would end the program too.
   client.on("error", () => undefined);
@@ -116,4 +120,30 @@ export async function migrate(pool: Pool): Promise<void> {
     await client.query("SELECT pg_advisory_unlock($1)", [MIGRATION_LOCK]).catch(() => undefined);
     client.release();
   }
+}
+
+async function isCurrent(pool: Pool): Promise<boolean> {
+  const table = `${LEDGER_SCHEMA}.version`;
+  const found = await pool.query<{ name: string | null }>("SELECT to_regclass($1) AS name", [table]);
+  if (found.rows[0]?.name == null) return false;
+  const { rows } = await pool.query<{ version: number }>(`SELECT version FROM ${table}`);
+  return missingMigrations(MIGRATIONS, rows[0]?.version ?? 0, "database").length === 0;
+}
+
+/** What a role needs to run jobs and to work on them: rows, and nothing that changes tables. */
+export async function grantDataRights(pool: Pool, role: string, schemas: readonly string[]): Promise<void> {
+  const name = quoted(role);
+  for (const schema of [LEDGER_SCHEMA, ...schemas]) {
+    await pool.query(
+      `GRANT USAGE ON SCHEMA ${schema} TO ${name};
+       GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${name};
+       GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${schema} TO ${name};
+       GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ${schema} TO ${name}`,
+    );
+  }
+}
+
+/** A name as SQL takes it, whatever is in it. */
+function quoted(name: string): string {
+  return `"${name.replaceAll('"', '""')}"`;
 }

@@ -1,11 +1,13 @@
 /** fanout/ledger/postgres/: jobs that several machines share: the ledger in Postgres, and pg-boss, which delivers rows. */
 
 import type { PoolClient } from "pg";
+import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import { Outage } from "../../../async/outage.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
+import { connectionUrl } from "./connection-url.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { isLostConnection } from "./lost-connection.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
@@ -87,8 +89,9 @@ export class PostgresStore implements JobStore {
     const { Pool, Engine } = await loadPackages();
     const { monitorSeconds = DEFAULT_MONITOR_SECONDS } = options;
     const { onError = () => undefined } = options;
+    const connectionString = await connectionUrl(options.databaseUrl);
     const pool = new Pool({
-      connectionString: options.databaseUrl,
+      connectionString,
       max: LEDGER_CONNECTIONS,
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     });
@@ -106,7 +109,7 @@ export class PostgresStore implements JobStore {
       tell: (message) => onError(new Error(message)),
     });
     const engine = new Engine({
-      connectionString: options.databaseUrl,
+      connectionString,
       schema: QUEUE_SCHEMA,
       schedule: false,
       supervise: false,
@@ -123,11 +126,17 @@ export class PostgresStore implements JobStore {
       return store;
     } catch (error) {
       await store[Symbol.asyncDispose]();
-      throw new Error(
-        `the database cannot be used: ${error instanceof Error ? error.message || String(error) : String(error)}`,
-        { cause: error },
-      );
+      const reason = error instanceof Error ? error.message || String(error) : String(error);
+      const advice = isMissingRight(error)
+        ? "; `procwire fanout migrate`, run by a role that may create schemas, sets it up, and --grant-to ROLE lets another one use it"
+        : "";
+      throw new Error(`the database cannot be used: ${reason}${advice}`, { cause: error });
     }
+  }
+
+  /** Lets a role run jobs and work on them. */
+  async grantTo(role: string): Promise<void> {
+    await this.#database.grantDataRights(role, [QUEUE_SCHEMA]);
   }
 
   /** The lock ends with its connection, so a process that dies does not hold it. */
@@ -245,6 +254,13 @@ export class PostgresStore implements JobStore {
     await this.#engine.stop({ graceful: false }).catch(this.#onError);
     await this.#database.close();
   }
+}
+
+/** Postgres' code for a deed that the role has no right to. */
+const INSUFFICIENT_PRIVILEGE = "42501";
+
+function isMissingRight(error: unknown): boolean {
+  return isObject(error) && error.code === INSUFFICIENT_PRIVILEGE;
 }
 
 async function loadPackages(): Promise<{

@@ -1,0 +1,32 @@
+import { parseArgs } from "node:util";
+import { UsageError } from "./command.ts";
+import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
+
+const HELP = `Usage: procwire fanout migrate --database-url URL [--grant-to ROLE]
+
+Sets up the tables of fan-out jobs in a database, or brings them to this version. It needs the right to create schemas;
+whoever runs and works on jobs afterwards needs only the rights to read and write rows, which --grant-to gives to a role.
+
+      --database-url URL    the database, or
+      --database-url-file PATH  a file with its URL; else PROCWIRE_DATABASE_URL, DATABASE_URL
+      --grant-to ROLE       let that role run jobs and work on them
+`;
+
+export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
+  const { values } = parseArgs({ args: argv, options: { ...RUN_FLAGS, "grant-to": { type: "string" } } });
+  if (values.help) {
+    process.stdout.write(HELP);
+    return 0;
+  }
+  const databaseUrl = parseRunOptions(values).databaseUrl ?? (process.env.DATABASE_URL || undefined);
+  if (databaseUrl === undefined) {
+    throw new UsageError(
+      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
+    );
+  }
+  const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
+  await using store = await PostgresStore.open({ databaseUrl });
+  if (values["grant-to"] !== undefined) await store.grantTo(values["grant-to"]);
+  process.stderr.write("the database is ready\n");
+  return 0;
+}

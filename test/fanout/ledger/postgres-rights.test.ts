@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, suite, test } from "node:test";
+import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
+import { report, startMockResponses } from "../../support/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
+import { runCli } from "../../support/run-cli.ts";
+import { skipUnless } from "../../support/skip-unless.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const missing = (await postgresMissing()) ?? opensslMissing();
+const skip = skipUnless(missing === null, missing ?? "");
+
+function opensslMissing(): string | null {
+  return spawnSync("openssl", ["version"]).status === 0 ? null : "openssl is not installed";
+}
+
+suite("rights and encryption", { skip }, () => {
+  let folder: string;
+  let postgres: TestPostgres;
+  before(async () => {
+    folder = await mkdtemp(path.join(tmpdir(), "procwire-rights-"));
+    const cert = path.join(folder, "cert.pem");
+    const key = path.join(folder, "key.pem");
+    const words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=elsewhere"];
+    const made = spawnSync("openssl", [...words, "-keyout", key, "-out", cert], { encoding: "utf8" });
+    assert.equal(made.status, 0, made.stderr);
+    await chmod(key, 0o600);
+    postgres = await startPostgres({ tls: { cert, key } });
+  });
+  after(async () => {
+    await postgres.close();
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  async function query(url: string, sql: string): Promise<Record<string, unknown>[]> {
+    const { default: pg } = await import("pg");
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    try {
+      return (await client.query<Record<string, unknown>>(sql)).rows;
+    } finally {
+      await client.end();
+    }
+  }
+
+  test("after `fanout migrate` a role with rights on rows alone runs jobs and works on them", async () => {
+    const url = await postgres.createDatabase();
+    await query(url, "CREATE ROLE clerk LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    const asClerk = url.replace("postgres@", "clerk@");
+    const mock = await startMockResponses((request) => report(request));
+    const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: folder } };
+    const fanout = ["fanout", "cats.csv", "--instruction", "about {name}", "--database-url", asClerk];
+    try {
+      await writeFile(path.join(folder, "cats.csv"), catTable(4));
+      const early = await runCli(fanout, options);
+      assert.equal(early.code, 1);
+      assert.match(
+        early.stderr,
+        /permission denied .*; `procwire fanout migrate`, run by a role that may create/,
+      );
+
+      const migrated = await runCli(["fanout", "migrate", "--grant-to", "clerk"], {
+        ...options,
+        env: { ...options.env, DATABASE_URL: url },
+      });
+      assert.equal(migrated.code, 0, migrated.stderr);
+      const ended = await runCli(fanout, options);
+      assert.equal(ended.code, 0, ended.stderr);
+      assert.match(ended.stderr, /completed: 4 of 4 rows completed/);
+      const worker = ["fanout", "worker", "--database-url", asClerk, "--exit-when-idle"];
+      assert.equal((await runCli(worker, options)).code, 0);
+    } finally {
+      await mock.close();
+    }
+  });
+
+  const ways: [string, "encrypted" | "plain" | RegExp][] = [
+    ["", "encrypted"],
+    ["?sslmode=prefer", "encrypted"],
+    ["?sslmode=require", "encrypted"],
+    ["?sslmode=disable", "plain"],
+    ["?sslmode=verify-full", /self.signed certificate/],
+    ["?sslmode=verify-ca&sslrootcert=CERT", "encrypted"],
+    ["?sslmode=verify-full&sslrootcert=CERT", /altnames|does not match/i],
+  ];
+  for (const [suffix, expected] of ways) {
+    test(`a URL with \`${suffix}\` is taken as psql takes it`, async () => {
+      const url = await postgres.createDatabase();
+      const asked = `${url}${suffix.replace("CERT", path.join(folder, "cert.pem"))}`;
+      if (expected instanceof RegExp) {
+        await assert.rejects(PostgresStore.open({ databaseUrl: asked }), expected);
+        return;
+      }
+      await using _store = await PostgresStore.open({ databaseUrl: asked });
+      const rows = await query(
+        url,
+        "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE datname = current_database() AND pid <> pg_backend_pid()",
+      );
+      assert.deepEqual(rows, [{ ssl: expected === "encrypted" }]);
+    });
+  }
+});
