@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { link, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -125,5 +125,30 @@ test("a row that waits for its back-off does not wait longer because the clock i
     assert.deepEqual(await ledger.claim(1), []);
     clock.step(-3_600_000);
     assert.equal((await ledger.claim(1)).length, 1);
+  });
+});
+
+test("reading a table in takes the disk no more than half again of the table", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    const text = "a word or two about a cat, ".repeat(40);
+    const kept = path.join(home, "kept.partial-files");
+    let inputBytes = 0;
+    const rows = async function* () {
+      for (let rowIndex = 0; rowIndex < 10_000; rowIndex++) {
+        const row = { name: `cat_${rowIndex}`, text };
+        inputBytes += `${row.name},"${text}"\n`.length;
+        yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "0".repeat(32) };
+      }
+      // A second name for every file there is by now, so that one which is removed at the end is still counted.
+      await mkdir(kept);
+      const partial = path.join(home, `${job.id}.partial`);
+      for (const name of await readdir(partial)) await link(path.join(partial, name), path.join(kept, name));
+    };
+    await store.create(job, rows(), () => ["name", "text"]);
+    const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
+    const bytes = sizes.reduce((total, { size }) => total + size, 0);
+    assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);
+    assert.ok(bytes <= 1.5 * inputBytes, `${bytes} bytes for ${inputBytes}`);
   });
 });

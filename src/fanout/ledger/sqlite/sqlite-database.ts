@@ -16,9 +16,14 @@ export class SqliteDatabase {
   #db: DatabaseSync;
   #statements = new Map<string, StatementSync>();
 
-  constructor(path: string) {
+  /**
+   * `isNew`: the file is thrown away unless all of it is written, so it needs no journal, which would take as much of the
+   * disk once more.
+   */
+  constructor(path: string, options: { isNew?: boolean } = {}) {
     this.#db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
-    this.#db.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    const journal = options.isNew ? "OFF" : "WAL";
+    this.#db.exec(`PRAGMA journal_mode = ${journal}; PRAGMA synchronous = NORMAL`);
     migrate(this.#db);
   }
 

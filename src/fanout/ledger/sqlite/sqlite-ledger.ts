@@ -102,7 +102,7 @@ export class SqliteLedger implements JobLedger {
     rows: AsyncIterable<NewItem>,
     headers: () => readonly string[],
   ): Promise<void> {
-    const db = new SqliteDatabase(path);
+    const db = new SqliteDatabase(path, { isNew: true });
     try {
       db.begin();
       let totalRows = 0;
