@@ -113,6 +113,8 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       async ({ run, mock, jobId }) => {
         await run(...FANOUT, "--sample", "2");
         assert.equal(mock.requests.length, 2);
+        const shown = await run("jobs", "show", await jobId());
+        assert.match(shown.stdout, /1 completed, 1 failed, 0 running, 0 pending, 2 behind the sample of 4\n/);
         isBroken = false;
         const retried = await run("jobs", "retry", await jobId(), "--item", "row-1");
         assert.equal(retried.code, 0, retried.stderr);
