@@ -120,11 +120,18 @@ const VERB_NAMES = "list, show, watch, cancel, resume, retry, export, report, rm
 
 async function list(store: JobStore, { run }: Request): Promise<number> {
   const summaries = [];
+  const unreadable = (await store.unreadable()).map(({ reason }) => reason);
   for (const job of await store.list()) {
-    const opened = await store.open(job.id);
-    if (!opened) continue;
-    await using ledger = opened;
-    summaries.push({ job, counts: await ledger.counts(), price: run.prices.priceOf(job.task.model) });
+    try {
+      const opened = await store.open(job.id);
+      if (!opened) continue;
+      await using ledger = opened;
+      const price = run.prices.priceOf(job.task.model);
+      summaries.push({ job, counts: await ledger.counts(), price });
+    } catch (error) {
+      // A damaged page may lie anywhere in it.
+      unreadable.push(`job ${job.id.slice(0, 8)} cannot be read: ${messageOf(error)}`);
+    }
   }
   if (run.json) {
     for (const listed of summaries) {
@@ -132,7 +139,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
   } else print(jobTable(summaries, Date.now()));
-  for (const { reason } of await store.unreadable()) process.stderr.write(`${visibleText(reason)}\n`);
+  for (const reason of unreadable) process.stderr.write(`${visibleText(reason)}\n`);
   return 0;
 }
 
@@ -306,4 +313,8 @@ function parseClass(value: string): ErrorClass {
 function print(text: string): void {
   // Cells and errors come from outside; a file or a program gets them as they are.
   process.stdout.write(`${process.stdout.isTTY ? visibleText(text) : text}\n`);
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

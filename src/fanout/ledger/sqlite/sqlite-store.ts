@@ -5,7 +5,7 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promise
 import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
-import type { JobRecord, NewItem, NewJob } from "../../job.ts";
+import type { JobRecord, NewItem, NewJob, StoredAnswer } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
 import { removeKeysOf, removeLeftovers } from "./leftovers.ts";
 import { takeLock } from "./sqlite-database.ts";
@@ -17,6 +17,9 @@ const LEDGER_FILE = "ledger.sqlite";
 const KEYS_FOLDER = "by-key";
 /** A job that is still being read in; left behind only by a crash in that moment, and removed before the next is made. */
 const PARTIAL_SUFFIX = ".partial";
+
+/** Each is an open file while answers are looked for; the newest are the likeliest to have them. */
+const MAX_ANSWERING_JOBS = 200;
 
 /** How often a process looks whether another one, which makes the same job, has come to an end with it. */
 const KEY_LOOK_MS = 50;
@@ -121,13 +124,16 @@ export class SqliteStore implements JobStore {
   }
 
   async answersOutside(jobId: string): Promise<AnswerSource> {
+    const jobs = await this.list();
+    const asking = jobs.find((job) => job.id === jobId);
+    const others = jobs.filter((job) => job.id !== jobId && job.task.model === asking?.task.model);
     const ledgers: SqliteLedger[] = [];
-    for (const { id } of await this.list()) {
-      const ledger = id === jobId ? null : await this.#openExact(id);
+    for (const { id } of others.slice(0, MAX_ANSWERING_JOBS)) {
+      const ledger = await this.#openExact(id);
       if (ledger) ledgers.push(ledger);
     }
     return {
-      find: async (questions) => ledgers.flatMap((ledger) => ledger.findAnswers(questions)),
+      find: async (questions) => ledgers.flatMap((ledger) => answersOf(ledger, questions)),
       [Symbol.asyncDispose]: async () => {
         for (const ledger of ledgers) await ledger[Symbol.asyncDispose]();
       },
@@ -145,10 +151,7 @@ export class SqliteStore implements JobStore {
         if (!ledger) continue;
         await using opened = ledger;
         jobs.push(await opened.job());
-        // A damaged page may lie anywhere in it.
-        await opened.counts();
       } catch (error) {
-        if (jobs.at(-1)?.id === id) jobs.pop();
         unreadable.push({ id, reason: error instanceof Error ? error.message : String(error) });
       }
     }
@@ -201,6 +204,15 @@ export class SqliteStore implements JobStore {
     const temporary = path.join(folder, `${key}.${id}`);
     await writeFile(temporary, `${id}\n`);
     await rename(temporary, path.join(folder, key));
+  }
+}
+
+/** A ledger with a damaged page answers nothing; the rows are asked instead. */
+function answersOf(ledger: SqliteLedger, questions: readonly string[]): StoredAnswer[] {
+  try {
+    return ledger.findAnswers(questions);
+  } catch {
+    return [];
   }
 }
 
