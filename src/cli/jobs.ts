@@ -41,7 +41,8 @@ watch    follows a job that another process runs, to its end
 cancel   stops a job; what is finished stays, the rest stays pending
 resume   goes on with the rows that are left
 retry    asks failed rows again, all of them or those of a class, and rows that are still pending; with --item only the
-         rows that are named; the rows behind a sample are left alone; classes are ${ERROR_CLASSES.join(", ")}
+         rows that are named; the rows behind a sample are left alone;
+         classes are ${ERROR_CLASSES.join(", ")}
 export   writes the results, or the failures, of any job at any time
 report   writes one HTML page about the job that needs nothing else: its rows, failures by class, cost, filters
 rm       forgets a job and its answers, also one whose ledger cannot be read; not the results that were written
