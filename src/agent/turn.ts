@@ -8,6 +8,7 @@ import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
 import { NO_EXIT_CODE } from "./command-items.ts";
 import { readArguments } from "./function-arguments.ts";
+import type { RequestOptions } from "./model-api.ts";
 import type { CallHooks, CallModel } from "./model-call.ts";
 import { ModelError } from "./model-error.ts";
 import type { ItemProgress, Notification, ThreadItem, TurnStatus } from "./notification.ts";
@@ -22,6 +23,7 @@ export interface TurnOptions {
   cacheKey: string;
   reasoningEffort?: string | undefined;
   outputSchema?: JsonObject | undefined;
+  requestOptions?: RequestOptions | undefined;
   headers?: Readonly<Record<string, string>>;
   tools: readonly Tool[];
   /** What was said so far, the new question last. The turn appends to it. */
@@ -147,6 +149,7 @@ class RunningTurn {
         parallelToolCalls: this.#options.endsTurn === undefined,
         reasoningEffort: this.#options.reasoningEffort,
         outputSchema: this.#options.outputSchema,
+        options: this.#options.requestOptions,
         cacheKey: this.#options.cacheKey,
         ...(headers ? { headers } : {}),
       },

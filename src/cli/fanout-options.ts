@@ -22,6 +22,7 @@ import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
+import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./request-options.ts";
 
 export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
        procwire fanout worker --database-url URL [options]
@@ -49,8 +50,11 @@ the same command again goes on where the last one ended.
 export const RUN_HELP = `      --concurrency N          rows at a time (default ${DEFAULT_CONCURRENCY})
       --row-timeout SECONDS    for one attempt at a row (default ${DEFAULT_ROW_TIMEOUT_SECONDS})
       --max-attempts N         attempts at a row (default ${DEFAULT_MAX_ATTEMPTS}); faults of the connection cost none
-      --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL; anthropic: ANTHROPIC_BASE_URL
-                               and ANTHROPIC_API_KEY)
+      --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL); anthropic takes
+                               ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY
+      --header "NAME: VALUE"   sent with every request; may be repeated
+      --service-tier NAME      e.g. flex or priority, as the provider calls it
+      --fallback-model NAME    ask it about rows that the model refuses, or fails in all its attempts
       --rpm N, --tpm N         requests and tokens a minute at most
       --budget TOKENS          pause before the job uses more
       --budget-usd DOLLARS     pause before the job costs more
@@ -79,6 +83,9 @@ export const RUN_FLAGS = {
   "row-timeout": { type: "string" },
   "max-attempts": { type: "string" },
   api: { type: "string" },
+  header: { type: "string", multiple: true },
+  "service-tier": { type: "string" },
+  "fallback-model": { type: "string" },
   rpm: { type: "string" },
   tpm: { type: "string" },
   budget: { type: "string" },
@@ -113,6 +120,9 @@ export interface RunOptions {
   maxAttempts: number | undefined;
   /** Undefined: what the base URL says. */
   api: ApiKind | undefined;
+  headers: Readonly<Record<string, string>>;
+  serviceTier: string | undefined;
+  fallbackModel: string | undefined;
   requestsPerMinute: number | undefined;
   tokensPerMinute: number | undefined;
   budgetTokens: number | undefined;
@@ -154,6 +164,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
     allowPositionals: true,
     options: {
       ...RUN_FLAGS,
+      ...REQUEST_FLAGS,
       instruction: { type: "string" },
       "instruction-file": { type: "string" },
       output: { type: "string" },
@@ -184,12 +195,17 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       reasoningEffort: values["reasoning-effort"] ?? null,
       tools: run.tools,
       idColumn: values["id-column"] ?? null,
+      request: parseRequestOptions(values),
+      imageColumns: values["image-column"],
+      votes: positive("votes", values.votes),
     },
     settings: {
       maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
       rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
       rowLimit: count("sample", values.sample) ?? null,
       reuse: run.reuse,
+      fallbackModel: run.fallbackModel,
+      serviceTier: run.serviceTier,
     },
     output: values.output === undefined ? undefined : path.resolve(values.output),
     dryRun: values["dry-run"] ?? false,
@@ -215,6 +231,9 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     rowTimeoutMs: seconds === undefined ? undefined : seconds * 1000,
     maxAttempts: count("max-attempts", text("max-attempts")),
     api: oneOf("api", text("api"), API_KINDS),
+    headers: parseHeaders(Array.isArray(values.header) ? values.header : []),
+    serviceTier: text("service-tier"),
+    fallbackModel: text("fallback-model"),
     requestsPerMinute: count("rpm", text("rpm")),
     tokensPerMinute: count("tpm", text("tpm")),
     budgetTokens: count("budget", text("budget")),

@@ -22,6 +22,7 @@ export async function withRowResources<T>(
   const { idleTimeoutSeconds, outagePatienceSeconds } = options;
   const api = openModelApi(process.env, {
     kind: options.api,
+    headers: options.headers,
     idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
   });
   const outagePatienceMs = (outagePatienceSeconds ?? DEFAULT_OUTAGE_PATIENCE_SECONDS) * 1000;

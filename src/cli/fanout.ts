@@ -12,6 +12,7 @@ import {
   RUN_HELP,
 } from "./fanout-options.ts";
 import { coordinatorOptions, openJobStore, withRowResources } from "./fanout-setup.ts";
+import { REQUEST_HELP } from "./request-options.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 export const command: Command = {
@@ -29,7 +30,7 @@ export const command: Command = {
     }
     const options = parseFanoutOptions(argv);
     if (!options) {
-      process.stdout.write(FANOUT_HELP + RUN_HELP + FANOUT_EXIT_HELP);
+      process.stdout.write(FANOUT_HELP + REQUEST_HELP + RUN_HELP + FANOUT_EXIT_HELP);
       return 0;
     }
     return runToExit((signal) => run(options, signal));

@@ -25,8 +25,8 @@ const HELP = `Usage: procwire jobs list
        procwire jobs show JOB [--item ID]
        procwire jobs watch JOB
        procwire jobs cancel JOB
-       procwire jobs resume JOB [options]
-       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--mark-only] [options]
+       procwire jobs resume JOB [--model NAME] [options]
+       procwire jobs retry JOB [--class CLASS]... [--item ID]... [--mark-only] [--model NAME] [options]
        procwire jobs export JOB [--output FILE] [--errors] [--explode] [--escape-formulas]
        procwire jobs report JOB [--output FILE]
        procwire jobs rm JOB
@@ -41,7 +41,7 @@ watch    follows a job that another process runs, to its end
 cancel   stops a job; what is finished stays, the rest stays pending
 resume   goes on with the rows that are left
 retry    asks failed rows again, all of them or those of a class, and rows that are still pending; with --item only the
-         rows that are named; the rows behind a sample are left alone;
+         rows that are named; the rows behind a sample are left alone; --model asks another model from now on; the
          classes are ${ERROR_CLASSES.join(", ")}
 export   writes the results, or the failures, of any job at any time
 report   writes one HTML page about the job that needs nothing else: its rows, failures by class, cost, filters
@@ -64,6 +64,7 @@ export const command: Command = {
         item: { type: "string", multiple: true },
         class: { type: "string", multiple: true },
         "mark-only": { type: "boolean" },
+        model: { type: "string" },
         output: { type: "string" },
         errors: { type: "boolean" },
         "older-than": { type: "string" },
@@ -81,6 +82,7 @@ export const command: Command = {
       items: values.item,
       classes: values.class?.map(parseClass),
       markOnly: values["mark-only"] ?? false,
+      model: values.model,
       output: values.output,
       errors: values.errors ?? false,
     };
@@ -103,6 +105,7 @@ interface Request {
   items: string[] | undefined;
   classes: ErrorClass[] | undefined;
   markOnly: boolean;
+  model: string | undefined;
   output: string | undefined;
   errors: boolean;
 }
@@ -219,7 +222,7 @@ function resume(ledger: JobLedger, request: Request, store: JobStore): Promise<n
 
 async function work(
   ledger: JobLedger,
-  { run }: Request,
+  { run, model }: Request,
   store: JobStore,
   wanted: Pick<JobSettings, "rowLimit" | "onlyItems">,
 ): Promise<number> {
@@ -235,6 +238,9 @@ async function work(
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
           ...wanted,
           reuse: settings.reuse !== false && run.reuse,
+          model: model ?? settings.model,
+          fallbackModel: run.fallbackModel ?? settings.fallbackModel,
+          serviceTier: run.serviceTier ?? settings.serviceTier,
         },
         outputPath,
         resumed: true,

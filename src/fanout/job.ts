@@ -8,6 +8,7 @@
  * any machine, that runs row agents for jobs that another process, their *coordinator*, has started.
  */
 
+import type { RequestOptions } from "../agent/model-api.ts";
 import type { JsonObject } from "../agent/response-events.ts";
 import type { TokenUsage } from "../agent/usage.ts";
 
@@ -68,6 +69,12 @@ export interface JobTask {
   /** Which tools an agent has besides the report. */
   tools: "none" | "exec";
   idColumn: string | null;
+  /** What a person set about the requests themselves. */
+  request?: Pick<RequestOptions, "temperature" | "maxOutputTokens" | "extraBody"> | undefined;
+  /** Columns whose cells name images or files to look at. */
+  imageColumns?: readonly string[] | undefined;
+  /** How many agents are asked about a row; the answer that most of them give stands. */
+  votes?: number | undefined;
 }
 
 /** How a job is run; the latest command's word stands. */
@@ -80,6 +87,11 @@ export interface JobSettings {
   reuse?: boolean;
   /** Only these rows are worked on; none given: all. */
   onlyItems?: readonly string[] | undefined;
+  /** Asked in place of the task's model. */
+  model?: string | undefined;
+  /** Asked about a row that the model refuses, or has not answered in all its attempts. */
+  fallbackModel?: string | undefined;
+  serviceTier?: string | undefined;
 }
 
 export interface NewJob {

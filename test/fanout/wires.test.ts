@@ -5,7 +5,13 @@ import path from "node:path";
 import { suite, test } from "node:test";
 import { chatReport, chatSays, reportArguments } from "../support/mock-chat.ts";
 import { messagesCall } from "../support/mock-messages.ts";
-import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
+import {
+  type MockHandler,
+  type MockResponses,
+  report,
+  says,
+  startMockResponses,
+} from "../support/mock-responses.ts";
 import { runCli } from "../support/run-cli.ts";
 
 const COMMAND = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
@@ -80,6 +86,35 @@ suite("procwire fanout over other wires", () => {
         assert.equal(mock.requests[0]?.path, "/v1/messages");
         assert.equal(mock.requests[0]?.headers["x-api-key"], "a-key");
         assert.match(stderr, /2 of 2 rows completed; 30 tokens/);
+      },
+    );
+  });
+
+  test("the request's flags reach the API, and jobs retry --model asks another model", async () => {
+    await withTable(
+      (request) => (request.body.model === "other" ? report(request) : says("no")),
+      async ({ folder, mock }) => {
+        const env = { OPENAI_BASE_URL: mock.url };
+        await writeFile(path.join(folder, "body.json"), '{"metadata":{"a":"b"}}');
+        const first = await runCli(
+          [
+            ...[...COMMAND, "--max-attempts", "1", "--temperature", "0.5", "--max-output-tokens", "99"],
+            ...["--extra-body", "@body.json", "--header", "X-Team: cats", "--service-tier", "flex"],
+          ],
+          { cwd: folder, env },
+        );
+        assert.equal(first.code, 1, first.stderr);
+        const seen = mock.requests[0];
+        assert.equal(seen?.body.temperature, 0.5);
+        assert.equal(seen?.body.max_output_tokens, 99);
+        assert.deepEqual(seen?.body.metadata, { a: "b" });
+        assert.equal(seen?.body.service_tier, "flex");
+        assert.equal(seen?.headers["x-team"], "cats");
+        const id = /procwire jobs retry (\w+)/.exec(first.stderr)?.[1] ?? "";
+        const retried = await runCli(["jobs", "retry", id, "--model", "other"], { cwd: folder, env });
+        assert.equal(retried.code, 0, retried.stderr);
+        assert.equal(mock.requests.at(-1)?.body.model, "other");
+        assert.equal(mock.requests.at(-1)?.body.temperature, 0.5);
       },
     );
   });

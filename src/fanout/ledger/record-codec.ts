@@ -124,6 +124,11 @@ function decodeTask(value: unknown): JobTask {
     reasoningEffort: textOrNull(task.reasoningEffort),
     tools: task.tools === "exec" ? "exec" : "none",
     idColumn: textOrNull(task.idColumn),
+    ...given({
+      request: isObject(task.request) ? decodeRequest(task.request) : undefined,
+      imageColumns: task.imageColumns === undefined ? undefined : list(task.imageColumns).map(text),
+      votes: countOrNull(task.votes) ?? undefined,
+    }),
   };
 }
 
@@ -134,7 +139,12 @@ function decodeSettings(value: unknown): JobSettings {
     rowTimeoutMs: count(settings.rowTimeoutMs),
     rowLimit: countOrNull(settings.rowLimit),
     reuse: settings.reuse !== false,
-    onlyItems: Array.isArray(settings.onlyItems) ? settings.onlyItems.map(text) : undefined,
+    ...given({
+      onlyItems: Array.isArray(settings.onlyItems) ? settings.onlyItems.map(text) : undefined,
+      model: textOrNull(settings.model) ?? undefined,
+      fallbackModel: textOrNull(settings.fallbackModel) ?? undefined,
+      serviceTier: textOrNull(settings.serviceTier) ?? undefined,
+    }),
   };
 }
 
@@ -164,6 +174,23 @@ function decodeTranscriptEntry(value: unknown): TranscriptEntry | null {
     default:
       return null;
   }
+}
+
+function decodeRequest(request: Row): JobTask["request"] {
+  return given({
+    temperature: countOrNull(request.temperature) ?? undefined,
+    maxOutputTokens: countOrNull(request.maxOutputTokens) ?? undefined,
+    extraBody: isObject(request.extraBody) ? request.extraBody : undefined,
+  });
+}
+
+/** Only the fields that have a value: the others were not written either. */
+function given<T extends object>(fields: T): Partial<T> {
+  const kept: Partial<T> = { ...fields };
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === undefined) Reflect.deleteProperty(kept, name);
+  }
+  return kept;
 }
 
 function decodeRow(value: unknown): Row {

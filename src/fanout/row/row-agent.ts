@@ -6,6 +6,7 @@
 import type { RunTools } from "../../agent/headless-run.ts";
 import type { CallModel } from "../../agent/model-call.ts";
 import { ModelError } from "../../agent/model-error.ts";
+import type { JsonObject } from "../../agent/response-events.ts";
 import { runTurn, TooManyCallsError, type TurnOutcome } from "../../agent/turn.ts";
 import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
@@ -14,10 +15,13 @@ import { OutageError } from "../../async/outage.ts";
 import type { Tool, ToolDefinition } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import { attachmentsOf, withoutAttached } from "./attachments.ts";
+import { Ballots } from "./ballots.ts";
 import type { CompiledTask } from "./compiled-task.ts";
 import { HostLostError, NoHostError } from "./host-pool.ts";
-import { createReportTool, REPORT_TOOL_NAME, type ReportTool, reportDefinition } from "./report-tool.ts";
+import { createReportTool, REPORT_TOOL_NAME, type ReportState, reportDefinition } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
+import { modelOf } from "./row-model.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
 import { Transcript } from "./transcript.ts";
 
@@ -116,6 +120,14 @@ interface CommonPrompt {
   report: ToolDefinition;
 }
 
+/** How one agent's turn ended, and what became of its report. */
+interface TurnEnd {
+  state: ReportState;
+  outcome: TurnOutcome;
+}
+
+const NOTHING_SAID: TurnOutcome = { type: "completed", usage: NO_USAGE, lastMessage: null, refusal: null };
+
 class RowAttempt {
   #options: RowAgentOptions;
   #claim: Claim;
@@ -127,6 +139,7 @@ class RowAttempt {
   #ledgerFault: { cause: unknown } | null = null;
   #toolCrash: string | null = null;
   #hostLost: string | null = null;
+  #attachments: JsonObject[] = [];
   #controller = new AbortController();
   #deadline: RowDeadline;
 
@@ -152,6 +165,13 @@ class RowAttempt {
     try {
       const opened = await this.#openTools();
       if (opened.type !== "opened") return this.#judgeNoTools(opened);
+      try {
+        const { imageColumns = [] } = this.#options.job.task;
+        this.#attachments = await attachmentsOf(this.#claim.item.row, imageColumns);
+      } catch (error) {
+        await closeTools(opened.tools);
+        return this.#failed("spawn", error instanceof Error ? error.message : String(error), true);
+      }
       try {
         return await this.#work(opened.tools);
       } finally {
@@ -202,6 +222,40 @@ class RowAttempt {
   }
 
   async #work(rowTools: RunTools | null): Promise<RowOutcome> {
+    const { votes = 1 } = this.#options.job.task;
+    if (votes > 1) return this.#vote(rowTools, votes);
+    const { state, outcome } = await this.#ask(rowTools, (result, stop) =>
+      this.#commit(JSON.stringify(result), stop),
+    );
+    return this.#judge(state, outcome);
+  }
+
+  /** Asks several agents one after another, until no further one could change what most of them say. */
+  async #vote(rowTools: RunTools | null, votes: number): Promise<RowOutcome> {
+    const ballots = new Ballots(votes);
+    let last: TurnEnd | null = null;
+    for (let vote = 0; vote < votes && !ballots.isDecided; vote++) {
+      last = await this.#ask(rowTools, async (result, stop) => {
+        ballots.add(result, stop);
+        return true;
+      });
+      // An agent without an answer has no vote; what broke its turn would break the next one too.
+      if (last.state.type !== "accepted" && last.outcome.type !== "completed") break;
+    }
+    const { winner } = ballots;
+    const isBroken = last !== null && last.state.type !== "accepted" && last.outcome.type !== "completed";
+    if (winner && !isBroken) {
+      const isTaken = await this.#commit(JSON.stringify(winner.result), winner.stop).catch(() => false);
+      if (!isTaken) last = { state: { type: "superseded" }, outcome: last?.outcome ?? NOTHING_SAID };
+    }
+    return this.#judge(last?.state ?? { type: "none" }, last?.outcome ?? NOTHING_SAID);
+  }
+
+  /** One agent, one turn. */
+  async #ask(
+    rowTools: RunTools | null,
+    commit: (result: JsonObject, stop: boolean) => Promise<boolean>,
+  ): Promise<TurnEnd> {
     const { job, task } = this.#options;
     const { item } = this.#claim;
     const report = createReportTool({
@@ -209,19 +263,23 @@ class RowAttempt {
       itemId: item.itemId,
       definition: this.#common.report,
       check: task.check,
-      commit: (result, stop) => this.#commit(JSON.stringify(result), stop),
+      commit,
     });
-    const text = rowMessage(job, item, task.template.render(item.row));
+    const { request, imageColumns = [] } = job.task;
+    const told = { ...item, row: withoutAttached(item.row, imageColumns) };
+    const text = rowMessage(job, told, task.template.render(told.row));
+    const content = [{ type: "input_text", text }, ...this.#attachments];
     const outcome = await runTurn({
       threadId: this.#claim.token,
       turnId: this.#claim.token,
-      model: job.task.model,
+      model: modelOf(job, item),
       instructions: this.#common.instructions,
       reasoningEffort: job.task.reasoningEffort ?? undefined,
+      requestOptions: { ...request, serviceTier: job.settings.serviceTier },
       cacheKey: job.id,
       headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
       tools: [...(rowTools?.tools ?? []).map((tool) => this.#guarded(tool)), report],
-      history: [{ type: "message", role: "user", content: [{ type: "input_text", text }] }],
+      history: [{ type: "message", role: "user", content }],
       signal: this.#controller.signal,
       callModel: this.#callModel,
       endsTurn: (name, output) => {
@@ -233,7 +291,7 @@ class RowAttempt {
       replyToWords: (words) => report.takeWords(words),
       maxModelCalls: rowTools ? MAX_CALLS_WITH_TOOLS : MAX_CALLS_WITHOUT_TOOLS,
     });
-    return this.#judge(report, outcome);
+    return { state: report.state, outcome };
   }
 
   /** Counts tokens as they are spent, because the report is committed in the middle of the turn. */
@@ -270,7 +328,7 @@ class RowAttempt {
     }
   }
 
-  #judge(report: ReportTool, outcome: TurnOutcome): RowOutcome {
+  #judge(state: ReportState, outcome: TurnOutcome): RowOutcome {
     if (this.#ledgerFault) throw this.#ledgerFault.cause;
     if (this.#reported) return { type: "reported", usage: this.#usage, ...this.#reported };
     if (outcome.type === "failed" && outcome.error instanceof ModelError) {
@@ -282,7 +340,6 @@ class RowAttempt {
       const seconds = this.#options.job.settings.rowTimeoutMs / 1000;
       return this.#failed("timeout", `worker exceeded max runtime of ${seconds}s`);
     }
-    const { state } = report;
     if (state.type === "superseded") return { type: "superseded" };
     if (outcome.type === "failed") return this.#judgeError(outcome.error);
     if (state.type === "invalid") {

@@ -3,6 +3,7 @@ import { openTable } from "../input/table.ts";
 import type { TableInput } from "../input/table-input.ts";
 import { checkColumns } from "../input/template.ts";
 import type { JobTask, NewItem } from "../job.ts";
+import { checkImageColumns } from "../row/attachments.ts";
 import { compileTask } from "../row/compiled-task.ts";
 import { fixedPromptChars, rowMessage } from "../row/row-prompt.ts";
 
@@ -36,6 +37,7 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
   }
   checkIdColumn(task.idColumn, table.headers);
   checkColumns(template, table.headers);
+  checkImageColumns(task.imageColumns ?? [], table.headers);
   const job = { id: EXAMPLE_ID, headers: table.headers };
   // Their messages are counted whole already, with what they have in common.
   const shared = fixedPromptChars(task.schema);

@@ -11,6 +11,8 @@ export interface LaneOptions {
   rowAgent: RowAgent;
   limiter: Pick<Limiter, "lastAnswerAtMs">;
   maxAttempts: number;
+  /** Whether another model can still be asked about a row that this attempt's is done with. */
+  hasFallbackLeft(item: ItemRecord): boolean;
   clock: Clock;
   random: () => number;
   /** Says that no row can be worked on for now; called before the row is given back, so that no lane takes it again. */
@@ -78,7 +80,8 @@ async function settleFailure(
 ): Promise<LaneEnd> {
   const { ledger, maxAttempts } = options;
   const { errorClass, message, usage } = failure;
-  if (!failure.final && claim.item.attempts < maxAttempts) {
+  const isDone = failure.final || claim.item.attempts >= maxAttempts;
+  if (!isDone || options.hasFallbackLeft(claim.item)) {
     const delayMs = retryDelay(options, claim.item.attempts, errorClass);
     const isHeld = await ledger.retry(claim, failure, delayMs);
     const retry = { item: claim.item, errorClass, message, delayMs };

@@ -17,6 +17,7 @@ import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { Price } from "../money/price-table.ts";
 import type { RowRetry } from "../output/job-listener.ts";
 import type { Refusal, RowAgent } from "../row/row-agent.ts";
+import { hasFallbackLeft } from "../row/row-model.ts";
 import { CommonFault } from "./common-fault.ts";
 import { type BudgetLimits, JobBudget } from "./job-budget.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
@@ -85,6 +86,7 @@ class Scheduler {
       rowAgent: options.rowAgent,
       limiter: options.limiter,
       maxAttempts: options.job.settings.maxAttempts,
+      hasFallbackLeft: (item) => hasFallbackLeft(options.job, item),
       clock: options.clock,
       random: options.random ?? Math.random,
       pause: (reason) => this.#halt("paused", reason),

@@ -6,6 +6,7 @@ import { checkColumns } from "../input/template.ts";
 import type { JobRecord, JobSettings, JobTask } from "../job.ts";
 import { checkOutput } from "../output/export.ts";
 import type { JobEnd } from "../output/job-listener.ts";
+import { checkImageColumns } from "../row/attachments.ts";
 import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
 import { questionOf } from "../row/question.ts";
 import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
@@ -57,6 +58,7 @@ async function findOrCreate(
     // Only now are all columns known.
     checkIdColumn(task.idColumn, table.headers);
     checkColumns(template, table.headers);
+    checkImageColumns(task.imageColumns ?? [], table.headers);
   };
   const made = {
     id,

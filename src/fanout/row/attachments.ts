@@ -1,0 +1,77 @@
+import { readFile, stat } from "node:fs/promises";
+import path from "node:path";
+import type { JsonObject } from "../../agent/response-events.ts";
+import { InputError, type Row } from "../job.ts";
+
+const IMAGE_TYPES: Readonly<Record<string, string>> = {
+  ".png": "image/png",
+  ".jpg": "image/jpeg",
+  ".jpeg": "image/jpeg",
+  ".gif": "image/gif",
+  ".webp": "image/webp",
+};
+const PDF = "application/pdf";
+
+/** Providers refuse more in one request. */
+const MAX_FILE_BYTES = 20 * 1024 * 1024;
+
+/**
+ * The images and files that a row's cells name, as parts of its agent's message. A cell is an address, a `data:` URL, or a
+ * file of this machine. Rejects with what is wrong with one; an empty cell is none.
+ */
+export async function attachmentsOf(row: Row, columns: readonly string[]): Promise<JsonObject[]> {
+  const parts = await Promise.all(columns.map((column) => attachmentOf(row[column], column)));
+  return parts.filter((part) => part !== null);
+}
+
+/** The row as its agent is told it: what is attached is not written out once more. */
+export function withoutAttached(row: Row, columns: readonly string[]): Row {
+  const isData = (value: unknown) => typeof value === "string" && value.startsWith("data:");
+  if (!columns.some((column) => isData(row[column]))) return row;
+  const cells = Object.entries(row).map(([column, value]) => [
+    column,
+    columns.includes(column) && isData(value) ? "(attached)" : value,
+  ]);
+  return Object.fromEntries(cells);
+}
+
+export function checkImageColumns(columns: readonly string[], headers: readonly string[]): void {
+  const unknown = columns.find((column) => !headers.includes(column));
+  if (unknown === undefined) return;
+  throw new InputError(
+    `--image-column ${unknown} is no column of the table; they are ${headers.join(", ") || "none"}`,
+  );
+}
+
+async function attachmentOf(value: unknown, column: string): Promise<JsonObject | null> {
+  if (value === undefined || value === null || value === "") return null;
+  if (typeof value !== "string") throw new Error(`the cell in ${column} is no text that could name an image`);
+  const cell = value.trim();
+  if (/^(https?|data):/i.test(cell)) {
+    const isPdf = /^data:application\/pdf/i.test(cell) || /\.pdf(\?|#|$)/i.test(cell);
+    return isPdf ? filePart(cell, path.posix.basename(URL.parse(cell)?.pathname ?? "")) : imagePart(cell);
+  }
+  const extension = path.extname(cell).toLowerCase();
+  const type = extension === ".pdf" ? PDF : IMAGE_TYPES[extension];
+  if (type === undefined) {
+    throw new Error(
+      `${cell} in ${column} cannot be attached; expected an http address, or a file that ends in .pdf, ${Object.keys(IMAGE_TYPES).join(", ")}`,
+    );
+  }
+  const { size } = await stat(cell);
+  if (size > MAX_FILE_BYTES) {
+    throw new Error(`${cell} in ${column} has ${size} bytes; at most ${MAX_FILE_BYTES} can be attached`);
+  }
+  const url = `data:${type};base64,${(await readFile(cell)).toString("base64")}`;
+  return type === PDF ? filePart(url, path.basename(cell)) : imagePart(url);
+}
+
+function imagePart(url: string): JsonObject {
+  return { type: "input_image", image_url: url };
+}
+
+function filePart(url: string, name: string): JsonObject {
+  return url.startsWith("data:")
+    ? { type: "input_file", filename: name.endsWith(".pdf") ? name : "file.pdf", file_data: url }
+    : { type: "input_file", file_url: url };
+}
