@@ -5,7 +5,7 @@ import { API_KINDS, type ApiKind } from "../agent/choose-wire.ts";
 import { DEFAULT_MODEL } from "../agent/config.ts";
 import { isObject, type JsonObject } from "../agent/response-events.ts";
 import type { GuardOptions } from "../exec/host-environment.ts";
-import type { TableFormat } from "../fanout/input/table.ts";
+import { TABLE_FORMATS, type TableFormat, type TableReading } from "../fanout/input/table.ts";
 import {
   DEFAULT_CONCURRENCY,
   DEFAULT_MAX_ATTEMPTS,
@@ -15,6 +15,7 @@ import {
   type JobTask,
 } from "../fanout/job.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../fanout/money/price-table.ts";
+import { STDOUT } from "../fanout/output/write-table.ts";
 import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
 import { unwrapSchema } from "../fanout/row/result-schema.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
@@ -28,17 +29,20 @@ export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --ou
        procwire fanout worker --database-url URL [options]
        procwire fanout migrate --database-url URL [--grant-to ROLE]
 
-Runs one agent per row of a table (CSV, TSV, JSON lines; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
+Runs one agent per row of a table (CSV, TSV, JSON lines, a JSON array; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
 OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is kept at once;
 the same command again goes on where the last one ended.
 
       --instruction TEXT       what to do with each row, or
       --instruction-file FILE  the same from a file
-      --output FILE            where the results go (default: beside the input)
+      --output FILE            where the results go (default: beside the input), as its ending says: .csv, .tsv, .jsonl;
+                               \`-\` is stdout
       --model NAME             the model (default ${DEFAULT_MODEL});  --reasoning-effort LEVEL
       --id-column NAME         a column that names the rows (default: row numbers)
       --schema FILE            a JSON Schema every result has to fit; one repair turn
-      --format csv|tsv|jsonl   of the input (default: by its name)
+      --format csv|tsv|jsonl|json  of the input (default: by its name)
+      --delimiter CHAR         between the fields of the input;  --encoding NAME  of its text (default utf-8)
+      --keep-going             leave out rows that cannot be read, and tell how many, in place of refusing the table
       --explode                give each field of the results a column of its own
       --escape-formulas        keep spreadsheets from running cells as formulas
       --sample N               only the first N rows for now
@@ -150,6 +154,7 @@ export interface RunOptions {
 export interface FanoutCommandOptions extends RunOptions {
   input: string;
   format: TableFormat | undefined;
+  reading: TableReading;
   task: JobTask;
   settings: JobSettings;
   output: string | undefined;
@@ -173,6 +178,9 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       "id-column": { type: "string" },
       schema: { type: "string" },
       format: { type: "string" },
+      delimiter: { type: "string" },
+      encoding: { type: "string" },
+      "keep-going": { type: "boolean" },
       sample: { type: "string" },
       "dry-run": { type: "boolean" },
       fresh: { type: "boolean" },
@@ -187,7 +195,8 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   return {
     ...run,
     input,
-    format: oneOf("format", values.format, ["csv", "tsv", "jsonl"]),
+    format: oneOf("format", values.format, TABLE_FORMATS),
+    reading: parseReading(values),
     task: {
       instruction: readInstruction(values.instruction, values["instruction-file"]),
       schema: values.schema === undefined ? null : readSchema(values.schema),
@@ -207,10 +216,45 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       fallbackModel: run.fallbackModel,
       serviceTier: run.serviceTier,
     },
-    output: values.output === undefined ? undefined : path.resolve(values.output),
+    output: parseOutput(values.output, run.json),
     dryRun: values["dry-run"] ?? false,
     fresh: values.fresh ?? false,
   };
+}
+
+/** Standard output belongs to the events where those were asked for. */
+function parseOutput(output: string | undefined, json: boolean): string | undefined {
+  if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
+  if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
+  return output;
+}
+
+function parseReading(values: {
+  delimiter?: string | undefined;
+  encoding?: string | undefined;
+  "keep-going"?: boolean | undefined;
+}): TableReading {
+  const { delimiter, encoding } = values;
+  const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
+  if (character !== undefined && (character.length !== 1 || /["\r\n]/.test(character))) {
+    throw new UsageError(
+      `invalid --delimiter \`${delimiter}\`; expected one character such as ; or tab, and no quote or line end`,
+    );
+  }
+  if (encoding !== undefined && !isEncoding(encoding)) {
+    throw new UsageError(
+      `unknown --encoding \`${encoding}\`; expected a name such as utf-8, utf-16le, windows-1252 or shift_jis`,
+    );
+  }
+  return { delimiter: character, encoding, keepGoing: values["keep-going"] };
+}
+
+function isEncoding(label: string): boolean {
+  try {
+    return new TextDecoder(label).encoding !== "";
+  } catch {
+    return false;
+  }
 }
 
 export function parseRunOptions(values: FlagValues): RunOptions {

@@ -44,6 +44,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     cwd,
     stdin: process.stdin,
     format: options.format,
+    reading: options.reading,
     spoolFolder: jobsHome(process.env, cwd),
   });
   if (options.dryRun) {

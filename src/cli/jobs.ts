@@ -6,12 +6,13 @@ import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import type { PriceTable } from "../fanout/money/price-table.ts";
-import { exportCsv, exportErrors, isSameFile } from "../fanout/output/export.ts";
+import { exportErrors, exportResults, isSameFile } from "../fanout/output/export.ts";
 import { type ItemDetails, itemFields, itemReport } from "../fanout/output/item-report.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { jobReport, jobTable } from "../fanout/output/job-report.ts";
 import { fullSummaryFields, summarize } from "../fanout/output/summary.ts";
 import { watchJob } from "../fanout/output/watch-job.ts";
+import { STDOUT } from "../fanout/output/write-table.ts";
 import { compileTask } from "../fanout/row/compiled-task.ts";
 import { rowInstructions, rowMessage } from "../fanout/row/row-prompt.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
@@ -252,13 +253,14 @@ async function work(
 
 async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   const job = await ledger.job();
-  const file = path.resolve(request.output ?? (request.errors ? "errors.csv" : job.outputPath));
-  if (await isSameFile(file, job.inputPath)) {
+  const named = request.output ?? (request.errors ? "errors.csv" : job.outputPath);
+  const file = named === STDOUT ? named : path.resolve(named);
+  if (file !== STDOUT && (await isSameFile(file, job.inputPath))) {
     throw new Error(`the output ${file} is the input; it would be overwritten`);
   }
   const rows = request.errors
     ? await exportErrors(ledger, job, file)
-    : await exportCsv(ledger, job, file, request.run.export);
+    : await exportResults(ledger, job, file, request.run.export);
   process.stderr.write(`${rows} rows written to ${file}\n`);
   return 0;
 }

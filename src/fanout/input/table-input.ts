@@ -10,7 +10,7 @@ import path from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { InputError, type JobTask } from "../job.ts";
-import { formatOfName, type TableFormat } from "./table.ts";
+import { formatOfName, type TableFormat, type TableReading } from "./table.ts";
 
 /** A table that can be read as often as needed, and the hash that names its content. */
 export interface TableInput extends AsyncDisposable {
@@ -19,6 +19,7 @@ export interface TableInput extends AsyncDisposable {
   /** What the user calls it. */
   name: string;
   format: TableFormat;
+  reading: TableReading;
   sha256: string;
 }
 
@@ -28,6 +29,7 @@ export interface InputOptions {
   cwd: string;
   stdin: Readable;
   format?: TableFormat | undefined;
+  reading?: TableReading | undefined;
   /** Standard input is kept here while it is read, because it can be read only once. */
   spoolFolder: string;
 }
@@ -43,7 +45,15 @@ export async function prepareInput(options: InputOptions): Promise<TableInput> {
   };
   try {
     const format = options.format ?? formatOfName(options.input) ?? (await sniff(file));
-    return { path: file, name, format, sha256: await hashFile(file), [Symbol.asyncDispose]: dispose };
+    const { reading = {} } = options;
+    return {
+      path: file,
+      name,
+      format,
+      reading,
+      sha256: await hashFile(file),
+      [Symbol.asyncDispose]: dispose,
+    };
   } catch (error) {
     await dispose();
     throw new InputError(
@@ -57,7 +67,11 @@ export async function prepareInput(options: InputOptions): Promise<TableInput> {
 
 /** The same table, instruction, schema, model and tools are the same job, wherever the file lies. */
 export function jobKey(input: TableInput, task: JobTask): string {
-  const parts = { version: 1, input: input.sha256, format: input.format, task };
+  // A table that is read as usual has the key it had before there were other ways.
+  const reading = Object.values(input.reading).some((value) => value !== undefined)
+    ? input.reading
+    : undefined;
+  const parts = { version: 1, input: input.sha256, format: input.format, task, reading };
   return createHash("sha256").update(JSON.stringify(parts)).digest("hex");
 }
 
@@ -74,12 +88,14 @@ async function hashFile(file: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** A table whose name does not say what it is: JSON lines begin with a brace. */
+/** A table whose name does not say what it is: JSON lines begin with a brace, an array of objects with both brackets. */
 async function sniff(file: string): Promise<TableFormat> {
   const handle = await open(file);
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(512), 0, 512, 0);
-    return /^\uFEFF?\s*\{/.test(buffer.toString("utf8", 0, bytesRead)) ? "jsonl" : "csv";
+    const beginning = buffer.toString("utf8", 0, bytesRead);
+    if (/^\uFEFF?\s*\[\s*(\{|\]|$)/.test(beginning)) return "json";
+    return /^\uFEFF?\s*\{/.test(beginning) ? "jsonl" : "csv";
   } finally {
     await handle.close();
   }

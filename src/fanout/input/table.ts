@@ -5,14 +5,45 @@ import { createGunzip } from "node:zlib";
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
 import { InputError, type Row } from "../job.ts";
+import { jsonElements } from "./json-objects.ts";
 
-export type TableFormat = "csv" | "tsv" | "jsonl";
+export const TABLE_FORMATS = ["csv", "tsv", "jsonl", "json"] as const;
+export type TableFormat = (typeof TABLE_FORMATS)[number];
+
+/** How a table is read, where it is not read as usual. */
+export interface TableReading {
+  /** Between the fields, in place of the format's own. */
+  delimiter?: string | undefined;
+  /** A label of the Encoding Standard; default UTF-8. */
+  encoding?: string | undefined;
+  /** Leave out rows that cannot be read, in place of refusing the table. */
+  keepGoing?: boolean | undefined;
+}
 
 /** A table that is read once, row by row; it is never whole in memory. */
 export interface Table {
   /** The columns seen so far: all of them once the rows have been read, for CSV and TSV from the first row on. */
   readonly headers: readonly string[];
+  /** Rows that were left out because they could not be read, and why the first one was. */
+  readonly skipped: { readonly count: number; readonly first: string };
   rows(): AsyncGenerator<Row, void, undefined>;
+}
+
+/** Refuses a row, or leaves it out where that was asked for. */
+class BadRows {
+  count = 0;
+  first = "";
+  #keepGoing: boolean;
+
+  constructor(keepGoing: boolean) {
+    this.#keepGoing = keepGoing;
+  }
+
+  refuse(error: InputError): void {
+    if (!this.#keepGoing) throw error;
+    if (this.count === 0) this.first = error.message;
+    this.count++;
+  }
 }
 
 /** By the name's ending; `.gz` after it is looked through. Null: the name does not say. */
@@ -21,11 +52,17 @@ export function formatOfName(path: string): TableFormat | null {
   if (name.endsWith(".csv")) return "csv";
   if (name.endsWith(".tsv") || name.endsWith(".tab")) return "tsv";
   if (name.endsWith(".jsonl") || name.endsWith(".ndjson")) return "jsonl";
+  if (name.endsWith(".json")) return "json";
   return null;
 }
 
 /** Opens a file as a table. `name` is what errors call it. */
-export function openTable(path: string, format: TableFormat, name: string = path): Table {
+export function openTable(
+  path: string,
+  format: TableFormat,
+  name: string = path,
+  reading: TableReading = {},
+): Table {
   const bytes = async function* () {
     const file = createReadStream(path);
     try {
@@ -36,19 +73,33 @@ export function openTable(path: string, format: TableFormat, name: string = path
       file.destroy();
     }
   };
-  return format === "jsonl" ? new JsonLinesTable(bytes(), name) : new DelimitedTable(bytes(), format, name);
+  const text = decodeText(bytes(), format, name, reading.encoding ?? "utf-8");
+  const skipped = new BadRows(reading.keepGoing ?? false);
+  if (format === "jsonl") return new JsonTable(lines(text), "jsonl line", skipped);
+  if (format === "json") return new JsonTable(jsonElements(text, name), "json item", skipped);
+  return new DelimitedTable(text, format, name, skipped, reading.delimiter);
 }
 
 class DelimitedTable implements Table {
   headers: readonly string[] = [];
-  #bytes: AsyncIterable<Uint8Array>;
+  readonly skipped: BadRows;
+  #text: AsyncIterable<string>;
   #format: "csv" | "tsv";
   #name: string;
+  #delimiter: string;
 
-  constructor(bytes: AsyncIterable<Uint8Array>, format: "csv" | "tsv", name: string) {
-    this.#bytes = bytes;
+  constructor(
+    text: AsyncIterable<string>,
+    format: "csv" | "tsv",
+    name: string,
+    skipped: BadRows,
+    delimiter: string | undefined,
+  ) {
+    this.#text = text;
     this.#format = format;
     this.#name = name;
+    this.skipped = skipped;
+    this.#delimiter = delimiter ?? (format === "tsv" ? "\t" : ",");
   }
 
   async *rows(): AsyncGenerator<Row, void, undefined> {
@@ -61,9 +112,12 @@ class DelimitedTable implements Table {
       }
       if (record.every((field) => field === "")) continue;
       if (record.length !== this.headers.length) {
-        throw new InputError(
-          `${this.#format} row ${recordNumber} has ${record.length} fields but header has ${this.headers.length}`,
+        this.skipped.refuse(
+          new InputError(
+            `${this.#format} row ${recordNumber} has ${record.length} fields but header has ${this.headers.length}`,
+          ),
         );
+        continue;
       }
       yield Object.fromEntries(this.headers.map((header, index) => [header, record[index] ?? ""]));
     }
@@ -73,13 +127,13 @@ class DelimitedTable implements Table {
   async *#records(): AsyncGenerator<string[], void, undefined> {
     const { parse } = await import("csv-parse");
     const parser = parse({
-      delimiter: this.#format === "tsv" ? "\t" : ",",
+      delimiter: this.#delimiter,
       record_delimiter: ["\r\n", "\n", "\r"],
       relax_column_count: true,
       // A quote in the middle of an unquoted field is a character like any other.
       relax_quotes: true,
     });
-    const feeding = pipeline(Readable.from(decodeUtf8(this.#bytes, this.#format, this.#name)), parser);
+    const feeding = pipeline(Readable.from(this.#text), parser);
     feeding.catch(() => undefined);
     try {
       for await (const record of parser) yield record;
@@ -95,14 +149,17 @@ class DelimitedTable implements Table {
   }
 }
 
-class JsonLinesTable implements Table {
+/** Objects, one after another, in whatever way they are told apart. */
+class JsonTable implements Table {
+  readonly skipped: BadRows;
   #columns = new Set<string>();
-  #bytes: AsyncIterable<Uint8Array>;
-  #name: string;
+  #objects: AsyncIterable<string>;
+  #what: string;
 
-  constructor(bytes: AsyncIterable<Uint8Array>, name: string) {
-    this.#bytes = bytes;
-    this.#name = name;
+  constructor(objects: AsyncIterable<string>, what: string, skipped: BadRows) {
+    this.#objects = objects;
+    this.#what = what;
+    this.skipped = skipped;
   }
 
   get headers(): readonly string[] {
@@ -110,26 +167,29 @@ class JsonLinesTable implements Table {
   }
 
   async *rows(): AsyncGenerator<Row, void, undefined> {
-    let lineNumber = 0;
-    for await (const line of lines(decodeUtf8(this.#bytes, "jsonl", this.#name))) {
-      lineNumber++;
-      if (line.trim() === "") continue;
-      const row = parseRow(line, lineNumber);
+    let number = 0;
+    for await (const text of this.#objects) {
+      number++;
+      if (text.trim() === "") continue;
+      const row = parseRow(text, `${this.#what} ${number}`);
+      if (row instanceof InputError) {
+        this.skipped.refuse(row);
+        continue;
+      }
       for (const column of Object.keys(row)) this.#columns.add(column);
       yield row;
     }
   }
 }
 
-function parseRow(line: string, lineNumber: number): Row {
+function parseRow(text: string, what: string): Row | InputError {
   let value: unknown;
   try {
-    value = parseExactJson(line);
+    value = parseExactJson(text);
   } catch (error) {
-    throw new InputError(`jsonl line ${lineNumber} is not JSON: ${messageOf(error)}`, { cause: error });
+    return new InputError(`${what} is not JSON: ${messageOf(error)}`, { cause: error });
   }
-  if (!isObject(value)) throw new InputError(`jsonl line ${lineNumber} is not an object`);
-  return value;
+  return isObject(value) ? value : new InputError(`${what} is not an object`);
 }
 
 function checkHeaders(record: readonly string[], format: string): readonly string[] {
@@ -142,12 +202,13 @@ function checkHeaders(record: readonly string[], format: string): readonly strin
 }
 
 /** Also takes away a byte order mark. */
-async function* decodeUtf8(
+async function* decodeText(
   bytes: AsyncIterable<Uint8Array>,
   format: string,
   name: string,
+  encoding: string,
 ): AsyncGenerator<string, void, undefined> {
-  const decoder = new TextDecoder("utf-8", { fatal: true });
+  const decoder = new TextDecoder(encoding, { fatal: true });
   try {
     for await (const chunk of bytes) {
       const text = decoder.decode(chunk, { stream: true });
@@ -157,9 +218,12 @@ async function* decodeUtf8(
     if (rest !== "") yield rest;
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    throw new InputError(`failed to read ${format} input ${name}: stream did not contain valid UTF-8`, {
-      cause: error,
-    });
+    throw new InputError(
+      `failed to read ${format} input ${name}: stream did not contain valid ${encoding.toUpperCase()}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

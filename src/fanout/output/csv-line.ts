@@ -16,3 +16,12 @@ const NEEDS_QUOTES = /[",\r\n]/;
 
 /** What spreadsheets take for the beginning of a formula, also in its full-width forms. */
 const FORMULA = /^[=+\-@\t\r\uFF1D\uFF0B\uFF0D\uFF20]/;
+
+/** The same with tabs between the cells. */
+export function tsvLine(cells: readonly string[], options: { escapeFormulas?: boolean } = {}): string {
+  const written = cells.map((cell) => {
+    const safe = options.escapeFormulas && FORMULA.test(cell) ? `'${cell}` : cell;
+    return /["\t\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  });
+  return `${written.join("\t")}\n`;
+}

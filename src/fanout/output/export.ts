@@ -3,9 +3,11 @@ import { access, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
+import { formatOfName } from "../input/table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { type FolderJudge, writeTable } from "./write-table.ts";
+import { tsvLine } from "./csv-line.ts";
+import { type FolderJudge, STDOUT, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
   /** Also give each field of the results a column of its own. */
@@ -33,16 +35,26 @@ const OUTPUT_COLUMNS = [
 /** Told in front of one of our columns when the input has one of the same name. */
 const CLASH_PREFIX = "agent_";
 
-/** One line a row, in the table's order; the file appears whole or not at all. Tells how many rows it wrote. */
-export async function exportCsv(
+/** One line a row, in the table's order, as the name's ending says: CSV, TSV or JSON lines. The file appears whole or not at all. Tells how many rows it wrote. */
+export async function exportResults(
   ledger: JobLedger,
   job: JobRecord,
   file: string,
   options: ExportOptions = {},
 ): Promise<number> {
+  const format = formatOfName(file);
+  if (format === "jsonl") {
+    return writeTable(
+      file,
+      [],
+      { ...options, line: ([text]) => `${text}\n`, header: false },
+      objectsOf(ledger, job),
+    );
+  }
   const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
   const columns = outputColumns(job.headers, resultKeys);
-  return writeTable(file, columns, options, rowsOf(ledger, job, resultKeys));
+  const line = format === "tsv" ? (cells: readonly string[]) => tsvLine(cells, options) : undefined;
+  return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys));
 }
 
 /** The failed rows with why, so that they can be looked at and fed in again. */
@@ -66,6 +78,7 @@ export async function exportErrors(ledger: JobLedger, job: JobRecord, file: stri
 
 /** Refuses, before any money is spent, an output that could not be written at the end, or that is the input. */
 export async function checkOutput(file: string, input: string): Promise<void> {
+  if (file === STDOUT) return;
   if (await isSameFile(file, input)) {
     throw new InputError(`the output ${file} is the input; it would be overwritten`);
   }
@@ -135,6 +148,31 @@ async function* rowsOf(
     ];
   }
 }
+
+/** A row as one JSON object: its own cells as they were, what was done with it, and the result as it was reported. */
+async function* objectsOf(ledger: JobLedger, job: JobRecord): AsyncGenerator<string[], void, undefined> {
+  const names = freeNames(OBJECT_COLUMNS, job.headers);
+  for await (const item of ledger.items()) {
+    const values = [
+      job.id,
+      item.itemId,
+      item.rowIndex,
+      item.sourceId,
+      item.status,
+      item.attempts,
+      item.errorClass,
+      item.error,
+      item.result === null ? null : parseExactJson(item.result),
+    ];
+    const own = names.map((name, index) => [name, values[index]]);
+    yield [JSON.stringify({ ...item.row, ...Object.fromEntries(own) })];
+  }
+}
+
+const OBJECT_COLUMNS = [
+  ...["job_id", "item_id", "row_index", "source_id", "status", "attempt_count", "error_class", "last_error"],
+  "result",
+];
 
 async function collectResultKeys(ledger: JobLedger): Promise<string[]> {
   const keys = new Set<string>();

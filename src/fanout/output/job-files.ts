@@ -1,7 +1,7 @@
 import path from "node:path";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { type ExportOptions, exportCsv, exportErrors } from "./export.ts";
+import { type ExportOptions, exportErrors, exportResults } from "./export.ts";
 
 /**
  * Writes the results, and the failures when there are any; tells where the failures are. The ledger keeps everything when
@@ -14,6 +14,6 @@ export async function writeJobFiles(
   options: ExportOptions | undefined,
 ): Promise<string | null> {
   const errorsPath = path.join(folder, "errors.csv");
-  await exportCsv(ledger, job, job.outputPath, options);
+  await exportResults(ledger, job, job.outputPath, options);
   return (await exportErrors(ledger, job, errorsPath)) > 0 ? errorsPath : null;
 }

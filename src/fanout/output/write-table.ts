@@ -9,23 +9,33 @@ export type FolderJudge = (realFolder: string) => Promise<string | null>;
 export interface WriteTableOptions {
   escapeFormulas?: boolean;
   judgeFolder?: FolderJudge | undefined;
+  /** How a record is written; default: as CSV. */
+  line?: ((cells: readonly string[]) => string) | undefined;
+  /** Whether the names of the columns come first; default: they do. */
+  header?: boolean;
 }
+
+/** In place of a file: standard output. */
+export const STDOUT = "-";
 
 /** Text is handed to the disk in pieces of about this size. */
 const WRITE_CHARS = 64 * 1024;
 
-/** Writes a CSV file that appears whole or not at all; tells how many rows it has. */
+/** Writes a table, to a file that appears whole or not at all; tells how many rows it has. */
 export async function writeTable(
   file: string,
   columns: readonly string[],
   options: WriteTableOptions,
   rows: AsyncIterable<string[]>,
 ): Promise<number> {
+  const line = options.line ?? ((cells: readonly string[]) => csvLine(cells, options));
+  const beginning = (options.header ?? true) ? line(columns) : "";
+  if (file === STDOUT) return writeRows(appendToStdout, beginning, line, rows);
   await using place = options.judgeFolder
     ? await judgedPlace(path.resolve(file), options.judgeFolder)
     : await anyPlace(path.resolve(file));
   try {
-    const count = await writeRows(place, columns, options, rows);
+    const count = await writeFile(place, beginning, line, rows);
     if (!place.inPlace) await rename(place.temporary, place.target);
     return count;
   } catch (error) {
@@ -35,25 +45,41 @@ export async function writeTable(
 }
 
 async function writeRows(
+  append: (text: string) => Promise<unknown>,
+  beginning: string,
+  line: (cells: readonly string[]) => string,
+  rows: AsyncIterable<string[]>,
+): Promise<number> {
+  let count = 0;
+  let text = beginning;
+  for await (const row of rows) {
+    count++;
+    text += line(row);
+    if (text.length < WRITE_CHARS) continue;
+    await append(text);
+    text = "";
+  }
+  await append(text);
+  return count;
+}
+
+async function writeFile(
   place: Place,
-  columns: readonly string[],
-  options: WriteTableOptions,
+  beginning: string,
+  line: (cells: readonly string[]) => string,
   rows: AsyncIterable<string[]>,
 ): Promise<number> {
   await using out = await open(place.temporary, "w");
-  let count = 0;
-  let text = csvLine(columns, options);
-  for await (const row of rows) {
-    count++;
-    text += csvLine(row, options);
-    if (text.length < WRITE_CHARS) continue;
-    await out.appendFile(text);
-    text = "";
-  }
-  await out.appendFile(text);
+  const count = await writeRows((text) => out.appendFile(text), beginning, line, rows);
   // On the disk before it takes the old file's place; a pipe or a device has no disk.
   if (!place.inPlace) await out.sync();
   return count;
+}
+
+function appendToStdout(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => (error ? reject(error) : resolve()));
+  });
 }
 
 interface Place extends AsyncDisposable {

@@ -23,7 +23,7 @@ const CHARS_PER_TOKEN = 4;
 /** Everything a run would do with the table, without a job and without a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
   const { template } = await compileTask(task);
-  const table = openTable(input.path, input.format, input.name);
+  const table = openTable(input.path, input.format, input.name, input.reading);
   const ids = new ItemIds(task.idColumn);
   const shown: NewItem[] = [];
   let rows = 0;

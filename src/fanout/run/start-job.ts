@@ -48,7 +48,7 @@ async function findOrCreate(
     return { job: known, resumed: true, settings: { ...options.settings, reuse }, outputPath };
   }
   const settings = { ...options.settings, reuse: options.settings.reuse !== false && !options.fresh };
-  const table = openTable(input.path, input.format, input.name);
+  const table = openTable(input.path, input.format, input.name, input.reading);
   const ids = new ItemIds(task.idColumn);
   const rows = async function* () {
     for await (const row of table.rows()) {
@@ -70,6 +70,11 @@ async function findOrCreate(
     createdAtMs: clock.now(),
   };
   const job = await store.create(made, rows(), () => table.headers);
+  if (table.skipped.count > 0) {
+    options.listener?.warning?.(
+      `${table.skipped.count} rows cannot be read and are left out; the first: ${table.skipped.first}`,
+    );
+  }
   if (ids.duplicates > 0) {
     const column = task.idColumn ?? "";
     options.listener?.warning?.(

@@ -6,17 +6,28 @@ import { after, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { checkIdColumn, ItemIds } from "../../../src/fanout/input/item-ids.ts";
-import { formatOfName, openTable, type TableFormat } from "../../../src/fanout/input/table.ts";
+import { jsonElements } from "../../../src/fanout/input/json-objects.ts";
+import {
+  formatOfName,
+  openTable,
+  type TableFormat,
+  type TableReading,
+} from "../../../src/fanout/input/table.ts";
 import type { Row } from "../../../src/fanout/job.ts";
 
 const folder = await mkdtemp(path.join(tmpdir(), "procwire-table-"));
 after(() => rm(folder, { recursive: true, force: true }));
 let files = 0;
 
-async function read(content: string | Uint8Array, format: TableFormat = "csv", ending = "") {
+async function read(
+  content: string | Uint8Array,
+  format: TableFormat = "csv",
+  ending = "",
+  reading: TableReading = {},
+) {
   const file = path.join(folder, `t${files++}${ending}`);
   await writeFile(file, content);
-  const table = openTable(file, format, "IN");
+  const table = openTable(file, format, "IN", reading);
   const rows: Row[] = [];
   for await (const row of table.rows()) rows.push(row);
   return { headers: table.headers, rows };
@@ -166,4 +177,62 @@ test("a column of equal ids takes time in step with its rows", () => {
   for (let row = 0; row < 100_000; row++) ids.item({ id: "same" });
   assert.equal(ids.item({ id: "same" }).itemId, "same-100001");
   assert.equal(ids.duplicates, 100_000);
+});
+
+test("a delimiter and an encoding of its own are read", async () => {
+  const latin1 = Buffer.from("a;b\né,1;2\n", "latin1");
+  const reading = { delimiter: ";", encoding: "windows-1252" };
+  assert.deepEqual((await read(latin1, "csv", "", reading)).rows, [{ a: "é,1", b: "2" }]);
+  await assert.rejects(read(latin1), /did not contain valid UTF-8$/);
+  const wide = Buffer.from("\uFEFFa\n\u00e9\n", "utf16le");
+  assert.deepEqual((await read(wide, "csv", "", { encoding: "utf-16le" })).rows, [{ a: "é" }]);
+  await assert.rejects(
+    read(Buffer.from([0x61, 0x0a, 0xff]), "csv", "", { encoding: "shift_jis" }),
+    /did not contain valid SHIFT_JIS$/,
+  );
+});
+
+test("a JSON array is read object by object, however it is laid out and cut", async () => {
+  const rows = [{ a: 1, t: 'x]"}, {' }, { a: [[1], { b: "\\" }] }, {}];
+  for (const text of [
+    JSON.stringify(rows),
+    JSON.stringify(rows, null, 2),
+    rows.map((row) => JSON.stringify(row, null, 1)).join("\n"),
+    rows.map((row) => JSON.stringify(row)).join(""),
+  ]) {
+    assert.deepEqual((await read(text, "json")).rows, rows);
+    const letters = async function* () {
+      yield* text;
+    };
+    const cut: unknown[] = [];
+    for await (const element of jsonElements(letters(), "IN")) cut.push(JSON.parse(element));
+    assert.deepEqual(cut, rows);
+  }
+  assert.deepEqual((await read(" [ ] ", "json")).rows, []);
+  for (const [text, message] of [
+    ['[{"a":1}, 2]', /^InputError: json item 2 is not an object$/],
+    ['[{"a":1}, {"a":}]', /^InputError: json item 2 is not JSON: /],
+    ['[{"a":1}', /^InputError: json input IN ends in the middle$/],
+    ['{"a":1', /^InputError: json input IN ends in the middle$/],
+    ['[{"a":1}] {}', /^InputError: json input IN goes on after its end$/],
+  ] as const) {
+    await assert.rejects(read(text, "json"), message);
+  }
+});
+
+test("rows that cannot be read are left out and counted where that is asked for", async () => {
+  for (const [text, format, rows, first] of [
+    ["a,b\n1,2\n3\n4,5,6\n7,8\n", "csv", ["1", "7"], "csv row 3 has 1 fields but header has 2"],
+    ['{"a":"1"}\n{\n[]\n{"a":"7"}\n', "jsonl", ["1", "7"], "jsonl line 2 is not JSON: "],
+    ['[{"a":"1"},2,[3],{"a":"7"}]', "json", ["1", "7"], "json item 2 is not an object"],
+  ] as const) {
+    const file = path.join(folder, `ragged.${format}`);
+    await writeFile(file, text);
+    const table = openTable(file, format, "IN", { keepGoing: true });
+    const seen: unknown[] = [];
+    for await (const row of table.rows()) seen.push(row.a);
+    assert.deepEqual(seen, rows);
+    assert.equal(table.skipped.count, 2);
+    assert.ok(table.skipped.first.startsWith(first), table.skipped.first);
+  }
 });

@@ -1,0 +1,95 @@
+import { InputError } from "../job.ts";
+
+const SPACE = /[\s,]/;
+
+/**
+ * Cuts a JSON array into its elements, each as text, without ever holding the whole. Objects that follow each other without
+ * an array around them are cut the same way, however they are laid out.
+ */
+export async function* jsonElements(
+  text: AsyncIterable<string>,
+  name: string,
+): AsyncGenerator<string, void, undefined> {
+  const cutter = new ElementCutter(name);
+  for await (const chunk of text) yield* cutter.take(chunk);
+  yield* cutter.end();
+}
+
+class ElementCutter {
+  #name: string;
+  #element = "";
+  /** Brackets that are open, without that of the array itself. */
+  #depth = 0;
+  #inString = false;
+  #isEscaped = false;
+  #array: "unknown" | "none" | "open" | "closed" = "unknown";
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  *take(chunk: string): Generator<string, void, undefined> {
+    let from = 0;
+    for (let at = 0; at < chunk.length; at++) {
+      const char = chunk[at] ?? "";
+      if (this.#inString) {
+        this.#readString(char);
+        continue;
+      }
+      const isBetween = this.#depth === 0 && this.#element === "" && from === at;
+      if (isBetween && SPACE.test(char)) {
+        from = at + 1;
+      } else if (isBetween && this.#readArrayEdge(char)) {
+        from = at + 1;
+      } else if (this.#depth === 0 && !isBetween && (SPACE.test(char) || char === "]")) {
+        yield this.#cut(chunk.slice(from, at));
+        from = at + 1;
+        if (char === "]") this.#array = "closed";
+      } else if (this.#readBracket(char)) {
+        yield this.#cut(chunk.slice(from, at + 1));
+        from = at + 1;
+      }
+    }
+    this.#element += chunk.slice(from);
+  }
+
+  *end(): Generator<string, void, undefined> {
+    if (this.#depth > 0 || this.#inString || this.#array === "open") {
+      throw new InputError(`json input ${this.#name} ends in the middle`);
+    }
+    if (this.#element !== "") yield this.#cut("");
+  }
+
+  #cut(rest: string): string {
+    const element = this.#element + rest;
+    this.#element = "";
+    return element;
+  }
+
+  #readString(char: string): void {
+    if (this.#isEscaped) this.#isEscaped = false;
+    else if (char === "\\") this.#isEscaped = true;
+    else if (char === '"') this.#inString = false;
+  }
+
+  /** True for the brackets of the array that holds everything. */
+  #readArrayEdge(char: string): boolean {
+    if (this.#array === "closed") throw new InputError(`json input ${this.#name} goes on after its end`);
+    if (this.#array === "unknown") {
+      this.#array = char === "[" ? "open" : "none";
+      return char === "[";
+    }
+    if (char !== "]" || this.#array !== "open") return false;
+    this.#array = "closed";
+    return true;
+  }
+
+  /** True when the last bracket that was open is closed. */
+  #readBracket(char: string): boolean {
+    if (char === '"') this.#inString = true;
+    if (char === "{" || char === "[") this.#depth++;
+    if (char !== "}" && char !== "]") return false;
+    this.#depth--;
+    return this.#depth === 0;
+  }
+}
