@@ -46,6 +46,7 @@ the same command again goes on where the last one ended.
       --explode                give each field of the results a column of its own
       --escape-formulas        keep spreadsheets from running cells as formulas
       --sample N               only the first N rows for now
+      --random-sample N        N rows picked at random, the same ones each time, as a job of their own
       --dry-run                show the first prompts, count rows and tokens, ask nothing
       --fresh                  start over although the job is known
 `;
@@ -181,6 +182,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       delimiter: { type: "string" },
       encoding: { type: "string" },
       "keep-going": { type: "boolean" },
+      "random-sample": { type: "string" },
       sample: { type: "string" },
       "dry-run": { type: "boolean" },
       fresh: { type: "boolean" },
@@ -233,6 +235,7 @@ function parseReading(values: {
   delimiter?: string | undefined;
   encoding?: string | undefined;
   "keep-going"?: boolean | undefined;
+  "random-sample"?: string | undefined;
 }): TableReading {
   const { delimiter, encoding } = values;
   const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
@@ -246,7 +249,12 @@ function parseReading(values: {
       `unknown --encoding \`${encoding}\`; expected a name such as utf-8, utf-16le, windows-1252 or shift_jis`,
     );
   }
-  return { delimiter: character, encoding, keepGoing: values["keep-going"] };
+  return {
+    delimiter: character,
+    encoding,
+    keepGoing: values["keep-going"],
+    randomSample: positive("random-sample", values["random-sample"]),
+  };
 }
 
 function isEncoding(label: string): boolean {

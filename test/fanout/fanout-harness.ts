@@ -5,7 +5,7 @@ import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
 import type { RetryPolicy } from "../../src/agent/model-call.ts";
 import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
-import type { TableFormat } from "../../src/fanout/input/table.ts";
+import type { TableFormat, TableReading } from "../../src/fanout/input/table.ts";
 import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
 import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
@@ -17,6 +17,7 @@ import { type MockHandler, type MockResponses, startMockResponses } from "../sup
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;
   format?: TableFormat;
+  reading?: TableReading;
   task?: Partial<StartJobOptions["task"]>;
   settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
@@ -57,7 +58,7 @@ export class FanoutHarness implements AsyncDisposable {
   }
 
   async run(run: FanoutRun = {}): Promise<JobEnd> {
-    const { table = catTable(3), format, task, settings, requestsPerMinute, retry, ...rest } = run;
+    const { table = catTable(3), format, reading, task, settings, requestsPerMinute, retry, ...rest } = run;
     const file = path.join(this.folder, "in.csv");
     await writeFile(file, table);
     const api = createHttpResponsesApi({ baseUrl: this.mock.url, apiKey: "k" });
@@ -68,6 +69,7 @@ export class FanoutHarness implements AsyncDisposable {
       stdin: Readable.from([]),
       spoolFolder: this.jobsHome,
       format,
+      reading,
     });
     try {
       return await startOrResumeJob({

@@ -18,6 +18,8 @@ export interface TableReading {
   encoding?: string | undefined;
   /** Leave out rows that cannot be read, in place of refusing the table. */
   keepGoing?: boolean | undefined;
+  /** Only so many rows of it, picked at random. */
+  randomSample?: number | undefined;
 }
 
 /** A table that is read once, row by row; it is never whole in memory. */

@@ -1,4 +1,5 @@
 import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
+import { randomSample } from "../input/random-sample.ts";
 import { openTable } from "../input/table.ts";
 import type { TableInput } from "../input/table-input.ts";
 import { checkColumns } from "../input/template.ts";
@@ -28,12 +29,15 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
   const shown: NewItem[] = [];
   let rows = 0;
   let chars = 0;
-  for await (const row of table.rows()) {
-    const item = ids.item(row);
+  const allItems = async function* () {
+    for await (const row of table.rows()) yield ids.item(row);
+  };
+  const { randomSample: size } = input.reading;
+  for await (const item of size === undefined ? allItems() : randomSample(allItems(), size, input.sha256)) {
     if (rowLimit !== null && item.rowIndex >= rowLimit) continue;
     rows++;
     if (shown.length < SHOWN_ROWS) shown.push(item);
-    chars += rowMessage({ id: EXAMPLE_ID, headers: table.headers }, item, template.render(row)).length;
+    chars += rowMessage({ id: EXAMPLE_ID, headers: table.headers }, item, template.render(item.row)).length;
   }
   checkIdColumn(task.idColumn, table.headers);
   checkColumns(template, table.headers);

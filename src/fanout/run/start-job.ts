@@ -1,5 +1,6 @@
 import { systemClock } from "../../async/clock.ts";
 import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
+import { randomSample } from "../input/random-sample.ts";
 import { openTable } from "../input/table.ts";
 import { jobKey, type TableInput } from "../input/table-input.ts";
 import { checkColumns } from "../input/template.ts";
@@ -69,7 +70,9 @@ async function findOrCreate(
     outputPath,
     createdAtMs: clock.now(),
   };
-  const job = await store.create(made, rows(), () => table.headers);
+  const { randomSample: size } = input.reading;
+  const items = size === undefined ? rows() : randomSample(rows(), size, input.sha256);
+  const job = await store.create(made, items, () => table.headers);
   if (table.skipped.count > 0) {
     options.listener?.warning?.(
       `${table.skipped.count} rows cannot be read and are left out; the first: ${table.skipped.first}`,

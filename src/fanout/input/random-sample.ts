@@ -1,0 +1,37 @@
+import type { NewItem } from "../job.ts";
+
+/**
+ * Some rows of a table, each as likely as any other, in the table's order. The same seed picks the same rows, so that the
+ * same command goes on with its job. They are numbered anew, without holes; their ids are those of the whole table.
+ */
+export async function* randomSample(
+  items: AsyncIterable<NewItem>,
+  size: number,
+  seed: string,
+): AsyncGenerator<NewItem, void, undefined> {
+  const random = seededRandom(Number.parseInt(seed.slice(0, 8), 16));
+  const picked: NewItem[] = [];
+  let seen = 0;
+  for await (const item of items) {
+    seen++;
+    if (picked.length < size) picked.push(item);
+    else {
+      // The row that is the n-th takes somebody's place with the chance that it has among n.
+      const place = Math.floor(random() * seen);
+      if (place < size) picked[place] = item;
+    }
+  }
+  picked.sort((a, b) => a.rowIndex - b.rowIndex);
+  for (const [rowIndex, item] of picked.entries()) yield { ...item, rowIndex };
+}
+
+/** Numbers from 0 to 1 (mulberry32): even enough to pick rows by, and of no use for secrets. */
+function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
