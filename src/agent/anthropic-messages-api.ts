@@ -2,7 +2,7 @@ import { MessagesAnswer } from "./anthropic-messages-answer.ts";
 import { parseExactJson } from "./exact-json.ts";
 import { type InputPart, type InputStep, readSteps } from "./input-parts.ts";
 import { asObject, type JsonObject } from "./json-fields.ts";
-import type { ModelRequest, ResponseHeaders, Wire } from "./model-api.ts";
+import { isStrict, type ModelRequest, type ResponseHeaders, type Wire } from "./model-api.ts";
 
 /** The version of the wire that this file speaks. */
 const VERSION = "2023-06-01";
@@ -13,13 +13,11 @@ const DEFAULT_MAX_TOKENS = 8_192;
 /** Anthropic's Messages API. */
 export const anthropicMessagesWire: Wire = {
   path: "/messages",
-  headers: (apiKey): Readonly<Record<string, string>> => ({
-    "anthropic-version": VERSION,
-    ...(apiKey ? { "x-api-key": apiKey } : {}),
-  }),
+  headers: (apiKey): Readonly<Record<string, string>> =>
+    apiKey ? { "anthropic-version": VERSION, "x-api-key": apiKey } : { "anthropic-version": VERSION },
   spareable: [
-    { name: "strict", refusal: /\bstrict\b|input_schema/ },
-    { name: "cache_control", refusal: /\bcache_control\b/ },
+    { name: "strict", refusal: /\bstrict\b|input_schema/, canSpare: isStrict },
+    { name: "cache_control", refusal: /\bcache_control\b/, canSpare: () => true },
     {
       name: "tool_choice",
       refusal: /\btool_choice\b|forces tool use/,
@@ -58,7 +56,8 @@ function toolFields(request: ModelRequest, spared: ReadonlySet<string>): JsonObj
       strict: tool.strict === true && !spared.has("strict") ? true : undefined,
     })),
     tool_choice: {
-      ...(forced === undefined ? { type: "auto" } : { type: "tool", name: forced }),
+      type: forced === undefined ? "auto" : "tool",
+      name: forced,
       disable_parallel_tool_use: request.parallelToolCalls ? undefined : true,
     },
   };
@@ -69,9 +68,11 @@ function messagesOf(steps: readonly InputStep[]): JsonObject[] {
   const turns: { role: "user" | "assistant"; content: JsonObject[] }[] = [];
   for (const step of steps) {
     const role = step.type === "user" || step.type === "callOutput" ? "user" : "assistant";
+    const blocks = blocksOf(step);
+    if (blocks.length === 0) continue;
     const last = turns.at(-1);
-    if (last?.role === role) last.content.push(...blocksOf(step));
-    else turns.push({ role, content: blocksOf(step) });
+    if (last?.role === role) last.content.push(...blocks);
+    else turns.push({ role, content: blocks });
   }
   return turns;
 }

@@ -1,7 +1,7 @@
 import { ChatAnswer } from "./chat-completions-answer.ts";
 import { type InputPart, type InputStep, readSteps } from "./input-parts.ts";
 import type { JsonObject } from "./json-fields.ts";
-import type { ModelRequest, Wire } from "./model-api.ts";
+import { isStrict, type ModelRequest, type Wire } from "./model-api.ts";
 
 /**
  * Chat Completions, as vLLM, Ollama and most providers speak it. Where a model has no tools and there is only one to call,
@@ -19,6 +19,7 @@ export const chatCompletionsWire: Wire = {
     {
       name: "strict",
       refusal: /\bstrict\b|invalid_function_parameters|tools\[\d+\]\.(function\.)?parameters/,
+      canSpare: isStrict,
     },
     {
       name: "tool_choice",
@@ -53,10 +54,11 @@ function requestBody(request: ModelRequest, spared: ReadonlySet<string>): JsonOb
     prompt_cache_key: request.cacheKey,
     parallel_tool_calls: asJson || request.tools.length === 0 ? undefined : request.parallelToolCalls,
   };
+  const answering = tool ? { response_format: jsonAnswer(tool, spared) } : toolFields(request, spared);
   return {
     model: request.model,
     messages: [{ role: "system", content: system }, ...messagesOf(readSteps(request.input), asJson)],
-    ...(tool ? { response_format: jsonAnswer(tool, spared) } : toolFields(request, spared)),
+    ...answering,
     reasoning_effort: request.reasoningEffort,
     temperature: options.temperature,
     // Older servers know the first name only, newer models take the second only.

@@ -10,7 +10,7 @@ import https from "node:https";
 import { createParser } from "eventsource-parser";
 import type { AnswerDecoder, ModelApi, ModelRequest, ResponseListener, Wire } from "./model-api.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
-import type { ResponseEvent } from "./response-events.ts";
+import type { JsonObject, ResponseEvent } from "./response-events.ts";
 
 export interface HttpModelApiOptions {
   /** E.g. `https://api.openai.com/v1`; the wire's path is appended. */
@@ -59,9 +59,8 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
     async send(request, signal, listener) {
       signal.throwIfAborted();
       const without = new Set(spared);
-      const body = Buffer.from(
-        JSON.stringify({ ...wire.body(request, without), ...request.options?.extraBody }),
-      );
+      const fields = { ...wire.body(request, without), ...request.options?.extraBody };
+      const body = Buffer.from(JSON.stringify(fields));
       const outgoing = send({
         ...target,
         timeout: idleTimeoutMs,
@@ -80,7 +79,8 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
       try {
         outgoing.end(body);
         const incoming = await answered(outgoing);
-        if (incoming.statusCode !== 200) throw await refusalOf(incoming, wire, request, without, spared);
+        if (incoming.statusCode !== 200)
+          throw await readRefusal(incoming, wire, { request, fields, without }, spared);
         listener.onAccepted?.(wire.limitHeaders?.(incoming.headers) ?? incoming.headers);
         await readEvents(incoming, wire.decoder(request, without), listener);
       } catch (error) {
@@ -107,11 +107,10 @@ function answered(outgoing: http.ClientRequest): Promise<http.IncomingMessage> {
 const ABOUT_PARAMETERS: ReadonlySet<number> = new Set([400, 404, 422]);
 
 /** When a parameter is refused that can be spared, it is from now on, and the request is worth sending again. */
-async function refusalOf(
+async function readRefusal(
   incoming: http.IncomingMessage,
   wire: Wire,
-  request: ModelRequest,
-  without: ReadonlySet<string>,
+  sent: { request: ModelRequest; fields: JsonObject; without: ReadonlySet<string> },
   spared: Set<string>,
 ): Promise<ModelError> {
   const status = incoming.statusCode ?? 0;
@@ -120,7 +119,9 @@ async function refusalOf(
   if (!ABOUT_PARAMETERS.has(status)) return error;
   const parameter = wire.spareable.find(
     ({ name, refusal, canSpare }) =>
-      !without.has(name) && refusal.test(body) && (canSpare?.(request) ?? true),
+      !sent.without.has(name) &&
+      refusal.test(body) &&
+      (canSpare ? canSpare(sent.request) : sent.fields[name] !== undefined),
   );
   if (!parameter) return error;
   spared.add(parameter.name);

@@ -61,8 +61,13 @@ export interface SpareableParameter {
   readonly name: string;
   /** Found in what the API says when it is this parameter that it does not take. */
   readonly refusal: RegExp;
-  /** Whether this request can do without. */
+  /** Whether this request has it and can do without; default: its body has a field of that name. */
   canSpare?(request: ModelRequest): boolean;
+}
+
+/** Whether a request holds a server to the parameters of a tool. */
+export function isStrict({ tools }: ModelRequest): boolean {
+  return tools.some((tool) => tool.strict === true);
 }
 
 /** Reads the events of one answer. */

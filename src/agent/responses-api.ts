@@ -1,5 +1,5 @@
 import { createHttpModelApi, type HttpModelApiOptions } from "./http-model-api.ts";
-import type { ModelApi, ModelRequest, Wire } from "./model-api.ts";
+import { isStrict, type ModelApi, type ModelRequest, type Wire } from "./model-api.ts";
 import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 
 /** The Responses API. History travels whole each time (`store: false`). */
@@ -14,6 +14,7 @@ export const responsesWire: Wire = {
     {
       name: "strict",
       refusal: /\bstrict\b|invalid_function_parameters|tools\[\d+\]\.(function\.)?parameters/,
+      canSpare: isStrict,
     },
     {
       name: "tool_choice",

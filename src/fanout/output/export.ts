@@ -3,7 +3,6 @@ import { access, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
-import { formatOfName } from "../input/table.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { tsvLine } from "./csv-line.ts";
@@ -42,7 +41,7 @@ export async function exportResults(
   file: string,
   options: ExportOptions = {},
 ): Promise<number> {
-  const format = formatOfName(file);
+  const format = outputFormat(file);
   if (format === "jsonl") {
     return writeTable(
       file,
@@ -55,6 +54,11 @@ export async function exportResults(
   const columns = outputColumns(job.headers, resultKeys);
   const line = format === "tsv" ? (cells: readonly string[]) => tsvLine(cells, options) : undefined;
   return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys));
+}
+
+function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
+  if (/\.(jsonl|ndjson)$/i.test(file)) return "jsonl";
+  return /\.(tsv|tab)$/i.test(file) ? "tsv" : "csv";
 }
 
 /** The failed rows with why, so that they can be looked at and fed in again. */
