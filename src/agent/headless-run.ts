@@ -5,6 +5,7 @@ import { followCommands } from "./command-items.ts";
 import { EventStream } from "./event-stream.ts";
 import type { CallModel } from "./model-call.ts";
 import type { Notification } from "./notification.ts";
+import type { JsonObject } from "./response-events.ts";
 import type { RunOutput, RunStatus } from "./run-output.ts";
 import { runTurn } from "./turn.ts";
 import { decodeTurnCompleted } from "./turn-completion.ts";
@@ -29,6 +30,10 @@ export interface RunTools {
 
 export interface HeadlessRunOptions {
   prompt: string;
+  /** A thread to go on with: its name and what was said in it so far. */
+  resume?: { threadId: string; history: readonly JsonObject[] } | undefined;
+  /** Told what is said, the prompt too, as it is: what a later run goes on from. */
+  onHistory?: ((threadId: string, item: JsonObject) => void) | undefined;
   /** Data URLs of images that go with it. */
   images?: readonly string[];
   /** A JSON Schema that the last message has to follow. */
@@ -77,7 +82,7 @@ class HeadlessRun {
 
   constructor(options: HeadlessRunOptions) {
     this.#options = options;
-    this.#threadId = options.newId();
+    this.#threadId = options.resume?.threadId ?? options.newId();
     this.#turnId = options.newId();
     this.#stream = new EventStream(options.streamCapacity);
   }
@@ -113,11 +118,14 @@ class HeadlessRun {
   }
 
   #turn(tools: Tool[]) {
-    const { prompt, images = [], budgetTokens } = this.#options;
+    const { prompt, images = [], budgetTokens, resume, onHistory } = this.#options;
     const content = [
       { type: "input_text", text: prompt },
       ...images.map((url) => ({ type: "input_image", image_url: url })),
     ];
+    const question = { type: "message", role: "user", content };
+    const tell = (item: JsonObject) => onHistory?.(this.#threadId, item);
+    tell(question);
     return runTurn({
       threadId: this.#threadId,
       turnId: this.#turnId,
@@ -127,7 +135,8 @@ class HeadlessRun {
       cacheKey: this.#threadId,
       headers: { session_id: this.#threadId },
       tools,
-      history: [{ type: "message", role: "user", content }],
+      history: [...(resume?.history ?? []), question],
+      onHistory: tell,
       outputSchema: this.#options.outputSchema,
       maxModelCalls: this.#options.maxTurns,
       checkGoesOn: (usage) => {

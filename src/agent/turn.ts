@@ -28,6 +28,8 @@ export interface TurnOptions {
   tools: readonly Tool[];
   /** What was said so far, the new question last. The turn appends to it. */
   history: JsonObject[];
+  /** Told what is appended to the history, as it is. */
+  onHistory?: ((item: JsonObject) => void) | undefined;
   signal: AbortSignal;
   callModel: CallModel;
   hooks?: CallHooks;
@@ -202,7 +204,7 @@ class RunningTurn {
   }
 
   #record(item: OutputItem): void {
-    this.#options.history.push(item.raw);
+    this.#remember(item.raw);
     if (item.type === "message") {
       this.#lastMessage = item.text || item.refusal;
       this.#refusal = item.refusal;
@@ -232,7 +234,12 @@ class RunningTurn {
   }
 
   #answer(call: FunctionCall, output: ToolOutput): void {
-    this.#options.history.push({ type: "function_call_output", call_id: call.callId, output: output.text });
+    this.#remember({ type: "function_call_output", call_id: call.callId, output: output.text });
+  }
+
+  #remember(item: JsonObject): void {
+    this.#options.history.push(item);
+    this.#options.onHistory?.(item);
   }
 
   async #callTool(call: FunctionCall): Promise<ToolOutput> {

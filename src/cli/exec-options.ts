@@ -9,10 +9,13 @@ import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
+       procwire exec [options] resume THREAD_ID PROMPT
+       procwire exec [options] resume --last PROMPT
 
 Runs one agent turn against a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, here or on a
 server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or left out, to read it from stdin; what is
-piped in beside a PROMPT is appended to it as a <stdin> block.
+piped in beside a PROMPT is appended to it as a <stdin> block. \`resume\` goes on with a thread of an earlier run, kept in
+$PROCWIRE_HOME/threads or ~/.procwire/threads.
 
   -m, --model NAME     the model (default gpt-5)
   -C, --cd, --cwd DIR  where its commands run; default: here, or where the server runs
@@ -40,6 +43,7 @@ piped in beside a PROMPT is appended to it as a <stdin> block.
       --json           events as JSON lines on stdout
       --color WHEN     accepted (always, never, auto); nothing is coloured
   -o, --output-last-message FILE  also write the last message there
+      --ephemeral            keep nothing to resume
       --progress-cursor      draw progress in place although stderr is no terminal
       --skip-git-repo-check  accepted; nothing is checked
 
@@ -48,6 +52,9 @@ Exit codes: 0 the turn completed, 1 it failed or was interrupted, 130 you interr
 
 export interface ExecOptions {
   prompt: string;
+  /** Which thread to go on with; null for the last one. */
+  resume: { threadId: string | null } | undefined;
+  ephemeral: boolean;
   model: string | undefined;
   cwd: string | undefined;
   connect: string[];
@@ -95,11 +102,16 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       "output-last-message": { type: "string", short: "o" },
       "progress-cursor": { type: "boolean" },
       "skip-git-repo-check": { type: "boolean" },
+      last: { type: "boolean" },
+      ephemeral: { type: "boolean" },
       help: { type: "boolean", short: "h" },
     },
   });
   if (values.help) return null;
-  const [prompt = "-", ...rest] = positionals;
+  const resume =
+    positionals[0] === "resume" ? { threadId: threadToResume(positionals, values.last) } : undefined;
+  if (!resume && values.last) throw new UsageError("--last goes with resume");
+  const [prompt = "-", ...rest] = positionals.slice(!resume ? 0 : resume.threadId === null ? 1 : 2);
   if (rest.length > 0) throw new UsageError("only one PROMPT is taken; put it in quotes");
   if (!COLORS.includes(values.color))
     throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLORS.join(", ")}`);
@@ -111,6 +123,8 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     throw new UsageError("--dangerously-bypass-approvals-and-sandbox leaves nothing for --sandbox or --ask");
   return {
     prompt: prompt === "-" ? readPrompt() : withPipedInput(checkPrompt(prompt)),
+    resume,
+    ephemeral: values.ephemeral ?? false,
     model: values.model,
     cwd: directory(values.cd ?? values.cwd, isHere, "-C"),
     connect,
@@ -129,6 +143,13 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     lastMessageFile: values["output-last-message"],
     progressInPlace: values["progress-cursor"] ?? false,
   };
+}
+
+/** Null for the last one. */
+function threadToResume([, threadId]: string[], isLast = false): string | null {
+  if (isLast) return null;
+  if (threadId === undefined) throw new UsageError("resume needs a THREAD_ID or --last");
+  return threadId;
 }
 
 const COLORS = ["always", "never", "auto"];

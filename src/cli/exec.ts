@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
 import { baseInstructions } from "../agent/base-instructions.ts";
 import { API_KINDS } from "../agent/choose-wire.ts";
 import {
@@ -14,6 +15,8 @@ import { HumanOutput } from "../agent/human-output.ts";
 import { JsonlOutput } from "../agent/jsonl-output.ts";
 import type { ModelApi } from "../agent/model-api.ts";
 import { createModelCaller } from "../agent/model-call.ts";
+import type { JsonObject } from "../agent/response-events.ts";
+import { latestThread, Rollout, readRollout, threadsHome } from "../agent/rollout.ts";
 import type { HostPool } from "../fanout/row/host-pool.ts";
 import type { ApprovalPolicy } from "../tools/approval.ts";
 import type { Tool } from "../tools/tool.ts";
@@ -40,6 +43,8 @@ export const command: Command = {
 
 async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
   const config = await readConfig(options);
+  const threads = threadsHome(process.env, homedir());
+  const resume = options.resume && openThread(threads, options.resume.threadId);
   const api = openModelApi(process.env, config.api);
   using asker = options.ask ? await openAsker() : null;
   const approval = await approvalPolicy(options.rules, asker?.policy);
@@ -63,6 +68,8 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   try {
     const end = await runHeadless({
       prompt: options.prompt,
+      resume,
+      onHistory: options.ephemeral ? undefined : keeper(threads, (message) => output.warning(message)),
       images: options.images,
       outputSchema: options.outputSchema,
       maxTurns: options.maxTurns,
@@ -85,6 +92,30 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
   } finally {
     api.close();
   }
+}
+
+function openThread(home: string, named: string | null): { threadId: string; history: JsonObject[] } {
+  const threadId = named ?? latestThread(home);
+  if (threadId === null) throw new UsageError(`there is no thread to resume in ${home}`);
+  const history = readRollout(home, threadId);
+  if (!history) throw new UsageError(`there is no thread \`${threadId}\` in ${home}`);
+  return { threadId, history };
+}
+
+/** Keeps what is said. A run does not fail because it cannot be kept, but says so once. */
+function keeper(home: string, warn: (message: string) => void) {
+  let rollout: Rollout | null = null;
+  let isGivenUp = false;
+  return (threadId: string, item: JsonObject): void => {
+    if (isGivenUp) return;
+    try {
+      rollout ??= new Rollout(home, threadId);
+      rollout.append(item);
+    } catch (error) {
+      isGivenUp = true;
+      warn(`the thread cannot be resumed later: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  };
 }
 
 /** Somebody at the terminal, also when input and output are files. */

@@ -233,6 +233,28 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
+  test("a thread is gone on with by its id or as the last one, with everything that was said", async () => {
+    const asked: unknown[][] = [];
+    const model: MockHandler = ({ body }) => {
+      asked.push(inputItems(body).map(({ type, content, output }) => content ?? output ?? type));
+      return toolOutputs(body).length === 0
+        ? answer(functionCall("c", "exec_command", { cmd: "echo kept", login: false }))
+        : says("noted");
+    };
+    await withExec(model, async ({ exec }) => {
+      const first = await exec(["--json", "one"]);
+      const { thread_id } = JSON.parse(first.stdout.split("\n")[0] ?? "");
+      const second = await exec(["--json", "resume", thread_id, "two"]);
+      assert.equal(JSON.parse(second.stdout.split("\n")[0] ?? "").thread_id, thread_id);
+      assert.equal((await exec(["resume", "--last", "--ephemeral", "three"])).code, 0);
+      const texts = JSON.stringify(asked.at(-1));
+      assert.match(texts, /"one".*kept\\n.*noted.*"two".*noted.*"three"/);
+      const missing = await exec(["resume", "../nope", "four"]);
+      assert.equal(missing.code, 2);
+      assert.match(missing.stderr, /there is no thread `\.\.\/nope`/);
+    });
+  });
+
   test("--max-turns and --budget end a run that does not come to an end", async () => {
     await withExec(
       () => answer(functionCall("c", "exec_command", { cmd: "true", login: false })),
