@@ -51,7 +51,11 @@ function imports(): string | null {
 }
 
 function noHosts(): string | null {
-  const problems = ["package-lock.json", "interop/package-lock.json"].filter((file) => {
+  const problems = [
+    "package-lock.json",
+    "interop/package-lock.json",
+    "interop/conformance/package-lock.json",
+  ].filter((file) => {
     try {
       return /"resolved": *"https?:/.test(readFileSync(file, "utf8"));
     } catch {

@@ -59,7 +59,7 @@ export class JsonlOutput implements RunOutput {
         this.#write({
           type: "turn.completed",
           usage: { ...usageFields(total), cache_write_input_tokens: NO_CACHE_WRITES },
-          ...(end.subagentsUsage ? { workers_usage: usageFields(end.subagentsUsage) } : {}),
+          workers_usage: end.subagentsUsage ? usageFields(end.subagentsUsage) : undefined,
         });
       }
     }

@@ -17,7 +17,7 @@ export interface ModelRequest {
   options?: RequestOptions | undefined;
   /** Lets the server reuse what it has computed for the common beginning. */
   cacheKey: string;
-  headers?: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** What a person asked for by a flag. It is sent as it is or refused, never left out. */

@@ -24,7 +24,7 @@ export interface TurnOptions {
   reasoningEffort?: string | undefined;
   outputSchema?: JsonObject | undefined;
   requestOptions?: RequestOptions | undefined;
-  headers?: Readonly<Record<string, string>>;
+  headers?: Readonly<Record<string, string>> | undefined;
   tools: readonly Tool[];
   /** What was said so far, the new question last. The turn appends to it. */
   history: JsonObject[];
@@ -153,7 +153,7 @@ class RunningTurn {
         outputSchema: this.#options.outputSchema,
         options: this.#options.requestOptions,
         cacheKey: this.#options.cacheKey,
-        ...(headers ? { headers } : {}),
+        headers,
       },
       this.#options.signal,
       {

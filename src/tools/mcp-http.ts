@@ -103,10 +103,8 @@ async function answer(
 }
 
 function refuse(outgoing: ServerResponse, status: number, reason: string): void {
-  outgoing.writeHead(status, {
-    "content-type": "text/plain",
-    ...(status === 401 ? { "www-authenticate": "Bearer" } : {}),
-  });
+  if (status === 401) outgoing.setHeader("www-authenticate", "Bearer");
+  outgoing.writeHead(status, { "content-type": "text/plain" });
   outgoing.end(`${reason}\n`);
 }
 
@@ -120,7 +118,8 @@ function toRequest(incoming: IncomingMessage, signal: AbortSignal): Request {
     method,
     headers,
     signal,
-    ...(hasBody ? { body: Readable.toWeb(incoming), duplex: "half" } : {}),
+    body: hasBody ? Readable.toWeb(incoming) : null,
+    duplex: "half",
   });
 }
 
