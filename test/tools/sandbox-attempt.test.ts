@@ -176,7 +176,9 @@ test("a model may ask to leave the walls, with its reason and a prefix", async (
     [seen?.kind, seen?.sandbox, seen?.justification, seen?.prefixRule],
     ["unsandboxed", "none", "May I pull?", ["git", "pull"]],
   );
-  assert.deepEqual(await call(unified, "exec_command", args), {
+  const { structured, ...refused } = await call(unified, "exec_command", args);
+  assert.equal(structured?.not_started, "declined");
+  assert.deepEqual(refused, {
     ok: false,
     text: "exec_command refused: no",
   });

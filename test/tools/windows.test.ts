@@ -233,6 +233,11 @@ test("a process that cannot be started is told in the words of whoever could not
   assert.deepEqual(output, {
     ok: false,
     text: "exec_command failed: No such file or directory (os error 2)",
+    structured: {
+      not_started: "failed",
+      argv: ["/bin/bash", "-lc", "x"],
+      reason: "No such file or directory (os error 2)",
+    },
   });
   await unified.close();
 });
