@@ -17,7 +17,7 @@ export const Environment = {
    *
    * @example
    * await using environment = await Environment.create(null);
-   * const { stdout } = await run(environment.getExecBackend(), ["date"]);
+   * const { stdout } = await environment.run("date");
    */
   create(target: string | EnvironmentTarget, options: EnvironmentOptions = {}): Promise<Environment> {
     return AnyEnvironment.create(target, { local: localParts, ...options });

@@ -17,8 +17,8 @@ const ABORT_GRACE_MS = 2000;
 export interface RunOptions {
   /** Default: where the backend's host runs. */
   cwd?: string;
-  /** Set on top of what the policy lets through. */
-  env?: Record<string, string>;
+  /** Set on top of what the policy lets through; `process.env` will do. */
+  env?: Record<string, string | undefined>;
   /** Default: everything the host has but what looks like a secret. */
   envPolicy?: EnvPolicy | null;
   /** Written to stdin, which is closed then. Without it the program reads nothing. */
@@ -72,7 +72,7 @@ async function runUntil(
   late: AbortSignal,
 ): Promise<RunResult> {
   const host = options.envPolicy === undefined ? guardSecrets(backend) : backend;
-  const starting = host.start(startParams(backend, argv, options));
+  const starting = host.start(commandParams(backend, argv, options));
   await using process = await startedInTime(starting, argv, options, late);
   const giveUp = () => {
     // The loop below sees the end; a server that is gone is seen there too.
@@ -119,20 +119,27 @@ async function startedInTime(
 
 let lastRun = 0;
 
-function startParams(backend: ExecBackend, argv: string[], options: RunOptions): StartParams {
+/** A start whose id, directory and environment are chosen where nobody says. */
+export function commandParams(backend: ExecBackend, argv: string[], options: RunOptions): StartParams {
   const { env = {}, envPolicy = HOST_ENVIRONMENT, tty = false, size, timeoutMs, input } = options;
   return {
     // Unique among the runs of this program; a session belongs to one client, so that is enough.
     processId: options.processId ?? `run-${++lastRun}-${Math.random().toString(36).slice(2, 10)}`,
     argv,
     cwd: options.cwd ?? backend.defaultCwd ?? hostCwd(),
-    env,
+    env: definedOnly(env),
     envPolicy,
     tty,
     size,
     pipeStdin: input !== undefined,
     timeoutMs,
   };
+}
+
+function definedOnly(env: Record<string, string | undefined>): Record<string, string> {
+  const defined: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env)) if (value !== undefined) defined[name] = value;
+  return defined;
 }
 
 /** A backend that names no directory of its own runs where this program runs. */

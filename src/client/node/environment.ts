@@ -1,11 +1,21 @@
 import type { ExecBackend } from "../../exec/exec-process.ts";
+import type { RunResult } from "../../exec/run.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
 import type { ExecServerClient as UniversalClient } from "../exec-server-client.ts";
 import type { RemoteFiles } from "../remote-files.ts";
 import type { RemoteHttp } from "../remote-http.ts";
+import {
+  type Command,
+  type CommandHost,
+  type EnvironmentRunOptions,
+  runCommand,
+  type SpawnOptions,
+  spawnCommand,
+} from "./environment-commands.ts";
 import { ExecServerClient, type SocketClientOptions } from "./exec-server-client.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawned-exec-server.ts";
+import type { SpawnedProcess } from "./spawned-process.ts";
 
 /** Where an environment is: here, behind a URL, or behind the stdio of a program. */
 export type EnvironmentTarget = null | { url: string } | ExecServerLaunchCommand;
@@ -29,7 +39,7 @@ export interface EnvironmentOptions extends SocketClientOptions {
  *
  * @example
  * await using environment = await Environment.create("ws://127.0.0.1:7070");
- * const { stdout } = await run(environment.getExecBackend(), ["uname", "-a"]);
+ * const { stdout } = await environment.run(["uname", "-a"]);
  * const hosts = await environment.files.readText("/etc/hosts");
  */
 export class Environment implements AsyncDisposable {
@@ -68,6 +78,31 @@ export class Environment implements AsyncDisposable {
   static async #at(url: string, options: EnvironmentOptions): Promise<Environment> {
     const client = await ExecServerClient.connectWebSocket({ ...options, url });
     return new Environment(client, client.backend, () => client.close());
+  }
+
+  /**
+   * Runs a program to its end. Rejects with a CommandError when it fails, unless `reject` is false.
+   *
+   * @example
+   * const { stdout } = await environment.run(["git", "status", "--short"], { cwd: "/src" });
+   */
+  run(command: Command, options: EnvironmentRunOptions = {}): Promise<RunResult> {
+    return runCommand(this.#commandHost, command, options);
+  }
+
+  /**
+   * Starts a program and gives a handle on it, which ends it when disposed of.
+   *
+   * @example
+   * await using server = await environment.spawn(["npm", "start"], { cwd: "/src", env: { PORT: "8080" } });
+   * await server.waitFor("listening");
+   */
+  spawn(command: Command, options: SpawnOptions = {}): Promise<SpawnedProcess> {
+    return spawnCommand(this.#commandHost, command, options);
+  }
+
+  get #commandHost(): CommandHost {
+    return { backend: this.#backend, exists: (path) => this.files.exists(path) };
   }
 
   /** Starts processes in this environment. */
