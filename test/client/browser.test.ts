@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { builtinModules } from "node:module";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { createContext, runInContext } from "node:vm";
+import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { browserBuild } from "../../scripts/build-browser.ts";
 import { createLocalHost } from "../../src/local-host.ts";
@@ -17,12 +18,18 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
   let server: ExecServer;
   let listening: Listening;
   let imports: string[];
+  /** What the page's module asks for by itself, by name. */
+  let staticImports: string[];
   before(async () => {
     directory = await mkdtemp(join(tmpdir(), "procwire-browser-"));
     const { metafile } = await build(browserBuild(directory));
     imports = Object.values(metafile.outputs).flatMap((output) =>
       output.imports.filter(({ external }) => external).map(({ path }) => path),
     );
+    const entry = Object.entries(metafile.outputs).find(([name]) => name.endsWith("/client.js"))?.[1];
+    staticImports = (entry?.imports ?? [])
+      .filter(({ kind }) => kind === "import-statement")
+      .map(({ path }) => basename(path));
     server = new ExecServer(createLocalHost());
     listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
   });
@@ -42,6 +49,33 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
         assert.ok(!code.includes(`require("${name}")`), `${file} requires ${name}`);
       }
     }
+  });
+
+  it("is below 60 KB as it is sent, without what only a pattern to wait for loads", async () => {
+    const first = ["client.js", ...staticImports.filter((name) => name.endsWith(".js"))];
+    const sizes = await Promise.all(
+      first.map(async (name) => gzipSync(await readFile(join(directory, name))).length),
+    );
+    const bytes = sizes.reduce((sum, size) => sum + size, 0);
+    assert.ok(bytes < 60_000, `${bytes} bytes gzipped`);
+  });
+
+  it("leaves out of a page what the page does not use", async () => {
+    const { outputFiles } = await build({
+      stdin: {
+        contents: 'export { DisconnectedError } from "./browser.ts";',
+        resolveDir: new URL("../../src/client/", import.meta.url).pathname,
+        loader: "ts",
+      },
+      bundle: true,
+      minify: true,
+      format: "esm",
+      platform: "browser",
+      write: false,
+    });
+    const code = outputFiles[0]?.text ?? "";
+    assert.match(code, /exec-server transport disconnected/);
+    assert.ok(code.length < 2000, `${code.length} characters`);
   });
 
   it("runs where there is no Buffer, no process and no require", async () => {
