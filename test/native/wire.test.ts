@@ -45,7 +45,9 @@ interface Joined {
 }
 
 /** `received` came while the socket was not known to carry frames. */
-async function join(options: { received?: Buffer; paused?: boolean } = {}): Promise<Joined> {
+async function join(
+  options: { received?: Buffer; paused?: boolean; maxQueuedBytes?: number } = {},
+): Promise<Joined> {
   const accepted = new Promise<AcceptedSocket>((resolve) => waiting.push(resolve));
   const client = connect(listener.port, "127.0.0.1");
   client.on("error", () => undefined);
@@ -65,7 +67,7 @@ async function join(options: { received?: Buffer; paused?: boolean } = {}): Prom
   });
   const frames = socket.upgrade({
     maxMessageBytes: MAX_MESSAGE_BYTES,
-    maxQueuedBytes: 4 * 1024 * 1024,
+    maxQueuedBytes: options.maxQueuedBytes ?? 64 * 1024 * 1024,
     received: early,
   });
   const connection = new WebSocketConnection(frames, {
@@ -429,7 +431,7 @@ describe("a native socket with a route", () => {
   });
 
   test("does not grow for a peer that writes and never reads, and answers it all once it does", async () => {
-    const joined = await join({ paused: true });
+    const joined = await join({ paused: true, maxQueuedBytes: 4 * 1024 * 1024 });
     const { child, closed } = await startCat();
     child.pause();
     assert.ok(child.input.straight);
