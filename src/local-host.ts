@@ -70,6 +70,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     },
     eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
   });
+  if (options.config?.limits) backend.requireLimits(options.config.limits);
   if (options.keepFreedMemory) keepFreedMemory();
   let walled: WalledFileServers | null = null;
   return {

@@ -14,7 +14,7 @@
 
 namespace procwire {
 
-constexpr size_t kMaxArguments = 11;
+constexpr size_t kMaxArguments = 13;
 
 struct Call {
   napi_env env;
@@ -89,6 +89,18 @@ struct Call {
       return {};
     const int32_t* first = static_cast<const int32_t*>(data);
     return std::vector<int>(first, first + length);
+  }
+
+  // A Float64Array.
+  std::vector<double> numbers(size_t at) const {
+    napi_typedarray_type type;
+    size_t length = 0;
+    void* data = nullptr;
+    if (napi_get_typedarray_info(env, argv[at], &type, &length, &data, nullptr, nullptr) != napi_ok ||
+        type != napi_float64_array)
+      return {};
+    const double* first = static_cast<const double*>(data);
+    return std::vector<double>(first, first + length);
   }
 
   Loop* loop() const {

@@ -15,7 +15,7 @@ namespace {
 
 // ---- one process
 
-// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors)
+// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups)
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   auto request = std::make_unique<SpawnRequest>();
@@ -28,6 +28,12 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->rows = static_cast<unsigned short>(call.number(6));
   request->cols = static_cast<unsigned short>(call.number(7));
   request->passed = call.integers(10);
+  const std::vector<double> limits = call.numbers(11);
+  for (size_t at = 0; at + 2 < limits.size(); at += 3)
+    request->limits.push_back({static_cast<int>(limits[at]),
+                               {static_cast<uint64_t>(limits[at + 1]), static_cast<uint64_t>(limits[at + 2])},
+                               true});
+  request->cgroups = call.texts(12);
   call.loop()->spawn(std::move(request), call.argv[8], call.argv[9]);
   return nullptr;
 }

@@ -78,6 +78,8 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
   if (syscall(SYS_getppid) != plan->parent) failChild(plan, "getppid", ESRCH);
   if (plan->terminal && syscall(SYS_ioctl, plan->stdinFd, TIOCSCTTY, 0) < 0) failChild(plan, "ioctl", errno);
   if (syscall(SYS_chdir, plan->cwd) < 0) failChild(plan, "chdir", errno);
+  for (int at = 0; at < plan->cgroupCount; at++)
+    if (syscall(SYS_write, plan->cgroups[at], "0", size_t{1}) < 0) failChild(plan, "cgroup", errno);
   // All three are above 2, so no dup2 can overwrite one that is still needed; and dup3 to another number drops CLOEXEC.
   if (syscall(SYS_dup3, plan->stdinFd, 0, 0) < 0) failChild(plan, "dup2", errno);
   if (syscall(SYS_dup3, plan->stdoutFd, 1, 0) < 0) failChild(plan, "dup2", errno);

@@ -29,6 +29,9 @@ struct ChildPlan {
   int passedCount;
   const ResourceLimit* limits;
   int limitCount;
+  // Files that put whoever writes to them into a cgroup.
+  const int* cgroups;
+  int cgroupCount;
   pid_t parent;
   bool oldCallsOnly;
   // What the child tells: the failed call and its errno.

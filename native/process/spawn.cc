@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -87,8 +88,10 @@ struct ChildFds {
   int out = -1;
   int err = -1;
   std::vector<int> passed;
+  std::vector<int> cgroups;
 
   ~ChildFds() {
+    for (int& fd : cgroups) closeFd(fd);
     for (int& fd : passed) closeFd(fd);
     closeFd(in);
     closeFd(out);
@@ -130,6 +133,24 @@ bool copyPassed(SpawnRequest& request, ChildFds& child) {
     child.passed.push_back(copy);
   }
   return true;
+}
+
+bool openCgroups(SpawnRequest& request, ChildFds& child) {
+  for (const std::string& path : request.cgroups) {
+    int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0 || !aboveStdio(fd)) return failed(request, "open", path);
+    child.cgroups.push_back(fd);
+  }
+  return true;
+}
+
+// Nobody may be given more than this program has; who has less already is held to that.
+void capLimits(std::vector<ResourceLimit>& limits) {
+  for (ResourceLimit& limit : limits) {
+    struct rlimit64 own = {};
+    if (getrlimit64(static_cast<__rlimit_resource_t>(limit.resource), &own) < 0) continue;
+    for (uint64_t& value : limit.values) value = std::min<uint64_t>(value, own.rlim_max);
+  }
 }
 
 bool openTerminal(SpawnRequest& request) {
@@ -217,7 +238,7 @@ void releaseAnswer(SpawnRequest& request) {
 bool start(SpawnRequest& request) {
   ChildFds child;
   if (request.terminal ? !openTerminal(request) : !openPipes(request, child)) return false;
-  if (!copyPassed(request, child)) return false;
+  if (!copyPassed(request, child) || !openCgroups(request, child)) return false;
   // Every descriptor exists before the program does: what has started can no longer be lost to a full table.
   bool pidfd = havePidfd();
   int exitEnds[2] = {-1, -1};
@@ -243,10 +264,13 @@ bool start(SpawnRequest& request) {
   plan.terminal = request.terminal;
   plan.passed = child.passed.data();
   plan.passedCount = static_cast<int>(child.passed.size());
-  std::vector<ResourceLimit> limits;
+  std::vector<ResourceLimit>& limits = request.limits;
+  capLimits(limits);
   request.mark = nextMark(limits);
   plan.limits = limits.data();
   plan.limitCount = static_cast<int>(limits.size());
+  plan.cgroups = child.cgroups.data();
+  plan.cgroupCount = static_cast<int>(child.cgroups.size());
   plan.parent = getpid();
   plan.oldCallsOnly = oldCallsOnly;
 

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "process/exec-child.h"
+
 namespace procwire {
 
 struct Mailbox;
@@ -27,6 +29,8 @@ struct SpawnRequest {
   unsigned short rows = 24;
   unsigned short cols = 80;
   std::vector<int> passed;  // become 3, 4 and so on in the child; the asker's own, open until it is answered
+  std::vector<ResourceLimit> limits;
+  std::vector<std::string> cgroups;  // files the child writes itself to
   std::shared_ptr<Mailbox> mailbox;
   // Opaque to the spawner: how the asking loop finds its callbacks again.
   std::shared_ptr<void> callbacks;

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
+import type { ProcessLimits } from "../exec/process-limits.ts";
 import type { RunMainOptions } from "../run-main.ts";
 import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
 import type { LogLevel } from "../server/host-services.ts";
@@ -55,6 +56,29 @@ const OPTIONS = {
     value: "",
     help: "take prepared starts (default; --no-allow-prepared-exec refuses)",
   },
+  "limit-wall-time": { type: "seconds", value: "SECONDS", help: "how long each process may run" },
+  "limit-cpu-time": {
+    type: "seconds",
+    value: "SECONDS",
+    help: "CPU time of each process and of each of its descendants by itself, in full seconds",
+  },
+  "limit-memory-bytes": {
+    type: "integer",
+    value: "BYTES",
+    help: "memory of each process with its descendants; needs a memory cgroup",
+  },
+  "limit-process-memory-bytes": {
+    type: "integer",
+    value: "BYTES",
+    help: "data of each process and of each of its descendants by itself",
+  },
+  "limit-open-files": { type: "integer", value: "N", help: "files each process may have open" },
+  "limit-processes": {
+    type: "integer",
+    value: "N",
+    help: "processes and threads of each process with its descendants; needs a pids cgroup",
+  },
+  "limit-output-bytes": { type: "integer", value: "BYTES", help: "output each process may write" },
   "allow-host": {
     type: "strings",
     value: "NAME",
@@ -184,6 +208,7 @@ function toOptions(values: Values): ServeOptions {
     ...pick("allowDirectExec", values["allow-direct-exec"], isBoolean),
     ...pick("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
     ...(onDetach && { onDetach }),
+    limits: limitsOf(values),
   };
   const text = (name: Name) => (typeof values[name] === "string" ? values[name] : undefined);
   const skew = values["ws-max-clock-skew-seconds"];
@@ -206,6 +231,18 @@ function toOptions(values: Values): ServeOptions {
     allowHosts: listOf(values["allow-host"], isString),
     logLevel,
     secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile].filter((path) => path !== undefined),
+  };
+}
+
+function limitsOf(values: Values): ProcessLimits {
+  return {
+    ...pick("wallTimeMs", inMs(values["limit-wall-time"]), isNumber),
+    ...pick("cpuTimeMs", inMs(values["limit-cpu-time"]), isNumber),
+    ...pick("memoryBytes", values["limit-memory-bytes"], isNumber),
+    ...pick("processMemoryBytes", values["limit-process-memory-bytes"], isNumber),
+    ...pick("openFiles", values["limit-open-files"], isNumber),
+    ...pick("processes", values["limit-processes"], isNumber),
+    ...pick("outputBytes", values["limit-output-bytes"], isNumber),
   };
 }
 

@@ -157,6 +157,7 @@ export class ProcessFollower {
       exitCode: exitCode ?? -1,
       signal,
       reason: told?.exitReason ?? this.guessReason(signal),
+      limit: told?.limit,
       sandboxDenied,
     };
   }

@@ -51,6 +51,8 @@ export class RemoteBackend implements ExecBackend {
 
   async start(params: StartParams): Promise<RemoteProcess> {
     const { processId } = params;
+    if (params.limits && !this.#link.server.extended)
+      throw invalidParams("limits cannot be enforced on this executor: its server does not know them");
     const wire = startParams(params);
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Known before it is asked for: some servers tell of a process before they answer that it runs.
@@ -104,7 +106,7 @@ export class RemoteBackend implements ExecBackend {
           ?.follower.offer({ type: "output", ...notification.params });
         return;
       case "process/exited": {
-        const { processId, seq, exitCode, signal, reason, sandboxDenied } = notification.params;
+        const { processId, seq, exitCode, signal, reason, limit, sandboxDenied } = notification.params;
         const process = this.#processes.get(processId);
         if (!process) return;
         process.follower.offer({
@@ -113,6 +115,7 @@ export class RemoteBackend implements ExecBackend {
           exitCode,
           signal: signal ?? null,
           reason: reason ?? process.follower.guessReason(signal ?? null),
+          limit,
           sandboxDenied: sandboxDenied ?? false,
         });
         return;

@@ -1,3 +1,4 @@
+import { defined } from "../exec/defined.ts";
 import type { EventLog } from "../exec/event-log.ts";
 import type { ExecEvent, ExitStatus, OutputChunk, ReadResult } from "../exec/exec-process.ts";
 
@@ -216,8 +217,8 @@ export class Sequencer {
         this.#append(event);
         return;
       case "exited": {
-        const { exitCode, signal, reason, sandboxDenied } = event;
-        this.#log.exited({ exitCode, signal, reason, sandboxDenied });
+        const { exitCode, signal, reason, limit, sandboxDenied } = event;
+        this.#log.exited(defined<ExitStatus>({ exitCode, signal, reason, limit, sandboxDenied }));
         return;
       }
       case "closed":

@@ -4,6 +4,7 @@
  */
 
 import type { WatchReceiver } from "../async/watch.ts";
+import type { LimitName, ProcessLimits } from "./process-limits.ts";
 
 export type OutputStream = "stdout" | "stderr" | "pty";
 
@@ -64,6 +65,8 @@ export interface StartParams {
   sandboxScope?: object;
   /** Ends the process (gracefully, then by force) after this long. */
   timeoutMs?: number | undefined;
+  /** What it may use at most; refused where it cannot be enforced. */
+  limits?: ProcessLimits | undefined;
 }
 
 /** Why a process ended. */
@@ -75,6 +78,8 @@ export interface ExitStatus {
   /** `SIGKILL`, `SIGRTMIN+3`, … or null when it ended by itself. */
   signal: string | null;
   reason: ExitReason;
+  /** Which one, when it ended by a limit. */
+  limit?: LimitName | undefined;
   /** The sandbox around it refused something and the process failed for it. */
   sandboxDenied: boolean;
 }
@@ -164,6 +169,8 @@ export interface WaitResult {
   signal: string | null;
   /** Why it ended, once it has. */
   exitReason?: ExitReason | undefined;
+  /** Which limit it ended by, if it did. */
+  limit?: LimitName | undefined;
   /** The text that matched an output pattern. */
   match?: string | undefined;
   /** The last seq seen when the wait ended. */

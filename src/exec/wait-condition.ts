@@ -131,6 +131,7 @@ function result(log: EventLog, reason: WaitResult["reason"], match?: string): Wa
     exitCode: log.exit?.exitCode ?? null,
     signal: log.exit?.signal ?? null,
     exitReason: log.exit?.reason,
+    limit: log.exit?.limit,
     match,
     seq: log.nextSeq - 1,
   });

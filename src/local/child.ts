@@ -1,4 +1,5 @@
 import type { OutputStream, TerminalSize, TtyState } from "../exec/exec-process.ts";
+import type { EnforcedLimits } from "./enforced-limits.ts";
 
 /** A program as the operating system is asked to start it: everything resolved, nothing left to choose. */
 export interface ChildSpec {
@@ -14,6 +15,8 @@ export interface ChildSpec {
   pipeStdin: boolean;
   /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until the start has ended. */
   descriptors: readonly number[];
+  /** What the system holds it to. */
+  limits?: Pick<EnforcedLimits, "resources" | "cgroups"> | undefined;
 }
 
 /** Exactly one of the two: how it ended, in the system's own numbers. */

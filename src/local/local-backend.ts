@@ -19,9 +19,12 @@ import type {
 } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
+import type { ProcessLimits } from "../exec/process-limits.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
+import { removeEmptyCgroups } from "./cgroups.ts";
 import type { ChildSpec } from "./child.ts";
+import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
 import { childEnvironment, droppedSecrets } from "./environment.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { LocalMachine } from "./machine.ts";
@@ -130,7 +133,29 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     }
   }
 
+  /** Throws when processes here cannot be held to these. */
+  requireLimits(limits: ProcessLimits): void {
+    enforceLimits(limits, this.#machine.canLimitResources).release();
+  }
+
   async #start(params: StartParams, spec: ChildSpec, walls: ResolvedWalls | null): Promise<LocalProcess> {
+    const limits = params.limits ? enforceLimits(params.limits, this.#machine.canLimitResources) : null;
+    try {
+      const process = await this.#startWithin(limits, params, limits ? { ...spec, limits } : spec, walls);
+      if (limits) void process.closed.then(() => limits.release());
+      return process;
+    } catch (error) {
+      limits?.release();
+      throw error;
+    }
+  }
+
+  async #startWithin(
+    limits: EnforcedLimits | null,
+    params: StartParams,
+    spec: ChildSpec,
+    walls: ResolvedWalls | null,
+  ): Promise<LocalProcess> {
     const log = new EventLog({
       clock: this.#clock,
       limits: this.#options.eventLogLimits,
@@ -143,6 +168,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       killer: this.#killer,
       sandboxType: walls?.sandboxType ?? labelOf(params),
       droppedEnv: params.secretGuard && droppedSecrets(params, this.#hostEnv),
+      limitMetBy: (signal) => limits?.metBy(signal) ?? null,
       wasDenied: walls?.wasDenied ?? (() => false),
       onClose: () => this.#forget(process),
     });
@@ -196,6 +222,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     await Promise.allSettled(this.#walls);
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
+    removeEmptyCgroups();
     if (failures.length > 0) throw failures[0];
   }
 

@@ -8,6 +8,7 @@ import type {
   ExecEvent,
   ExitReason,
   ExitStatus,
+  OutputStream,
   ProcessListing,
   ReadParams,
   ReadResult,
@@ -23,6 +24,7 @@ import type {
 } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
+import type { LimitName } from "../exec/process-limits.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
@@ -40,6 +42,8 @@ export interface LocalProcessDeps {
   killer: TreeKiller;
   sandboxType: SandboxType;
   droppedEnv: readonly string[] | undefined;
+  /** Which limit a child has met that was killed by this signal. */
+  limitMetBy: (signal: number) => LimitName | null;
   /** Looks at how a sandboxed process ended: did its walls refuse something? */
   wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
   onClose: (process: LocalProcess) => void;
@@ -60,6 +64,8 @@ export class LocalProcess implements HostProcess {
   #stdin: "open" | "closed" | "none";
   #size: TerminalSize | null;
   #endReason: ExitReason | null = null;
+  #limit: LimitName | null = null;
+  #wallTime: Timer | null = null;
   #timeout: Timer | null = null;
   #cutTimer: Timer | null = null;
   #drained: PromiseWithResolvers<void> | null = null;
@@ -80,7 +86,7 @@ export class LocalProcess implements HostProcess {
   /** What the child calls; it may do so before `attach`. */
   get childEvents(): ChildEvents {
     return {
-      output: (stream, chunk) => this.log.append(stream, chunk),
+      output: (stream, chunk) => this.#onOutput(stream, chunk),
       exit: (exit) => this.#onExit(exit),
       close: () => this.#onClose(),
       drain: () => this.#wakeWriters(),
@@ -91,9 +97,12 @@ export class LocalProcess implements HostProcess {
   attach(child: Child): void {
     this.#child = child;
     this.log.onPressure = (paused) => (paused ? child.pause() : child.resume());
-    const { timeoutMs } = this.#params;
-    if (timeoutMs === undefined || this.log.exit) return;
-    this.#timeout = this.#deps.clock.after(timeoutMs, () => this.#onTimeout(), { keepAlive: false });
+    if (this.log.exit) return;
+    const { timeoutMs, limits } = this.#params;
+    const after = (ms: number, fn: () => void) => this.#deps.clock.after(ms, fn, { keepAlive: false });
+    if (timeoutMs !== undefined) this.#timeout = after(timeoutMs, () => this.#endLate("timeout"));
+    const wallTimeMs = limits?.wallTimeMs;
+    if (wallTimeMs !== undefined) this.#wallTime = after(wallTimeMs, () => this.#onLimit("wallTimeMs"));
   }
 
   get pid(): number | null {
@@ -263,14 +272,31 @@ export class LocalProcess implements HostProcess {
     this.log.dispose();
   }
 
-  #onTimeout(): void {
-    this.end("timeout", { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch((error: unknown) =>
-      this.log.fail(`the process outlived its time and could not be ended: ${error}`),
+  /** What is beyond a limit is dropped, so that exactly as much as was allowed is told. */
+  #onOutput(stream: OutputStream, chunk: Uint8Array): void {
+    const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
+    if (chunk.length <= left) {
+      this.log.append(stream, chunk);
+      return;
+    }
+    if (left > 0) this.log.append(stream, chunk.subarray(0, left));
+    if (this.#limit === null) this.#onLimit("outputBytes");
+  }
+
+  #onLimit(limit: LimitName): void {
+    if (this.#endReason === null) this.#limit = limit;
+    this.#endLate("limit");
+  }
+
+  #endLate(reason: "timeout" | "limit"): void {
+    this.end(reason, { type: "graceful", timeoutMs: TIMEOUT_GRACE_MS }).catch((error: unknown) =>
+      this.log.fail(`the process went beyond its time or a limit and could not be ended: ${error}`),
     );
   }
 
   #onExit(raw: RawExit): void {
     this.#timeout?.cancel();
+    this.#wallTime?.cancel();
     const status = this.#exitStatus(raw);
     this.log.exited(status);
     // Whoever asked for its end does not want to wait for somebody out of reach who holds a stream.
@@ -293,8 +319,11 @@ export class LocalProcess implements HostProcess {
         : { exitCode: 128 + raw.signal, signal: signalName(raw.signal) };
     // What was ended by request failed for that, whatever it had said before.
     const denied = this.#endReason === null && this.#deps.wasDenied(ended, this.log);
-    const reason = this.#endReason ?? (raw.type === "code" ? "exited" : "signaled");
-    return { ...ended, reason, sandboxDenied: denied };
+    if (this.#endReason === null && raw.type === "signal") this.#limit ??= this.#deps.limitMetBy(raw.signal);
+    const byItself = raw.type === "code" ? "exited" : this.#limit === null ? "signaled" : "limit";
+    const reason = this.#endReason ?? byItself;
+    const limit = reason === "limit" ? (this.#limit ?? undefined) : undefined;
+    return defined<ExitStatus>({ ...ended, reason, limit, sandboxDenied: denied });
   }
 
   #wakeWriters(): void {

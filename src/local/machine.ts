@@ -8,6 +8,8 @@ export interface LocalMachine {
   readonly table: ProcessTable;
   /** Null where orphans cannot be made to come to this program. */
   readonly reaper: OrphanReaper | null;
+  /** Whether children can be held to resource limits and cgroups. */
+  readonly canLimitResources: boolean;
   /** What does not work as well as it should, each with its reason. */
   readonly degraded: readonly string[];
 }
@@ -25,6 +27,7 @@ export function plainMachine(why: string): LocalMachine {
     spawn: spawnFallbackChild,
     table: procFsTable,
     reaper: null,
+    canLimitResources: false,
     degraded: [`native spawner missing: ${why}`],
   };
 }

@@ -60,6 +60,9 @@ export class NativeAddon {
     onEvent: NativeEventListener,
     /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until `onDone`. */
     descriptors: Int32Array,
+    /** Three numbers each: resource, soft and hard limit. */
+    limits: Float64Array,
+    cgroupsBlock: string,
   ) => void;
   /** Names of a child's events, each at its number. */
   readonly childEvents!: readonly string[];

@@ -15,11 +15,13 @@ export function nativeMachine(native: NativeAddon): LocalMachine {
       setSubreaper: (on) => void native.setSubreaper(on),
       reap: (pid) => native.reap(pid),
     },
+    canLimitResources: true,
     degraded: [],
   };
 }
 
 const NO_DESCRIPTORS = new Int32Array(0);
+const NO_LIMITS = new Float64Array(0);
 
 /** Starts programs through the addon. */
 export function nativeSpawn(native: NativeAddon): SpawnChild {
@@ -55,6 +57,8 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
             events.broken(new NativeEventError("child", event ?? number, [first, second]));
         },
         spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
+        spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
+        spec.limits ? block(spec.limits.cgroups) : "",
       );
     });
 }

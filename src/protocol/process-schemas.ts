@@ -65,6 +65,26 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
 
 export const optionalSandbox = optional(sandboxIntent);
 
+export const limitName = oneOf(
+  "wallTimeMs",
+  "cpuTimeMs",
+  "memoryBytes",
+  "processMemoryBytes",
+  "openFiles",
+  "processes",
+  "outputBytes",
+);
+
+const processLimits = object("ProcessLimits", {
+  wallTimeMs: optional(u64),
+  cpuTimeMs: optional(u64),
+  memoryBytes: optional(u64),
+  processMemoryBytes: optional(u64),
+  openFiles: optional(u64),
+  processes: optional(u64),
+  outputBytes: optional(u64),
+});
+
 export const startParams = object("WireExecParams", {
   processId: id,
   argv: array(string),
@@ -89,6 +109,7 @@ export const startParams = object("WireExecParams", {
   sandboxType: optional(sandboxType),
   timeoutMs: optional(u64),
   secretGuard: optional(object("SecretGuard", { inherit: array(string) })),
+  limits: optional(processLimits),
 });
 export type WireStartParams = Infer<typeof startParams>;
 
@@ -195,6 +216,7 @@ export const waitResult = object("WaitResult", {
   signal: nullable(string),
   /** Why it ended, once it has. */
   exitReason: optional(exitReason),
+  limit: optional(limitName),
   match: optional(string),
   seq: u64,
 });
@@ -252,6 +274,7 @@ export const exitedParams = object("ExitedNotification", {
   sandboxDenied: optional(boolean),
   signal: optional(nullable(string)),
   reason: optional(exitReason),
+  limit: optional(limitName),
 });
 export const closedParams = object("ClosedNotification", { processId: id, seq: u64 });
 export const startedParams = object("StartedNotification", { processId: id, pid: nullable(u64) });

@@ -6,6 +6,7 @@ import type { Connection } from "../connection/connection.ts";
 import { nodeWire, type Wire } from "../connection/wire.ts";
 import type { StartParams } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
+import { tightest } from "../exec/process-limits.ts";
 import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
@@ -172,7 +173,8 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return {
       start: async (params) => {
         if (this.#closing) throw invalidRequest("server is shutting down");
-        return this.#startCounted(backend, params);
+        const limits = tightest(this.config.limits, params.limits);
+        return this.#startCounted(backend, { ...params, limits });
       },
       degraded: () => backend.degraded(),
       shutdown: (graceMs) => backend.shutdown(graceMs),

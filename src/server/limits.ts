@@ -4,6 +4,8 @@
  * never imports the ones that exist.
  */
 
+import type { ProcessLimits } from "../exec/process-limits.ts";
+
 /** What an operator may set. Durations in milliseconds; the command line takes seconds. */
 export interface ServerConfig {
   /** Live processes per session; one more is refused. */
@@ -24,6 +26,8 @@ export interface ServerConfig {
   allowPreparedExec: boolean;
   /** What a detached session does when its retention is full: hold its processes back, or forget the oldest output. */
   onDetach: "pause" | "evict";
+  /** What every process may use at most; a client can ask for less, not for more. Nothing is limited by default. */
+  limits: ProcessLimits;
 }
 
 export const DEFAULT_SERVER_CONFIG: ServerConfig = {
@@ -38,6 +42,7 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   allowDirectExec: true,
   allowPreparedExec: true,
   onDetach: "pause",
+  limits: {},
 };
 
 /** A message is one text for the JSON parser, and a text in JavaScript is no longer than this. */

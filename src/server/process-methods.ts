@@ -94,7 +94,8 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   if (argv.length === 0) throw invalidParams("argv must not be empty");
   requireAllowed(mode, config);
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
-  const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard } = rest;
+  const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
+    rest;
   // Without walls there is nothing to manage, and it is passed over as by the reference server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
     throw invalidParams(
@@ -114,6 +115,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     sandbox,
     size,
     timeoutMs,
+    limits,
     // A label is only believed of a request that the caller's own policy has resolved.
     sandboxType: mode === "prepared" ? sandboxType : undefined,
   };

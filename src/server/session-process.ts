@@ -215,10 +215,10 @@ function tell(peer: Peer, extensions: ReadonlySet<Extension>, processId: string,
       return;
     }
     case "exited": {
-      const { seq, exitCode, sandboxDenied, signal, reason } = event;
+      const { seq, exitCode, sandboxDenied, signal, reason, limit } = event;
       peer.notify({
         method: "process/exited",
-        params: { processId, seq, exitCode, sandboxDenied, signal, reason },
+        params: { processId, seq, exitCode, sandboxDenied, signal, reason, limit },
       });
       return;
     }

@@ -88,6 +88,8 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
           wrongDone,
           args[9],
           args[10],
+          args[11],
+          args[12],
         );
       },
     });

@@ -103,6 +103,7 @@ export class SimHost {
       killer: this.#killer,
       sandboxType: "none",
       droppedEnv: [],
+      limitMetBy: () => null,
       wasDenied: () => false,
       onClose: () => trace.add(`host closed ${processId}`),
     });

@@ -1,0 +1,134 @@
+import { mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { procFsTable } from "./process-table.ts";
+
+/** What is limited for a whole tree of processes. */
+export type Controller = "memory" | "pids";
+
+/** A cgroup of one process and all it starts. */
+export interface Cgroup {
+  /** Whoever writes to it comes in. */
+  readonly procsPath: string;
+  /** Whether the kernel has killed somebody in it for want of memory. */
+  wasOutOfMemory(): boolean;
+  /** Tries to remove it; it stays while somebody is in it, and is tried again by `removeEmptyCgroups`. */
+  remove(): void;
+}
+
+/** A folder in which cgroups with this controller can be made. */
+interface Place {
+  path: string;
+  version: 1 | 2;
+}
+
+const NAMES = {
+  memory: { 1: "memory.limit_in_bytes", 2: "memory.max" },
+  pids: { 1: "pids.max", 2: "pids.max" },
+} as const;
+
+const OUT_OF_MEMORY = { 1: "memory.oom_control", 2: "memory.events" } as const;
+
+/** Cgroups made by this program; their names say whose they are, so that the next one finds what a killed one left. */
+const owner = () => `procwire-${process.pid}-${procFsTable.entry(process.pid)?.startTime ?? 0}`;
+const OWNED = /^procwire-(\d+)-(\d+)-\d+$/;
+
+let made = 0;
+/** Could not be removed yet. */
+const busy = new Set<string>();
+const cleaned = new Set<string>();
+
+/** Throws the system's error, or one that says what is missing, when it cannot be made. */
+export function makeCgroup(controller: Controller, limit: number): Cgroup {
+  let refusal: unknown = new Error(`there is no ${controller} cgroup that this program may add to`);
+  removeEmptyCgroups();
+  for (const place of placesFor(controller)) {
+    const path = join(place.path, `${owner()}-${++made}`);
+    try {
+      removeLeftovers(place.path);
+      mkdirSync(path);
+    } catch (error) {
+      refusal = error;
+      continue;
+    }
+    try {
+      writeFileSync(join(path, NAMES[controller][place.version]), String(limit));
+      return {
+        procsPath: join(path, "cgroup.procs"),
+        wasOutOfMemory: () =>
+          controller === "memory" && oomKills(join(path, OUT_OF_MEMORY[place.version])) > 0,
+        remove: () => remove(path),
+      };
+    } catch (error) {
+      refusal = error;
+      remove(path);
+    }
+  }
+  throw refusal;
+}
+
+/** Those that somebody was in when they should have been removed. */
+export function removeEmptyCgroups(): void {
+  for (const path of busy) remove(path);
+}
+
+/** Where this program is, and one above: version 2 has no groups with controllers below one that has processes. */
+function placesFor(controller: Controller): Place[] {
+  const own = new Map<string, string>();
+  for (const line of lines("/proc/self/cgroup")) {
+    const [, controllers = "", path = "/"] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    for (const name of controllers.split(",")) own.set(name, path);
+  }
+  return lines("/proc/self/mountinfo").flatMap((line): Place[] => {
+    const [before = "", after = ""] = line.split(" - ");
+    const [, , , root = "/", mountPoint = ""] = before.split(" ");
+    const [type, , options = ""] = after.split(" ");
+    const within = (path: string) => join(mountPoint, root === "/" ? path : path.replace(root, "") || "/");
+    if (type === "cgroup" && options.split(",").includes(controller))
+      return [{ path: within(own.get(controller) ?? "/"), version: 1 }];
+    if (type !== "cgroup2") return [];
+    const here = within(own.get("") ?? "/");
+    return [here, dirname(here)]
+      .filter(
+        (path) =>
+          path.startsWith(mountPoint) && words(join(path, "cgroup.subtree_control")).includes(controller),
+      )
+      .map((path) => ({ path, version: 2 }));
+  });
+}
+
+/** What a program that was killed has left, once nobody is in it any more. Looked for once in each place. */
+function removeLeftovers(place: string): void {
+  if (cleaned.has(place)) return;
+  cleaned.add(place);
+  for (const name of readdirSync(place)) {
+    const [, pid, startTime] = OWNED.exec(name) ?? [];
+    if (pid === undefined || procFsTable.entry(Number(pid))?.startTime === Number(startTime)) continue;
+    remove(join(place, name));
+  }
+}
+
+function remove(path: string): void {
+  try {
+    rmdirSync(path);
+    busy.delete(path);
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "EBUSY") busy.add(path);
+    else busy.delete(path);
+  }
+}
+
+function oomKills(path: string): number {
+  return Number(/^oom_kill (\d+)/m.exec(lines(path).join("\n"))?.[1] ?? 0);
+}
+
+function words(path: string): string[] {
+  return lines(path).flatMap((line) => line.split(" "));
+}
+
+function lines(path: string): string[] {
+  try {
+    return readFileSync(path, "utf8").split("\n");
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,70 @@
+import type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
+import { invalidParams } from "../protocol/errors.ts";
+import { type Cgroup, makeCgroup } from "./cgroups.ts";
+
+/** Linux's numbers of resource limits. */
+const RLIMIT_CPU = 0;
+const RLIMIT_DATA = 2;
+const RLIMIT_NOFILE = 7;
+
+/** Limits the system holds a child to, made ready before it starts. */
+export interface EnforcedLimits {
+  /** Three numbers each: the resource, its soft and its hard limit. */
+  readonly resources: readonly number[];
+  /** Files a child writes itself to, to be in the cgroup. */
+  readonly cgroups: readonly string[];
+  /** Which of them a child has met that was killed by this signal, and not by us. */
+  metBy(signal: number): LimitName | null;
+  /** Nobody is left in them. */
+  release(): void;
+}
+
+const SIGKILL = 9;
+const SIGXCPU = 24;
+
+/** Refuses, as a request that is wrong here, what cannot be enforced. */
+export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean): EnforcedLimits {
+  const resources: number[] = [];
+  const limitResource = (name: LimitName, resource: number, soft: number, hard = soft) => {
+    if (!canLimitResources) throw unenforceable(name, "the native spawner is missing");
+    resources.push(resource, soft, hard);
+  };
+  const { cpuTimeMs, processMemoryBytes, openFiles, memoryBytes, processes } = limits;
+  if (cpuTimeMs !== undefined) {
+    const seconds = Math.max(1, Math.ceil(cpuTimeMs / 1000));
+    // The first is told by a signal that says why; whoever is deaf to it is killed a second later.
+    limitResource("cpuTimeMs", RLIMIT_CPU, seconds, seconds + 1);
+  }
+  if (processMemoryBytes !== undefined) limitResource("processMemoryBytes", RLIMIT_DATA, processMemoryBytes);
+  if (openFiles !== undefined) limitResource("openFiles", RLIMIT_NOFILE, openFiles);
+
+  const cgroups: Cgroup[] = [];
+  const release = () => {
+    for (const cgroup of cgroups) cgroup.remove();
+  };
+  const limitTree = (name: LimitName, controller: "memory" | "pids", limit: number) => {
+    try {
+      if (!canLimitResources) throw new Error("the native spawner is missing");
+      cgroups.push(makeCgroup(controller, limit));
+    } catch (error) {
+      release();
+      throw unenforceable(name, error instanceof Error ? error.message : String(error));
+    }
+  };
+  if (memoryBytes !== undefined) limitTree("memoryBytes", "memory", memoryBytes);
+  if (processes !== undefined) limitTree("processes", "pids", processes);
+  return {
+    resources,
+    cgroups: cgroups.map(({ procsPath }) => procsPath),
+    metBy(signal) {
+      if (signal === SIGXCPU && cpuTimeMs !== undefined) return "cpuTimeMs";
+      return signal === SIGKILL && cgroups.some((cgroup) => cgroup.wasOutOfMemory()) ? "memoryBytes" : null;
+    },
+    release,
+  };
+}
+
+function unenforceable(name: LimitName, why: string): Error {
+  const instead = name === "memoryBytes" ? "; `processMemoryBytes` limits each process by itself" : "";
+  return invalidParams(`limit ${name} cannot be enforced on this executor: ${why}${instead}`);
+}
