@@ -31,7 +31,7 @@ export class HumanOutput implements RunOutput {
   constructor(options: HumanOutputOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
-    this.#progressAtMs = this.#clock.steadyNow();
+    this.#progressAtMs = this.#clock.monotonic();
     this.#status = new StatusLine(options.stderr, options.progressInPlace);
     this.#stdout = new LineWriter(options.stdout);
   }
@@ -76,7 +76,7 @@ export class HumanOutput implements RunOutput {
       this.#status.status(status);
       return;
     }
-    const now = this.#clock.steadyNow();
+    const now = this.#clock.monotonic();
     if (now - this.#progressAtMs < PROGRESS_LINE_EVERY_MS) return;
     this.#progressAtMs = now;
     this.#status.line(status);

@@ -218,7 +218,7 @@ class CallTries {
     }
     if (this.#answersSeen !== null && this.#health.answers > this.#answersSeen) this.#failuresAmongAnswers++;
     this.#answersSeen = this.#health.answers;
-    const now = this.#clock.steadyNow();
+    const now = this.#clock.monotonic();
     const awaySinceMs = this.#health.failed(this, error, now);
     if (awaySinceMs === null || outagePatienceMs === 0 || this.#failuresAmongAnswers >= OWN_FAULT_AFTER) {
       return this.#counted(error);

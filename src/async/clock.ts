@@ -10,10 +10,10 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch, for telling. Somebody may set it, so no duration is measured by it. */
   now(): number;
-  /** Milliseconds for durations: they go on evenly, also when somebody sets the system's clock. */
-  steadyNow(): number;
+  /** Milliseconds since some moment, for durations: it runs evenly whatever the time of day is set to. */
+  monotonic(): number;
   /** Calls `fn` once, `ms` from now. A pending timer does not keep the program alive when `keepAlive` is false. */
   after(ms: number, fn: () => void, options?: { keepAlive?: boolean }): Timer;
 }
@@ -23,7 +23,8 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export const systemClock: Clock = {
   now: () => Date.now(),
-  steadyNow: () => performance.timeOrigin + performance.now(),
+  // Whole numbers: what is left of a duration goes over the wire.
+  monotonic: () => Math.floor(performance.now()),
   after(ms, fn, options) {
     const handle = setTimeout(fn, Math.min(Math.max(0, ms), MAX_TIMER_MS));
     // In a browser a timer is a number and has nothing to unref.
@@ -35,7 +36,7 @@ export const systemClock: Clock = {
 /** A clock that stands still until `advance` is called. Timers fire in time order, ties in the order they were set. */
 export class ManualClock implements Clock {
   #now: number;
-  #stepMs = 0;
+  #setBy = 0;
   #order = 0;
   #timers = new Set<{ at: number; order: number; fn: () => void }>();
 
@@ -44,16 +45,16 @@ export class ManualClock implements Clock {
   }
 
   now(): number {
-    return this.#now + this.#stepMs;
+    return this.#now + this.#setBy;
   }
 
-  steadyNow(): number {
+  monotonic(): number {
     return this.#now;
   }
 
-  /** Sets the clock forward, or back: no time passes. */
-  step(ms: number): void {
-    this.#stepMs += ms;
+  /** Somebody sets the time of day this much forward, or back; no time goes by. */
+  setForward(ms: number): void {
+    this.#setBy += ms;
   }
 
   after(ms: number, fn: () => void): Timer {

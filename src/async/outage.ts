@@ -54,7 +54,7 @@ export class Outage {
 
   /** For how long nothing has been away; 0 while something is. */
   get steadyMs(): number {
-    return this.#awaySinceMs === null ? this.#options.clock.steadyNow() - this.#backAtMs : 0;
+    return this.#awaySinceMs === null ? this.#options.clock.monotonic() - this.#backAtMs : 0;
   }
 
   /**
@@ -67,7 +67,7 @@ export class Outage {
         const value = await task(isRepeat);
         if (!this.#waiting && this.#awaySinceMs !== null) {
           this.#awaySinceMs = null;
-          this.#backAtMs = this.#options.clock.steadyNow();
+          this.#backAtMs = this.#options.clock.monotonic();
         }
         return value;
       } catch (error) {
@@ -83,14 +83,14 @@ export class Outage {
 
   async #untilBack(loss: unknown): Promise<void> {
     const { clock, probe, tell, words, isLoss } = this.#options;
-    const lostAtMs = clock.steadyNow();
+    const lostAtMs = clock.monotonic();
     let isTold = false;
     for (let delayMs = FIRST_LOOK_MS; ; delayMs = Math.min(LONGEST_LOOK_MS, delayMs * 2)) {
       await sleep(clock, delayMs);
       try {
         await probe();
         await Promise.all([...this.onBack].map((act) => act()));
-        if (isTold) tell(`${words.back} after ${secondsText(clock.steadyNow() - lostAtMs)}`);
+        if (isTold) tell(`${words.back} after ${secondsText(clock.monotonic() - lostAtMs)}`);
         return;
       } catch (error) {
         if (!isLoss(error)) throw error;
@@ -102,7 +102,7 @@ export class Outage {
   }
 
   #checkPatience(error: unknown): void {
-    const now = this.#options.clock.steadyNow();
+    const now = this.#options.clock.monotonic();
     this.#awaySinceMs ??= now;
     const awayMs = now - this.#awaySinceMs;
     if (awayMs <= this.#patienceMs()) return;

@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
+import { defined } from "../exec/defined.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
 import { EventLog } from "../exec/event-log.ts";
 import type { ExitReason, ExitStatus, ReadResult } from "../exec/exec-process.ts";
@@ -153,13 +154,13 @@ export class ProcessFollower {
       ? await this.#link.call("process/wait", { processId: this.processId, timeoutMs: 0 })
       : null;
     const signal = told?.signal ?? null;
-    return {
+    return defined<ExitStatus>({
       exitCode: exitCode ?? -1,
       signal,
       reason: told?.exitReason ?? this.guessReason(signal),
       limit: told?.limit,
       sandboxDenied,
-    };
+    });
   }
 
   /** Where the server does not say why it ended. */
@@ -195,8 +196,8 @@ export class ProcessFollower {
         // The link has told every process of a lost server already.
         if (error instanceof DisconnectedError) return;
         const message = error instanceof Error ? error.message : String(error);
-        startingSince ??= this.#clock.now();
-        if (!isStarting(error) || this.#clock.now() - startingSince >= STARTING_WITHIN_MS) {
+        startingSince ??= this.#clock.monotonic();
+        if (!isStarting(error) || this.#clock.monotonic() - startingSince >= STARTING_WITHIN_MS) {
           this.log.fail(`process ${this.processId} can no longer be followed: ${message}`);
           return;
         }

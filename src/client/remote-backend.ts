@@ -199,7 +199,7 @@ export class RemoteBackend implements ExecBackend {
 
   async #isKnown(processId: string): Promise<boolean> {
     const { clock } = this.#deps;
-    const deadline = clock.now() + STARTING_WITHIN_MS;
+    const deadline = clock.monotonic() + STARTING_WITHIN_MS;
     for (;;) {
       try {
         await this.#link.call("process/read", { processId, maxBytes: 0 });
@@ -208,7 +208,7 @@ export class RemoteBackend implements ExecBackend {
         if (isRefusal(error, `unknown process id ${processId}`)) return false;
         if (!isRefusal(error, `process id ${processId} is starting`)) throw error;
       }
-      if (clock.now() >= deadline)
+      if (clock.monotonic() >= deadline)
         throw new TimeoutError(
           `process ${processId} to start, which the server says it still does since the connection was lost; it may have started,`,
           STARTING_WITHIN_MS,

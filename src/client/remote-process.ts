@@ -142,7 +142,7 @@ export class RemoteProcess implements ExecProcess {
     const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
     if (isKnown || this.#link.isDown) return this.#waitOnLog(params);
     const { until, afterSeq, timeoutMs, signal } = params;
-    const deadline = timeoutMs === undefined ? null : this.#clock.now() + timeoutMs;
+    const deadline = timeoutMs === undefined ? null : this.#clock.monotonic() + timeoutMs;
     const wire = (remainingMs: number | undefined): ParamsOf<"process/wait"> => ({
       processId: this.processId,
       until,
@@ -152,7 +152,7 @@ export class RemoteProcess implements ExecProcess {
     try {
       const result = await this.#call("process/wait", wire(timeoutMs), {
         signal,
-        renew: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.now())),
+        renew: () => wire(deadline === null ? undefined : Math.max(0, deadline - this.#clock.monotonic())),
       });
       await this.follower.reach(result.seq, signal);
       return result;

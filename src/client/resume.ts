@@ -30,14 +30,14 @@ export async function retryUntilResumed<T>(
   clock: Clock,
   signal: AbortSignal,
 ): Promise<T> {
-  const deadline = clock.now() + policy.deadlineMs;
+  const deadline = clock.monotonic() + policy.deadlineMs;
   let delayMs = policy.firstDelayMs;
   let refusedSince: number | null = null;
   for (;;) {
     try {
-      return await attempt(deadline - clock.now());
+      return await attempt(deadline - clock.monotonic());
     } catch (error) {
-      const now = clock.now();
+      const now = clock.monotonic();
       if (signal.aborted || isHopeless(error) || now + delayMs >= deadline) throw error;
       refusedSince = isRefusal(error) ? (refusedSince ?? now) : null;
       if (refusedSince !== null) {

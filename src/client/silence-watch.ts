@@ -27,13 +27,13 @@ export class SilenceWatch {
     this.#caller = caller;
     this.#options = options;
     this.#clock = options.clock;
-    this.#heardAtMs = this.#clock.now();
+    this.#heardAtMs = this.#clock.monotonic();
     this.#timer = this.#wait();
   }
 
   /** Something came. */
   heard(): void {
-    this.#heardAtMs = this.#clock.now();
+    this.#heardAtMs = this.#clock.monotonic();
   }
 
   stop(): void {
@@ -41,14 +41,14 @@ export class SilenceWatch {
   }
 
   #wait(): Timer {
-    const silentMs = this.#clock.now() - this.#heardAtMs;
+    const silentMs = this.#clock.monotonic() - this.#heardAtMs;
     const remainingMs = Math.max(SILENCE_BEFORE_ASKING_MS - silentMs, 1);
     return this.#clock.after(remainingMs, () => this.#look(), { keepAlive: false });
   }
 
   #look(): void {
     if (this.#options.isPaused()) this.heard();
-    if (this.#clock.now() - this.#heardAtMs < SILENCE_BEFORE_ASKING_MS) {
+    if (this.#clock.monotonic() - this.#heardAtMs < SILENCE_BEFORE_ASKING_MS) {
       this.#timer = this.#wait();
       return;
     }

@@ -94,7 +94,7 @@ export class EventLog {
     this.#clock = options.clock ?? systemClock;
     this.#isFollower = options.isFollower ?? false;
     this.#budget = options.budget;
-    this.#lastEventAtMs = this.#clock.now();
+    this.#lastEventAtMs = this.#clock.monotonic();
     this.#budget?.join(this);
     const log = this;
     this.#snapshots = {
@@ -435,7 +435,7 @@ export class EventLog {
   }
 
   #changed(): void {
-    this.#lastEventAtMs = this.#clock.now();
+    this.#lastEventAtMs = this.#clock.monotonic();
     this.#wake.set(this.#nextSeq);
     for (const listener of this.#listeners) listener();
   }

@@ -23,7 +23,8 @@ export interface WaitContext {
 export async function waitOn(context: WaitContext, params: WaitParams = {}): Promise<WaitResult> {
   const { log, clock } = context;
   const check = await checkFor(context, params);
-  const deadline = params.timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.now() + params.timeoutMs;
+  const deadline =
+    params.timeoutMs === undefined ? Number.POSITIVE_INFINITY : clock.monotonic() + params.timeoutMs;
   for (;;) {
     params.signal?.throwIfAborted();
     const seen = log.nextSeq;
@@ -32,7 +33,7 @@ export async function waitOn(context: WaitContext, params: WaitParams = {}): Pro
     if (log.failure !== null) throw failureError(log.failure);
     const changed = log.nextSeq !== seen;
     if (log.isClosed && !changed) return result(log, "closed");
-    const remaining = deadline - clock.now();
+    const remaining = deadline - clock.monotonic();
     if (remaining <= 0) return result(log, "timeout");
     if (changed) continue;
     const timeoutMs = Math.min(remaining, met.type === "later" ? met.inMs : remaining);
@@ -63,9 +64,9 @@ async function checkFor(context: WaitContext, params: WaitParams): Promise<() =>
       return () => (log.totalBytes - from >= until.count ? { type: "met", reason: "reached" } : UNMET);
     }
     case "idle": {
-      const calledAt = clock.now();
+      const calledAt = clock.monotonic();
       return () => {
-        const quietFor = clock.now() - Math.max(calledAt, log.lastEventAtMs);
+        const quietFor = clock.monotonic() - Math.max(calledAt, log.lastEventAtMs);
         return quietFor >= until.quietMs
           ? { type: "met", reason: "idle" }
           : { type: "later", inMs: until.quietMs - quietFor };
@@ -81,7 +82,7 @@ async function checkFor(context: WaitContext, params: WaitParams): Promise<() =>
 function portCheck({ log, clock, isPortListening }: WaitContext, port: number): () => Promise<Check> {
   let lookAgainAt = 0;
   return async () => {
-    const now = clock.now();
+    const now = clock.monotonic();
     // A process that prints a lot does not make us look more often; its end does, once more.
     if (now < lookAgainAt && !log.isClosed) return { type: "later", inMs: lookAgainAt - now };
     lookAgainAt = now + PORT_POLL_MS;

@@ -51,12 +51,12 @@ export class OrphanKeeper {
   async endAll(): Promise<Orphan[]> {
     const { table, clock } = this.#options;
     const found = new Map<number, Orphan>();
-    const deadline = clock.now() + HUNT_MS;
+    const deadline = clock.monotonic() + HUNT_MS;
     for (;;) {
       const orphans = this.#orphans();
       for (const { pid, zombie } of orphans) if (zombie) this.#options.reaper.reap(pid);
       const living = orphans.filter((orphan) => !orphan.zombie);
-      if (living.length === 0 || clock.now() > deadline) break;
+      if (living.length === 0 || clock.monotonic() > deadline) break;
       for (const orphan of living) {
         for (const process of [orphan, ...table.descendants(orphan.pid)]) {
           if (!found.has(process.pid))

@@ -94,7 +94,7 @@ export class TreeKiller {
 
   async #sweep(child: Leader, seen: Map<number, ProcessEntry>): Promise<number[]> {
     const { clock, subreaper } = this.#options;
-    const startedAt = clock.now();
+    const startedAt = clock.monotonic();
     const kill = ++this.#kills;
     const answer = Promise.withResolvers<number[]>();
     const rounds = async () => {
@@ -107,7 +107,7 @@ export class TreeKiller {
           if (alive.length === 0) return answer.resolve([]);
         }
         for (const process of alive) this.#options.table.signal(process, SIGKILL);
-        const elapsed = clock.now() - startedAt;
+        const elapsed = clock.monotonic() - startedAt;
         if (elapsed >= SURVIVORS_ANSWER_MS) answer.resolve(alive.map((process) => process.pid));
         if (elapsed >= SWEEP_MS) return;
         await sleep(clock, pause);
@@ -146,11 +146,11 @@ export class TreeKiller {
   #candidates(afterKills: number): ProcessEntry[] {
     const { table, clock, subreaper } = this.#options;
     if (subreaper) return table.orphanPids().flatMap((pid) => table.entry(pid) ?? []);
-    const now = clock.now();
+    const now = clock.monotonic();
     const scan = this.#scan;
     if (!scan || now >= scan.validUntil || now < scan.takenAt || scan.afterKills < afterKills) {
       const entries = table.children(this.#adopters);
-      const tookMs = clock.now() - now;
+      const tookMs = clock.monotonic() - now;
       const validUntil = now + Math.max(SHARED_SCAN_MS, 4 * tookMs);
       this.#scan = { takenAt: now, validUntil, afterKills: this.#kills, entries };
       return entries;
@@ -173,12 +173,16 @@ export class TreeKiller {
   async #graceOver(target: KillTarget, seen: Map<number, ProcessEntry>, graceMs: number): Promise<void> {
     const { clock, table } = this.#options;
     const session = new Map([...seen].filter(([, entry]) => entry.session === target.child.pid));
-    const deadline = clock.now() + graceMs;
+    const deadline = clock.monotonic() + graceMs;
     await leaderGone(target, clock, graceMs);
-    for (let pause = FIRST_LOOK_MS; clock.now() < deadline; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
+    for (
+      let pause = FIRST_LOOK_MS;
+      clock.monotonic() < deadline;
+      pause = Math.min(pause * 2, LONGEST_LOOK_MS)
+    ) {
       for (const [pid, entry] of session) if (!isAlive(table, entry)) session.delete(pid);
       if (session.size === 0) return;
-      await sleep(clock, Math.min(pause, deadline - clock.now()));
+      await sleep(clock, Math.min(pause, deadline - clock.monotonic()));
     }
   }
 }

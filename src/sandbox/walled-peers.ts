@@ -31,13 +31,13 @@ export class WalledPeers {
     const entry = { leaves: Number.POSITIVE_INFINITY };
     this.#leaders.set(pid, entry);
     return () => {
-      entry.leaves = this.#clock.now() + SHADOW_MS;
+      entry.leaves = this.#clock.monotonic() + SHADOW_MS;
     };
   }
 
   /** Whether the one who connected from `peerName` to `ownPort` is behind walls, or may be. */
   isInside(peer: { peerName: string; ownPort: number }): false | Promise<boolean> {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     for (const [pid, { leaves }] of this.#leaders) if (leaves <= now) this.#leaders.delete(pid);
     // A unix socket has no port, and nobody inside sees its file.
     if (this.#leaders.size === 0 || peer.ownPort === 0) return false;

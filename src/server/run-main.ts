@@ -61,8 +61,8 @@ async function untilSignalled(
   const stop = Promise.withResolvers<void>();
   let firstAtMs: number | null = null;
   const onSignal = () => {
-    firstAtMs ??= Date.now();
-    if (Date.now() - firstAtMs > SAME_SIGNAL_MS) exit(0);
+    firstAtMs ??= systemClock.monotonic();
+    if (systemClock.monotonic() - firstAtMs > SAME_SIGNAL_MS) exit(0);
     stop.resolve();
   };
   process.on("SIGTERM", onSignal);

@@ -27,10 +27,10 @@ export function findWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env)
   return {
     ending(graceMs) {
       let timer: Timer | null = null;
-      const until = clock.now() + graceMs + BEYOND_GRACE_MS;
+      const until = clock.monotonic() + graceMs + BEYOND_GRACE_MS;
       const tell = () => {
         // Whoever else is the parent, now or all along, would die of the signal.
-        if (!isParent(pid) || clock.now() > until) return;
+        if (!isParent(pid) || clock.monotonic() > until) return;
         try {
           process.kill(pid, "SIGUSR1");
         } catch {

@@ -22,7 +22,8 @@ export class SimClock {
   }
 
   view(owner: string): Clock {
-    return { now: () => this.#now, steadyNow: () => this.#now, after: (ms, fn) => this.after(ms, fn, owner) };
+    const now = () => this.#now;
+    return { now, monotonic: now, after: (ms, fn) => this.after(ms, fn, owner) };
   }
 
   after(ms: number, fn: () => void, owner = "simulation"): Timer {

@@ -23,7 +23,7 @@ export class HumanJobOutput implements JobListener {
   constructor(stderr: LineSink, options: { clock?: Clock; inPlace?: boolean } = {}) {
     this.#status = new StatusLine(stderr, options.inPlace);
     this.#clock = options.clock ?? systemClock;
-    this.#beganAtMs = this.#clock.steadyNow();
+    this.#beganAtMs = this.#clock.monotonic();
     this.#toldAtMs = this.#beganAtMs;
   }
 
@@ -50,8 +50,8 @@ export class HumanJobOutput implements JobListener {
       this.#status.status(progressLine(progress, this.#status.columns));
       return;
     }
-    if (this.#clock.steadyNow() - this.#toldAtMs < LINE_EVERY_MS) return;
-    this.#toldAtMs = this.#clock.steadyNow();
+    if (this.#clock.monotonic() - this.#toldAtMs < LINE_EVERY_MS) return;
+    this.#toldAtMs = this.#clock.monotonic();
     this.#status.line(progressLine(progress, PLAIN_COLUMNS));
   }
 
@@ -67,7 +67,7 @@ export class HumanJobOutput implements JobListener {
 
   ended(end: JobEnd): void {
     this.#status.clear();
-    const seconds = Math.round((this.#clock.steadyNow() - this.#beganAtMs) / 1000);
+    const seconds = Math.round((this.#clock.monotonic() - this.#beganAtMs) / 1000);
     for (const line of endLines(end, seconds)) this.#status.line(line);
   }
 }

@@ -58,9 +58,9 @@ export class ProgressTicker {
   async #tick(): Promise<void> {
     const { clock } = this.#options;
     while (!this.#stopping.signal.aborted) {
-      const beganAtMs = clock.steadyNow();
+      const beganAtMs = clock.monotonic();
       await this.#look();
-      const tookMs = clock.steadyNow() - beganAtMs;
+      const tookMs = clock.monotonic() - beganAtMs;
       await sleep(clock, Math.max(TICK_MS, tookMs / COUNTING_SHARE), this.#stopping.signal);
     }
   }
@@ -75,7 +75,7 @@ export class ProgressTicker {
       this.#sinceMs = lookedAtMs - OVERLAP_MS;
     }
     const counts = await ledger.counts();
-    const now = clock.steadyNow();
+    const now = clock.monotonic();
     this.#options.onProgress({
       jobId: ledger.jobId,
       counts,

@@ -124,7 +124,7 @@ export class HostPool implements AsyncDisposable {
         return await this.#openOn(member);
       } catch (error) {
         member.inUse--;
-        member.restsUntilMs = this.#clock.steadyNow() + REST_AFTER_FAILURE_MS;
+        member.restsUntilMs = this.#clock.monotonic() + REST_AFTER_FAILURE_MS;
         failures.push(`${member.host.name}: ${error instanceof Error ? error.message : String(error)}`);
       }
     }
@@ -158,7 +158,7 @@ export class HostPool implements AsyncDisposable {
 
   /** Hosts that failed a moment ago come last, not never: they may be all there are. */
   #byPreference(): Member[] {
-    const now = this.#clock.steadyNow();
+    const now = this.#clock.monotonic();
     const rests = (member: Member) => (member.restsUntilMs > now ? 1 : 0);
     return this.#members.toSorted((a, b) => rests(a) - rests(b) || a.inUse - b.inUse);
   }

@@ -21,7 +21,7 @@ export class RowDeadline {
     if (this.#pauses++ > 0 || this.#timer === null) return;
     this.#timer.cancel();
     this.#timer = null;
-    this.#leftMs -= this.#clock.steadyNow() - this.#resumedAtMs;
+    this.#leftMs -= this.#clock.monotonic() - this.#resumedAtMs;
   }
 
   resume(): void {
@@ -34,7 +34,7 @@ export class RowDeadline {
   }
 
   #start(): void {
-    this.#resumedAtMs = this.#clock.steadyNow();
+    this.#resumedAtMs = this.#clock.monotonic();
     this.#timer = this.#clock.after(this.#leftMs, () => {
       this.expired = true;
       this.#timer = null;

@@ -39,7 +39,7 @@ export async function workRow(
   isStopped: boolean,
 ): Promise<LaneEnd> {
   const { rowAgent, ledger, limiter, clock } = options;
-  const beganAtMs = clock.steadyNow();
+  const beganAtMs = clock.monotonic();
   const outcome: EndedAttempt = isStopped
     ? { type: "interrupted", usage: NO_USAGE }
     : await rowAgent(claim, signal);

@@ -81,7 +81,7 @@ export class Limiter implements CallGate {
   #admitWaiting(): void {
     for (const waiter of this.#waiting) {
       if (this.#inFlight >= this.width) return;
-      const now = this.#clock.steadyNow();
+      const now = this.#clock.monotonic();
       const readyAtMs = Math.max(
         this.#heldUntilMs,
         this.#requests?.nextAtMs ?? 0,
@@ -127,7 +127,7 @@ export class Limiter implements CallGate {
         this.#outputTokens === null
           ? outputTokens
           : this.#outputTokens + (outputTokens - this.#outputTokens) * OUTPUT_WEIGHT;
-      this.#lastAnswerAtMs = this.#clock.steadyNow();
+      this.#lastAnswerAtMs = this.#clock.monotonic();
       this.#refusedWaves = 0;
       this.#width = Math.min(this.maxWidth, this.#width + 1 / Math.max(1, this.#width));
       return;
@@ -167,7 +167,7 @@ export class Limiter implements CallGate {
   }
 
   #hold(ms: number): void {
-    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#clock.steadyNow() + ms);
+    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#clock.monotonic() + ms);
   }
 }
 

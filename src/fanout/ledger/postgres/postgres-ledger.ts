@@ -307,9 +307,9 @@ export class PostgresLedger implements JobLedger {
   }
 
   async #failDeadRows(): Promise<void> {
-    const steadyNow = this.#clock.steadyNow();
-    if (steadyNow - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
-    this.#deadLettersAtMs = steadyNow;
+    const monotonic = this.#clock.monotonic();
+    if (monotonic - this.#deadLettersAtMs < DEAD_LETTERS_EVERY_MS) return;
+    this.#deadLettersAtMs = monotonic;
     const dead = await this.#queue.takeDead(DEAD_LETTERS_BATCH);
     for (const one of dead) {
       await this.#database.run(FAIL_DEAD_ITEM, {

@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import { retryUntilResumed } from "../../src/client/resume.ts";
+import { EventLog } from "../../src/exec/event-log.ts";
+import { waitOn } from "../../src/exec/wait-condition.ts";
+import type { ProcessTable } from "../../src/local/process-table.ts";
+import { TreeKiller } from "../../src/local/tree-kill.ts";
+import { WalledPeers } from "../../src/sandbox/walled-peers.ts";
+
+/** Somebody sets the time of day by an hour, either way: nothing comes early, and nothing waits longer. */
+
+const HOUR_MS = 3_600_000;
+
+/** A machine without processes. */
+const NOBODY: ProcessTable = {
+  descendants: () => [],
+  orphanPids: () => [],
+  children: () => [],
+  entry: () => null,
+  markOf: () => 0,
+  holds: () => false,
+  signal: () => false,
+};
+
+/** Whether a promise has settled by now. */
+async function isSettled(promise: Promise<unknown>): Promise<boolean> {
+  const open = Symbol();
+  await new Promise((resolve) => setImmediate(resolve));
+  return (await Promise.race([promise, Promise.resolve(open)])) !== open;
+}
+
+for (const [way, ms] of [
+  ["forward", HOUR_MS],
+  ["back", -HOUR_MS],
+] as const) {
+  describe(`the time of day is set ${way} by an hour`, () => {
+    it("a wait ends when its time is over", async () => {
+      const clock = new ManualClock();
+      const log = new EventLog({ clock });
+      const waiting = waitOn({ log, clock, isPortListening: async () => false }, { timeoutMs: 1000 });
+      clock.setForward(ms);
+      log.append("stdout", Buffer.from("news, so that it looks again"));
+      await clock.advance(999);
+      assert.equal(await isSettled(waiting), false);
+      await clock.advance(1);
+      assert.equal(await isSettled(waiting), true);
+      assert.equal((await waiting).reason, "timeout");
+    });
+
+    it("a process is idle when it has been quiet long enough", async () => {
+      const clock = new ManualClock();
+      const log = new EventLog({ clock });
+      const until = { type: "idle", quietMs: 1000 } as const;
+      const waiting = waitOn({ log, clock, isPortListening: async () => false }, { until });
+      await clock.advance(500);
+      log.append("stdout", Buffer.from("not idle"));
+      clock.setForward(ms);
+      await clock.advance(999);
+      assert.equal(await isSettled(waiting), false);
+      await clock.advance(1);
+      assert.equal(await isSettled(waiting), true);
+    });
+
+    it("a client tries to come back until its deadline, and no longer", async () => {
+      const clock = new ManualClock();
+      const remaining: number[] = [];
+      const policy = { deadlineMs: 1000, firstDelayMs: 100, refusedMs: 5_000, maxDelayMs: 100 };
+      const attempt = async (remainingMs: number) => {
+        remaining.push(remainingMs);
+        throw new Error("not yet");
+      };
+      const trying = retryUntilResumed(attempt, policy, clock, new AbortController().signal);
+      trying.catch(() => undefined);
+      await clock.advance(250);
+      clock.setForward(ms);
+      await clock.advance(1000);
+      await assert.rejects(trying, /not yet/);
+      assert.deepEqual(remaining, [1000, 900, 800, 700, 600, 500, 400, 300, 200, 100]);
+    });
+
+    it("a graceful end kills after its grace", async () => {
+      const clock = new ManualClock();
+      const signals: number[] = [];
+      const killer = new TreeKiller({ table: NOBODY, clock, subreaper: true });
+      const child = {
+        pid: 1_000_000_000,
+        startTime: 1,
+        mark: 0,
+        ends: { pipes: [], pts: null },
+        signalGroup: (signal: number) => signals.push(signal) > 0,
+      };
+      const target = { child, exited: () => false, onChange: () => () => undefined };
+      const killed = killer.kill(target, { type: "graceful", timeoutMs: 1000 });
+      clock.setForward(ms);
+      await clock.advance(999);
+      assert.ok(!signals.includes(9));
+      await clock.advance(1);
+      await killed;
+      assert.ok(signals.includes(9));
+    });
+
+    it("who has just left the walls is still taken for one behind them, for a moment", async () => {
+      const clock = new ManualClock();
+      const peers = new WalledPeers(clock);
+      peers.add(process.pid)();
+      clock.setForward(ms);
+      const peer = { peerName: "127.0.0.1:1", ownPort: 2 };
+      assert.notEqual(peers.isInside(peer), false);
+      await clock.advance(60_000);
+      assert.equal(peers.isInside(peer), false);
+    });
+  });
+}
