@@ -149,10 +149,36 @@ export const scenarios: Scenario[] = [
   plain(
     "flood-echo",
     ["flood", "what=echo", "n=500"],
+    7,
+    [
+      latency("pipe echo while another process floods, p50", "p50", { atLeast: 1 }),
+      latency("pipe echo while another process floods, p99", "p99"),
+    ],
+    true,
+  ),
+  plain(
+    "flood-same-spawn",
+    ["flood", "what=spawn", "n=60", "same=1"],
     3,
     [
-      latency("pipe echo while another process floods, p50", "p50"),
-      latency("pipe echo while another process floods, p99", "p99"),
+      latency("start + exit while another process floods the same connection, p50", "p50", { atLeast: 1 }),
+      latency("start + exit while another process floods the same connection, p99", "p99"),
+    ],
+    true,
+  ),
+  plain(
+    "flood-same-echo",
+    ["flood", "what=echo", "n=500", "same=1"],
+    7,
+    [
+      latency("pipe echo while another process floods the same connection, p50", "p50", { atLeast: 1 }),
+      latency("pipe echo while another process floods the same connection, p99", "p99"),
+      {
+        label: "the flood meanwhile",
+        key: "floodMibPerSecond",
+        unit: "MiB/s",
+        better: "higher",
+      },
     ],
     true,
   ),

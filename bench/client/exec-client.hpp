@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "websocket.hpp"
@@ -155,6 +156,7 @@ class ExecClient {
     if (!socket.next(message)) return false;
     event = look(message);
     check(event);
+    if (onEvent) onEvent(event);
     return true;
   }
 
@@ -177,6 +179,8 @@ class ExecClient {
   }
 
   WebSocket socket;
+  /// Sees every event, whoever waits for it.
+  std::function<void(const Event&)> onEvent;
 
  private:
   long call(const char* method, const std::string& params) {

@@ -334,20 +334,30 @@ void idle(const Address& address, const Options& options) {
 
 // --- under load ---
 
+/// Starts or echoes while another process floods: over a connection of its own, or with `same=1` over the same one.
 void underFlood(const Address& address, const Options& options) {
-  bool quickAck = options.number("quickack", 1);
-  std::atomic<bool> stop{false};
+  const size_t enough = 4u << 20;
   std::atomic<size_t> flooded{0};
-  std::thread flood([&] {
-    ExecClient client(address, false);
-    client.start(client.newProcess(), {"yes"});
-    while (!stop) {
-      Event event = client.read();
-      if (event.kind == Kind::output) flooded += event.bytes();
-    }
-  });
-  while (flooded < (4u << 20)) usleep(1000);
-  ExecClient client(address, quickAck);
+  ExecClient client(address, options.number("quickack", 1));
+  std::thread other;
+  if (options.number("same", 0)) {
+    const std::string flood = client.newProcess();
+    client.onEvent = [flood, &flooded](const Event& event) {
+      if (event.kind == Kind::output && event.processId == flood) flooded += event.bytes();
+    };
+    client.start(flood, {"yes"});
+    while (flooded < enough) client.read();
+  } else {
+    other = std::thread([&] {
+      ExecClient own(address, false);
+      own.start(own.newProcess(), {"yes"});
+      for (;;) {
+        Event event = own.read();
+        if (event.kind == Kind::output) flooded += event.bytes();
+      }
+    });
+    while (flooded < enough) usleep(1000);
+  }
   std::vector<double> samples;
   size_t floodedBefore = flooded;
   double before = nowMs();

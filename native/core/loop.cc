@@ -1,5 +1,6 @@
-// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our
-// own, and only that one hangs in libuv: a child then needs no libuv handle with a life of its own.
+// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our own,
+// and only that one hangs in libuv: a child then needs no libuv handle with a life of its own. Streams in flood hang in a
+// second one within the first: each turn serves everybody else, then one flood, and epoll lets the floods take turns.
 #include "core/loop.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ namespace {
 // Events taken per round; more wait for the next, so that other parts of the program get their turn.
 constexpr int kEventsPerRound = 64;
 // How long a stream of small chunks is left alone between two reads.
-constexpr uint64_t kCoalesceMs = 1;
+constexpr int64_t kCoalesceMs = 1;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
 
@@ -48,19 +49,25 @@ Loop* Loop::create(napi_env env) {
 
 bool Loop::open(struct uv_loop_s* loop) {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_ < 0) return false;
+  bulkEpoll_ = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event bulk = {};
+  bulk.events = EPOLLIN;
+  if (epoll_ < 0 || bulkEpoll_ < 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, bulkEpoll_, &bulk) < 0) {
+    closeEpolls();
+    return false;
+  }
   napi_value name, receiver;
   if (napi_create_string_utf8(env_, "procwire", NAPI_AUTO_LENGTH, &name) != napi_ok ||
       napi_create_object(env_, &receiver) != napi_ok ||
       napi_create_reference(env_, receiver, 1, &receiver_) != napi_ok ||
       napi_async_init(env_, nullptr, name, &context_) != napi_ok) {
-    close(epoll_);
+    closeEpolls();
     return false;
   }
   poll_ = newHandle(kUvPoll);
   if (!poll_ || uv_poll_init(loop, poll_, epoll_) != 0) {
     free(poll_);
-    close(epoll_);
+    closeEpolls();
     return false;
   }
   libuvFd_ = uv_backend_fd(loop);
@@ -122,8 +129,16 @@ void Loop::arm(Watch& watch, uint32_t events) {
   event.data.ptr = &watch;
   // With no event asked for, epoll would still tell of a hang-up for ever: not registered is the only silence.
   int operation = events == 0 ? EPOLL_CTL_DEL : watch.armed == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
-  if (epoll_ctl(epoll_, operation, watch.fd, &event) == 0) watch.armed = events;
+  if (epoll_ctl(watch.bulk ? bulkEpoll_ : epoll_, operation, watch.fd, &event) == 0) watch.armed = events;
   else armLater(watch, events);
+}
+
+void Loop::setBulk(Watch& watch, bool bulk) {
+  if (watch.bulk == bulk) return;
+  const uint32_t events = watch.refused ? watch.wanted : watch.armed;
+  arm(watch, 0);
+  watch.bulk = bulk;
+  arm(watch, events);
 }
 
 void Loop::armLater(Watch& watch, uint32_t events) {
@@ -156,6 +171,7 @@ void Loop::delay(Watch& watch) {
 void Loop::startTimer() {
   if (timerRunning_) return;
   timerRunning_ = true;
+  timerDueNs_ = nowNs() + kCoalesceMs * 1000 * 1000;
   uv_timer_start(
       timer_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onTimer(); }, kCoalesceMs, 0);
 }
@@ -212,21 +228,25 @@ void Loop::flushLater(Socket* socket) {
 void Loop::onReady() {
   dialogue_.enter(nowNs());
   int count = takeReady();
-  while (count > 0) {
-    const bool replied = awaitExpected();
+  for (;;) {
+    const bool replied = count > 0 && awaitExpected();
     flushSockets();
     bury();
+    takeBulk();
     if (!replied || closing_ || !dialogue_.replied(nowNs())) return;
     count = takeNextLine();
+    if (count == 0) return;
   }
 }
 
-// What libuv has to tell comes first.
+// What libuv has to tell comes first. A flood fills the time.
 int Loop::takeNextLine() {
   int count = 0;
   const bool found = lookUntil(dialogue_.nextLineUntilNs(), [&] {
     count = takeReady();
     if (count > 0) return true;
+    takeBulk();
+    if (timerRunning_ && nowNs() >= timerDueNs_) return true;
     struct pollfd libuv = {libuvFd_, POLLIN, 0};
     return poll(&libuv, 1, 0) != 0;
   });
@@ -234,17 +254,39 @@ int Loop::takeNextLine() {
   return count;
 }
 
-// How many events there were.
+// How many events there were, without those of floods.
 int Loop::takeReady() {
   expected_ = nullptr;
+  bulkIsReady_ = false;
   struct epoll_event events[kEventsPerRound];
   int count = epoll_wait(epoll_, events, kEventsPerRound, 0);
+  int served = 0;
   for (int at = 0; at < count && !closing_; at++) {
     Watch* watch = static_cast<Watch*>(events[at].data.ptr);
-    // An earlier event of this round may have closed or silenced it.
-    if (watch->fd >= 0 && watch->armed != 0) watch->owner->onReady(*watch, events[at].events);
+    if (!watch) {
+      bulkIsReady_ = true;
+      continue;
+    }
+    serve(*watch, events[at].events);
+    served++;
   }
-  return count;
+  return served;
+}
+
+// One flood, if there is one and its turn has come.
+void Loop::takeBulk() {
+  if (!bulkIsReady_ || closing_) return;
+  bulkIsReady_ = false;
+  struct epoll_event event;
+  if (epoll_wait(bulkEpoll_, &event, 1, 0) != 1) return;
+  serve(*static_cast<Watch*>(event.data.ptr), event.events);
+  flushSockets();
+  bury();
+}
+
+// An earlier event of this round may have closed or silenced it.
+void Loop::serve(Watch& watch, uint32_t events) {
+  if (watch.fd >= 0 && watch.armed != 0) watch.owner->onReady(watch, events);
 }
 
 // True when there was input for a child and it has answered.
@@ -360,6 +402,11 @@ char* Loop::received() {
   return received_.get();
 }
 
+void Loop::closeEpolls() {
+  for (int fd : {bulkEpoll_, epoll_})
+    if (fd >= 0) close(fd);
+}
+
 // Live children, pending starts and open sockets keep the program running, as Node's own do; an idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
@@ -410,7 +457,7 @@ void Loop::closeHandle(void*& handle) {
     Loop* self = static_cast<Loop*>(uv_handle_get_data(closed));
     free(closed);
     if (--self->openHandles_ > 0) return;
-    close(self->epoll_);
+    self->closeEpolls();
     napi_remove_async_cleanup_hook(self->hook_);
     delete self;
   });

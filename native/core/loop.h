@@ -24,6 +24,15 @@ struct Watch;
 
 // How much is read from one stream at once.
 constexpr size_t kReadBytes = 256 * 1024;
+// A stream that gives this much at once is bulk: it waits for everybody else, and takes turns with its kind.
+constexpr size_t kBulkFromBytes = 32 * 1024;
+// A bulk stream that gives less than this is none any more.
+constexpr size_t kBulkUntilBytes = 4 * 1024;
+// How much is read from a bulk stream at once while other processes are being talked to: whoever comes meanwhile waits
+// for that much to be read, encoded and sent.
+constexpr size_t kShortReadBytes = 64 * 1024;
+// Input longer than this is no line of somebody who waits for its answer.
+constexpr size_t kLineBytes = 4 * 1024;
 
 // Whose descriptor it is.
 class Watched {
@@ -50,6 +59,7 @@ struct Watch {
   bool delayed = false;  // waiting for the coalescing timer instead
   bool refused = false;  // epoll had no room; `wanted` is asked for again by the timer
   uint32_t wanted = 0;
+  bool bulk = false;  // its events come after everybody else's
 };
 
 class Loop {
@@ -60,6 +70,11 @@ class Loop {
 
   // Watches for exactly these events; 0 stops. Level-triggered.
   void arm(Watch& watch, uint32_t events);
+  // Whether its events wait for those of others.
+  void setBulk(Watch& watch, bool bulk);
+  // A process that is no flood was heard of, or written a line: floods are read in short pieces for a while.
+  void heardOfOne() { heardNs_ = nowNs(); }
+  size_t bulkReadBytes() const { return nowNs() - heardNs_ < kShortReadsNs ? kShortReadBytes : kReadBytes; }
   // Reads this one again in a moment instead of when it is readable.
   void delay(Watch& watch);
   void undelay(Watch& watch);
@@ -105,6 +120,8 @@ class Loop {
   void forget(Watched* owner);
   void onMail();
   int takeReady();
+  void takeBulk();
+  void serve(Watch& watch, uint32_t events);
   int takeNextLine();
   bool awaitExpected();
   void flushSockets();
@@ -113,11 +130,15 @@ class Loop {
   void bury();
   void shutDown(napi_async_cleanup_hook_handle hook);
   void closeHandle(void*& handle);
+  void closeEpolls();
 
   napi_env env_;
   napi_async_context context_ = nullptr;
   napi_ref receiver_ = nullptr;
   int epoll_ = -1;
+  int bulkEpoll_ = -1;  // within the other one
+  bool bulkIsReady_ = false;
+  int64_t heardNs_ = 0;
   int libuvFd_ = -1;  // readable when something of libuv's own is ready
   void* poll_ = nullptr;
   void* timer_ = nullptr;
@@ -125,6 +146,7 @@ class Loop {
   void* prepare_ = nullptr;
   int openHandles_ = 0;
   bool timerRunning_ = false;
+  int64_t timerDueNs_ = 0;
   bool closing_ = false;
   size_t pendingSpawns_ = 0;
   napi_async_cleanup_hook_handle hook_ = nullptr;

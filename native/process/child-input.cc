@@ -44,6 +44,7 @@ void Child::write(const char* bytes, size_t length) {
   if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return;
   forgetBurst();
   habit_.hadInput(nowNs());
+  if (length <= kLineBytes) loop_->heardOfOne();
   if (terminal_) lineOpen_ = bytes[length - 1] != '\n' && bytes[length - 1] != '\r';
   size_t taken = 0;
   if (queue_.empty()) {

@@ -14,7 +14,7 @@ namespace procwire {
 namespace {
 
 // Reads at least this large go straight into the memory JavaScript gets; smaller ones are copied from a shared buffer.
-constexpr size_t kDirectReadBytes = 32 * 1024;
+constexpr size_t kDirectReadBytes = kBulkFromBytes;
 
 // A stream whose chunks come this close together, this many times, is read a millisecond at a time.
 constexpr int64_t kBurstGapNs = 3 * 1000 * 1000;
@@ -23,6 +23,7 @@ constexpr int kBurstChunks = 8;
 constexpr size_t kCoalesceBelowBytes = 16 * 1024;
 constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
+constexpr size_t kCoalesceBelowPart = 4;
 
 // A read that finds nothing waits all the same, for the kernel's worker that brings the next bytes, and to be woken by
 // it takes longer than to look again. So look first, and in a flood for a moment.
@@ -45,7 +46,8 @@ void Child::armOut(OutStream& stream) {
 }
 
 void Child::readOnce(OutStream& stream) {
-  size_t most = stream.terminal ? kTerminalChunkBytes : kReadBytes;
+  const size_t most = std::min(stream.watch.bulk ? loop_->bulkReadBytes() : kReadBytes,
+                               stream.terminal ? kTerminalChunkBytes : kReadBytes);
   napi_value chunk;
   ssize_t length = readChunk(stream, most, chunk);
   if (length == 0) {
@@ -67,6 +69,9 @@ void Child::readOnce(OutStream& stream) {
 void Child::chunkDone(OutStream& stream, size_t length, size_t asked) {
   stream.totalBytes += length;
   stream.readLarge = length >= kDirectReadBytes;
+  if (length >= kBulkFromBytes) loop_->setBulk(stream.watch, true);
+  else if (length < kBulkUntilBytes) loop_->setBulk(stream.watch, false);
+  if (!stream.watch.bulk) loop_->heardOfOne();
   if (!stream.terminal) growPipe(stream.watch.fd, stream.totalBytes, stream.grown);
   int64_t now = nowNs();
   stream.quickChunks = now - stream.lastChunkNs < kBurstGapNs ? stream.quickChunks + 1 : 0;
@@ -75,6 +80,8 @@ void Child::chunkDone(OutStream& stream, size_t length, size_t asked) {
   size_t below = stream.terminal ? kCoalesceBelowTerminalBytes
                  : stream.grown  ? kCoalesceBelowGrownBytes
                                  : kCoalesceBelowBytes;
+  // Of a flood that is read in short pieces, a good part of one is enough.
+  below = std::min(below, asked / kCoalesceBelowPart);
   if (stream.quickChunks >= kBurstChunks && length < asked && length < below) loop_->delay(stream.watch);
 }
 

@@ -110,6 +110,7 @@ void Child::onExit() {
     return;
   }
   reaped_ = true;
+  loop_->heardOfOne();
   loop_->arm(exit_, 0);
   closeFd(exit_.fd);
   // From now on the terminal may hang up when its last holder goes.

@@ -21,6 +21,9 @@ namespace {
 
 // Connections taken per round; more wait for the next, so that other parts of the program get their turn.
 constexpr int kAcceptedPerRound = 64;
+// What the system takes before it has sent it. All of it is ahead of whatever comes next, so little is left to it: enough
+// to keep a fast reader busy until more is brought.
+constexpr int kUnsentBytes = 256 * 1024;
 // Without a descriptor left, how long before the next try: nobody tells when there is one again.
 constexpr long kTryAgainNs = 20 * 1000 * 1000;
 
@@ -149,8 +152,9 @@ void Listener::onReady(Watch& watch, uint32_t) {
 
 void Listener::tell(int fd) {
   const int on = 1;
-  // Fails for a unix socket, which has no such delay.
+  // Both fail for a unix socket, which has neither such a delay nor so large a buffer.
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
   struct sockaddr_storage address = {};
   socklen_t length = sizeof address;
   getpeername(fd, reinterpret_cast<struct sockaddr*>(&address), &length);

@@ -51,6 +51,12 @@ export interface Connection {
   close(reason?: string): void;
 }
 
+/**
+ * From here on a connection counts as crowded: bulk waits for the drain, because whatever comes next is sent behind it;
+ * small messages of others still join the queue.
+ */
+export const CROWDED_BYTES = 128 * 1024;
+
 /** Above this a connection counts as congested: whoever streams into it waits for the drain. */
 export const CONGESTED_BYTES = 1024 * 1024;
 

@@ -46,6 +46,12 @@ export class EventCursor {
     return this.#ended;
   }
 
+  /** Bytes of output in the next event; 0 when it has none, or there is none yet. */
+  get nextBytes(): number {
+    const event = this.#ended ? null : this.#log.eventAfter(this.#seq);
+    return event?.type === "output" ? event.chunk.length : 0;
+  }
+
   /** Takes the next event, or null when there is none yet. */
   next(): ExecEvent | null {
     if (this.#ended) return null;

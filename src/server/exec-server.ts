@@ -106,6 +106,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   connectInProcess(client: InProcessClient): InProcessConnection {
     const peer: Peer = {
       notify: (notification) => client.notified(notification),
+      crowded: false,
       congested: false,
       idle: true,
       onDrain: () => () => undefined,

@@ -1,5 +1,5 @@
 import type { Connection } from "../connection/connection.ts";
-import { CONGESTED_BYTES } from "../connection/connection.ts";
+import { CONGESTED_BYTES, CROWDED_BYTES } from "../connection/connection.ts";
 import type { StraightWay } from "../connection/frame-socket.ts";
 import { encodeNotification } from "../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
@@ -8,7 +8,9 @@ import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
 /** The client's side of a connection, as handlers see it. */
 export interface Peer {
   notify(notification: ServerNotification): void;
-  /** Enough is queued: who streams waits for the drain. */
+  /** Something is queued: who streams in bulk waits for the drain. */
+  readonly crowded: boolean;
+  /** Enough is queued: whoever streams waits for the drain. */
   readonly congested: boolean;
   /** Everything told so far has left this program. */
   readonly idle: boolean;
@@ -64,6 +66,10 @@ export class ConnectionPeer implements Peer {
     return this.#quoted.json;
   }
 
+  get crowded(): boolean {
+    return this.#connection.queuedBytes >= CROWDED_BYTES;
+  }
+
   get congested(): boolean {
     return this.#connection.queuedBytes >= CONGESTED_BYTES;
   }
@@ -112,8 +118,9 @@ export class ConnectionPeer implements Peer {
     this.nextTurn();
     for (const listener of [...this.#listeners]) {
       if (this.congested) return;
+      const hadRoom = !this.crowded;
       listener();
-      if (this.congested && this.#listeners.delete(listener)) this.#listeners.add(listener);
+      if (hadRoom && this.crowded && this.#listeners.delete(listener)) this.#listeners.add(listener);
     }
   }
 }

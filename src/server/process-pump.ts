@@ -78,7 +78,7 @@ export class ProcessPump {
 
   #run(): void {
     if (this.#peer.idle || this.#isTooFarBehind()) this.#left.advanceTo(this.#cursor.seq);
-    while (!this.#stopped && !this.#peer.congested && !isUsedUp(this.#allowance)) {
+    while (!this.#stopped && this.#hasRoom() && !isUsedUp(this.#allowance)) {
       const event = this.#cursor.next();
       if (!event) {
         if (!this.#cursor.ended) return;
@@ -91,6 +91,12 @@ export class ProcessPump {
     }
   }
 
+  /** Bulk leaves the queue short, so that a word of another process is not sent behind much of it. */
+  #hasRoom(): boolean {
+    if (!this.#peer.crowded) return true;
+    return this.#cursor.nextBytes <= WORD_BYTES && !this.#peer.congested;
+  }
+
   /** A queue that is never quite empty when it is looked at must not make the log grow. */
   #isTooFarBehind(): boolean {
     const bytes = this.#cursor.offset - this.#left.offset;
@@ -98,8 +104,11 @@ export class ProcessPump {
   }
 }
 
+/** Output up to this size is no bulk: lines, prompts, the echo of a key. */
+const WORD_BYTES = 4096;
+
 /** More than this of one process is not queued for a peer that is served at all: a full queue, and what is being sent. */
-const MAX_QUEUED: Allowance = { bytes: 2 * CONGESTED_BYTES, events: 10_000 };
+const MAX_QUEUED: Allowance = { bytes: CONGESTED_BYTES, events: 10_000 };
 
 function isUsedUp(allowance: Allowance | null): boolean {
   return allowance !== null && (allowance.bytes <= 0 || allowance.events <= 0);
