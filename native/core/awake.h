@@ -22,6 +22,10 @@ constexpr int64_t kAnswersWithinNs = 150 * 1000;
 constexpr int kMissedAnswers = 3;
 // How soon after a reply the next line of a dialogue comes.
 constexpr int64_t kNextLineNs = 100 * 1000;
+// Both while a process floods: the processors are busy then, and one that only looks is kept from whoever is to answer.
+constexpr int64_t kAwaitInFloodNs = 40 * 1000;
+// How long after its last piece a flood counts as going on.
+constexpr int64_t kFloodGoesOnNs = 5 * 1000 * 1000;
 // How long one dialogue may keep the rest of the loop waiting.
 constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
 // How long after something was heard of one process, or a line written to it, floods of others are read in short pieces.
@@ -85,7 +89,7 @@ class Dialogue {
     return goesOn_ && now - enteredNs_ <= kMostDialogueNs;
   }
 
-  int64_t nextLineUntilNs() const { return repliedNs_ + kNextLineNs; }
+  int64_t repliedNs() const { return repliedNs_; }
 
   // No next line came in time.
   void over() { goesOn_ = false; }

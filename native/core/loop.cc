@@ -242,7 +242,7 @@ void Loop::onReady() {
 // What libuv has to tell comes first. A flood fills the time.
 int Loop::takeNextLine() {
   int count = 0;
-  const bool found = lookUntil(dialogue_.nextLineUntilNs(), [&] {
+  const bool found = lookUntil(dialogue_.repliedNs() + (isFlooded() ? kAwaitInFloodNs : kNextLineNs), [&] {
     count = takeReady();
     if (count > 0) return true;
     takeBulk();
@@ -280,6 +280,7 @@ void Loop::takeBulk() {
   struct epoll_event event;
   if (epoll_wait(bulkEpoll_, &event, 1, 0) != 1) return;
   serve(*static_cast<Watch*>(event.data.ptr), event.events);
+  bulkNs_ = nowNs();
   flushSockets();
   bury();
 }
@@ -294,7 +295,7 @@ bool Loop::awaitExpected() {
   Child* const child = expected_;
   if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return false;
   // Whatever comes ends it: on a busy loop others do not wait for this one.
-  lookUntil(nowNs() + kAwaitOutputNs, [this] { return takeReady() > 0; });
+  lookUntil(nowNs() + (isFlooded() ? kAwaitInFloodNs : kAwaitOutputNs), [this] { return takeReady() > 0; });
   return child->wasAwaited();
 }
 

@@ -121,6 +121,7 @@ class Loop {
   void onMail();
   int takeReady();
   void takeBulk();
+  bool isFlooded() const { return nowNs() - bulkNs_ < kFloodGoesOnNs; }
   void serve(Watch& watch, uint32_t events);
   int takeNextLine();
   bool awaitExpected();
@@ -138,6 +139,7 @@ class Loop {
   int epoll_ = -1;
   int bulkEpoll_ = -1;  // within the other one
   bool bulkIsReady_ = false;
+  int64_t bulkNs_ = 0;
   int64_t heardNs_ = 0;
   int libuvFd_ = -1;  // readable when something of libuv's own is ready
   void* poll_ = nullptr;
