@@ -13,12 +13,11 @@
 namespace procwire {
 namespace {
 
-// (): keeps freed memory of large chunks instead of giving it back and faulting it in again. Changes the whole program.
-napi_value keepFreedMemory(napi_env, napi_callback_info) {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024);
-  mallopt(M_TRIM_THRESHOLD, 32 * 1024 * 1024);
-#endif
+// (onQuiet): keeps freed memory of large chunks instead of giving it back and faulting it in again, until it is quiet.
+// Changes the whole program.
+napi_value keepFreedMemory(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  call.loop()->keepFreedMemory(call.argv[0]);
   return nullptr;
 }
 

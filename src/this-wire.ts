@@ -3,6 +3,8 @@
  * listens or connects is given these, and does not look for them.
  */
 
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import type { ByteCodec } from "./connection/byte-codec.ts";
 import type { Wire } from "./connection/wire.ts";
 import { loadAddon } from "./native/addon.ts";
@@ -20,8 +22,24 @@ export function thisCodec(): ByteCodec | undefined {
   return loaded.type === "loaded" ? nativeCodec(loaded.addon) : undefined;
 }
 
-/** Keeps freed memory for the next chunk instead of giving it back each time; for a program that is a server. */
+/**
+ * Keeps freed memory for the next chunk instead of giving it back each time, until it is quiet; for a program that is a
+ * server.
+ */
 export function keepFreedMemory(): void {
   const loaded = loadAddon();
-  if (loaded.type === "loaded") loaded.addon.keepFreedMemory();
+  if (loaded.type === "loaded") loaded.addon.keepFreedMemory(collectGarbage);
+}
+
+let collect: (() => void) | null = null;
+
+/** Chunks that nobody holds stay until V8 looks for them, and a program that does nothing gives it no reason to look. */
+function collectGarbage(): void {
+  if (!collect) {
+    // Only whoever asks for it in a new context gets it; nothing changes for the rest of the program.
+    setFlagsFromString("--expose-gc");
+    const found: unknown = runInNewContext("gc");
+    collect = typeof found === "function" ? () => void found() : () => undefined;
+  }
+  collect();
 }

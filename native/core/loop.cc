@@ -4,6 +4,7 @@
 #include "core/loop.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,14 @@ namespace {
 constexpr int kEventsPerRound = 64;
 // How long a stream of small chunks is left alone between two reads.
 constexpr int64_t kCoalesceMs = 1;
+constexpr int64_t kNsPerMs = 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
+
+// How long after the last flood, and the end of the last process or connection, memory is given back: soon, and once more
+// when the server has forgotten what it remembers of them for 30 s.
+constexpr int64_t kQuietMs[] = {1000, 35 * 1000};
+constexpr size_t kQuietMoments = sizeof kQuietMs / sizeof kQuietMs[0];
 
 bool libuvIsAsExpected() {
   const auto is = [](int type, const char* name) {
@@ -74,7 +81,9 @@ bool Loop::open(struct uv_loop_s* loop) {
   timer_ = newHandle(kUvTimer);
   async_ = newHandle(kUvAsync);
   prepare_ = newHandle(kUvPrepare);
+  quiet_ = newHandle(kUvTimer);
   uv_timer_init(loop, timer_);
+  uv_timer_init(loop, quiet_);
   uv_prepare_init(loop, prepare_);
   uv_async_init(loop, async_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onMail(); });
   // The last thing of every turn, before the loop sleeps.
@@ -84,11 +93,11 @@ bool Loop::open(struct uv_loop_s* loop) {
     self->flushSockets();
     self->bury();
   });
-  for (void* handle : {poll_, timer_, async_, prepare_}) {
+  for (void* handle : {poll_, timer_, async_, prepare_, quiet_}) {
     uv_handle_set_data(handle, this);
     uv_unref(handle);
   }
-  openHandles_ = 4;
+  openHandles_ = 5;
   uv_poll_start(poll_, kUvReadable,
                 [](void* handle, int, int) { static_cast<Loop*>(uv_handle_get_data(handle))->onReady(); });
   mailbox_ = std::make_shared<Mailbox>();
@@ -171,7 +180,7 @@ void Loop::delay(Watch& watch) {
 void Loop::startTimer() {
   if (timerRunning_) return;
   timerRunning_ = true;
-  timerDueNs_ = nowNs() + kCoalesceMs * 1000 * 1000;
+  timerDueNs_ = nowNs() + kCoalesceMs * kNsPerMs;
   uv_timer_start(
       timer_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onTimer(); }, kCoalesceMs, 0);
 }
@@ -192,6 +201,7 @@ void Loop::remove(Child* child) {
   children_.erase(child);
   settling_.erase(std::remove(settling_.begin(), settling_.end(), child), settling_.end());
   dead_.push_back(child);
+  wasBusy();
   updateRef();
 }
 
@@ -206,6 +216,7 @@ void Loop::remove(Socket* socket) {
   if (socket->awaitsFlush(false))
     unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), socket), unflushed_.end());
   deadSockets_.push_back(socket);
+  wasBusy();
   updateRef();
 }
 
@@ -281,6 +292,7 @@ void Loop::takeBulk() {
   if (epoll_wait(bulkEpoll_, &event, 1, 0) != 1) return;
   serve(*static_cast<Watch*>(event.data.ptr), event.events);
   bulkNs_ = nowNs();
+  wasBusy();
   flushSockets();
   bury();
 }
@@ -321,6 +333,43 @@ void Loop::onTimer() {
     if (watch->fd >= 0) watch->owner->onDelayOver(*watch);
   }
   bury();
+}
+
+void Loop::keepFreedMemory(napi_value onQuiet) {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024);
+  mallopt(M_TRIM_THRESHOLD, 32 * 1024 * 1024);
+#endif
+  if (!onQuiet_) napi_create_reference(env_, onQuiet, 1, &onQuiet_);
+}
+
+void Loop::wasBusy() {
+  if (!onQuiet_ || closing_) return;
+  busyNs_ = nowNs();
+  nextQuiet_ = 0;
+  if (!quietTimerRunning_) onQuietTimer();
+}
+
+void Loop::onQuietTimer() {
+  quietTimerRunning_ = false;
+  if ((nowNs() - busyNs_) / kNsPerMs >= kQuietMs[nextQuiet_]) {
+    nextQuiet_++;
+    napi_handle_scope scope;
+    napi_open_handle_scope(env_, &scope);
+    napi_value onQuiet;
+    if (napi_get_reference_value(env_, onQuiet_, &onQuiet) == napi_ok) call(onQuiet, 0, nullptr);
+    napi_close_handle_scope(env_, scope);
+    blocks_.clear();
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+  }
+  if (closing_ || nextQuiet_ == kQuietMoments || quietTimerRunning_) return;
+  quietTimerRunning_ = true;
+  const int64_t leftMs = kQuietMs[nextQuiet_] - (nowNs() - busyNs_) / kNsPerMs;
+  uv_timer_start(
+      quiet_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onQuietTimer(); },
+      static_cast<uint64_t>(std::max<int64_t>(leftMs, 1)), 0);
 }
 
 void Loop::onMail() {
@@ -446,11 +495,14 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   refused_.clear();
   settling_.clear();
   bury();
+  if (onQuiet_) napi_delete_reference(env_, onQuiet_);
+  onQuiet_ = nullptr;
   napi_async_destroy(env_, context_);
   closeHandle(poll_);
   closeHandle(timer_);
   closeHandle(async_);
   closeHandle(prepare_);
+  closeHandle(quiet_);
 }
 
 void Loop::closeHandle(void*& handle) {

@@ -102,6 +102,9 @@ class Loop {
   char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }
+  // Keeps what is freed until it has been quiet for a while; then JavaScript is asked to let go of what it can, and all
+  // that is free goes back to the system.
+  void keepFreedMemory(napi_value onQuiet);
 
  private:
   struct Callbacks {
@@ -114,6 +117,8 @@ class Loop {
   void onReady();
   void onTimer();
   void startTimer();
+  void wasBusy();
+  void onQuietTimer();
   // Asks again a little later: memory comes back, and a descriptor nobody watches would be silent for ever.
   void armLater(Watch& watch, uint32_t events);
   void armRefused();
@@ -146,6 +151,11 @@ class Loop {
   void* timer_ = nullptr;
   void* async_ = nullptr;
   void* prepare_ = nullptr;
+  void* quiet_ = nullptr;
+  napi_ref onQuiet_ = nullptr;
+  int64_t busyNs_ = 0;
+  size_t nextQuiet_ = 0;  // which of the moments after `busyNs_` is waited for
+  bool quietTimerRunning_ = false;
   int openHandles_ = 0;
   bool timerRunning_ = false;
   int64_t timerDueNs_ = 0;

@@ -22,9 +22,13 @@ constexpr char kFinalText = static_cast<char>(0x81);
 
 }  // namespace
 
-BlockPool::~BlockPool() {
+BlockPool::~BlockPool() { clear(); }
+
+void BlockPool::clear() {
   for (char* memory : small_) free(memory);
   for (char* memory : large_) free(memory);
+  small_.clear();
+  large_.clear();
 }
 
 Block BlockPool::take(size_t bytes) {

@@ -23,6 +23,8 @@ class BlockPool {
   // At least that much, or no memory at all.
   Block take(size_t bytes);
   void give(Block& block);
+  // Keeps nothing for the next ones.
+  void clear();
 
  private:
   std::vector<char*> small_;

@@ -152,8 +152,11 @@ export class NativeAddon {
   readonly unmask!: (bytes: Uint8Array, offset: number, length: number, key: number) => void;
 
   // ---- the whole program
-  /** Keeps freed memory for the next chunk instead of giving it back each time; for a program that is a server. */
-  readonly keepFreedMemory!: () => void;
+  /**
+   * Keeps freed memory for the next chunk instead of giving it back each time; for a program that is a server. When it
+   * has been quiet for a while, `onQuiet` lets go of what it can, and all that is free goes back to the system.
+   */
+  readonly keepFreedMemory!: (onQuiet: () => void) => void;
   /** Whether so many threads more can be made now. */
   readonly canMakeThreads!: (count: number) => boolean;
   /** Ends the program without waiting for its threads; nothing that should still happen happens. */
