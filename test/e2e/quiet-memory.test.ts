@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { describe, test } from "node:test";
 import { WebSocket } from "ws";
+import { NO_ADDON } from "../native/started.ts";
 import { residentBytes, serve, until } from "../support/serve.ts";
 import { sh, startParams } from "../support/wire.ts";
-import { NO_ADDON } from "../native/started.ts";
 
 const MIB = 1024 * 1024;
 
