@@ -28,7 +28,8 @@ constexpr int64_t kAwaitInFloodNs = 40 * 1000;
 constexpr int64_t kFloodGoesOnNs = 5 * 1000 * 1000;
 // How long one dialogue may keep the rest of the loop waiting.
 constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
-// How long after something was heard of one process, or a line written to it, floods of others are read in short pieces.
+// How long after something was heard of one process, or a line written to it, floods of others are read in short
+// pieces.
 constexpr int64_t kShortReadsNs = 5 * 1000 * 1000;
 // How long a terminal in flood is given to bring its next 4 KiB: the kernel hands them over one by one.
 constexpr int64_t kTerminalNextNs = 60 * 1000;

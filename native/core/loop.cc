@@ -1,6 +1,7 @@
-// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our own,
-// and only that one hangs in libuv: a child then needs no libuv handle with a life of its own. Streams in flood hang in a
-// second one within the first: each turn serves everybody else, then one flood, and epoll lets the floods take turns.
+// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our
+// own, and only that one hangs in libuv: a child then needs no libuv handle with a life of its own. Streams in flood
+// hang in a second one within the first: each turn serves everybody else, then one flood, and epoll lets the floods
+// take turns.
 #include "core/loop.h"
 
 #include <errno.h>
@@ -28,8 +29,8 @@ constexpr int64_t kNsPerMs = 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
 
-// How long after the last flood, and the end of the last process or connection, memory is given back: soon, and once more
-// when the server has forgotten what it remembers of them for 30 s.
+// How long after the last flood, and the end of the last process or connection, memory is given back: soon, and once
+// more when the server has forgotten what it remembers of them for 30 s.
 constexpr int64_t kQuietMs[] = {1000, 35 * 1000};
 constexpr size_t kQuietMoments = sizeof kQuietMs / sizeof kQuietMs[0];
 

@@ -21,8 +21,8 @@ namespace {
 
 // Connections taken per round; more wait for the next, so that other parts of the program get their turn.
 constexpr int kAcceptedPerRound = 64;
-// What the system takes before it has sent it. All of it is ahead of whatever comes next, so little is left to it: enough
-// to keep a fast reader busy until more is brought.
+// What the system takes before it has sent it. All of it is ahead of whatever comes next, so little is left to it:
+// enough to keep a fast reader busy until more is brought.
 constexpr int kUnsentBytes = 256 * 1024;
 // Without a descriptor left, how long before the next try: nobody tells when there is one again.
 constexpr long kTryAgainNs = 20 * 1000 * 1000;

@@ -55,7 +55,8 @@ class Socket final : public Watched {
   // Begins to read; called once.
   void start(napi_ref onEvent);
   // What comes from here on are frames. `received` are those bytes of them that were told already; they are changed.
-  // While more than `mostQueuedBytes` wait to be sent, nothing is read: a peer that does not take its answers gets no more.
+  // While more than `mostQueuedBytes` wait to be sent, nothing is read: a peer that does not take its answers gets no
+  // more.
   void carryFrames(size_t mostMessageBytes, size_t mostQueuedBytes, char* received, size_t length);
   // Where a payload of that size belongs, to be filled at once; null when nothing can be sent any more.
   char* textFrame(size_t payloadBytes);
