@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ManualClock } from "../src/async/clock.ts";
-import { ExecServerClient } from "../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../src/client/node/socket-client.ts";
 import { clientContract } from "../test/contract/client-contract.ts";
 import { FaultProxy } from "../test/support/fault-proxy.ts";
 import { until } from "../test/support/serve.ts";

@@ -10,10 +10,10 @@ import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { connectFromBrowser } from "../src/client/browser.ts";
-import { ExecServerClient } from "../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../src/client/node/socket-client.ts";
 import type { ExecEvent, ExecProcess, StartParams } from "../src/exec/exec-process.ts";
-import { run } from "../src/exec/run.ts";
-import { waitFor } from "../src/exec/wait-for.ts";
+import { run } from "../src/exec/run-program.ts";
+import { waitFor } from "../src/exec/wait-for-output.ts";
 import { FaultProxy } from "../test/support/fault-proxy.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createLocalHost } from "../src/local-host.ts";
+import { createLocalHost } from "../src/host/local-host.ts";
 import { ExecServer } from "../src/server/exec-server.ts";
 import { listen } from "../src/server/listen.ts";
 import { noWalls } from "../test/sandbox/walls.ts";

@@ -34,5 +34,41 @@ export function checkDocuments(): string | null {
     if (!architecture.includes(`\`${name}\``))
       problems.push(`ARCHITECTURE.md has no sentence on the dependency ${name}`);
   }
+  problems.push(...brokenSteps(architecture), ...foldersWithoutSentence(), ...namesGivenTwice());
   return problems.length === 0 ? null : problems.join("\n");
+}
+
+/** A walk names files and what to look for in each: `path` `name`. Both have to be there. */
+function brokenSteps(architecture: string): string[] {
+  return [...architecture.matchAll(/`((?:src|native)\/[\w./-]+\.\w+)`\s+`(#?\w+)`/g)].flatMap(
+    ([, path, name]) =>
+      path &&
+      name &&
+      existsSync(path) &&
+      !new RegExp(`(?<![\\w#])${name}\\b`).test(readFileSync(path, "utf8"))
+        ? [`ARCHITECTURE.md looks for ${name} in ${path}, which has none`]
+        : [],
+  );
+}
+
+/** What one opens first in a folder says in a sentence what the folder is. */
+function foldersWithoutSentence(): string[] {
+  return globSync(["src/**/", "native/*/"])
+    .map((folder) => folder.replace(/\/?$/, "/"))
+    .filter((folder) => folder !== "src/" && !folder.startsWith("native/build/"))
+    .filter(
+      (folder) => !existsSync(`${folder}README.md`) || readFileSync(`${folder}README.md`, "utf8").length < 40,
+    )
+    .map((folder) => `${folder} has no README.md that says what it is`);
+}
+
+/** Two files of one name are told apart by nobody who searches for one. */
+function namesGivenTwice(): string[] {
+  const seen = new Map<string, string>();
+  return globSync("src/**/*.ts").flatMap((path) => {
+    const name = path.slice(path.lastIndexOf("/") + 1);
+    const other = seen.get(name);
+    seen.set(name, path);
+    return other === undefined ? [] : [`${path} has the same name as ${other}`];
+  });
 }

@@ -11,8 +11,8 @@ export type { EnvironmentOptions, EnvironmentTarget } from "./client/node/enviro
 export type { Command, EnvironmentRunOptions, SpawnOptions } from "./client/node/environment-commands.ts";
 export { CommandError } from "./client/node/environment-commands.ts";
 export { readEnvironmentsToml } from "./client/node/environments-toml.ts";
-export type { UnixClientOptions, WebSocketClientOptions } from "./client/node/exec-server-client.ts";
-export { ExecServerClient } from "./client/node/exec-server-client.ts";
+export type { UnixClientOptions, WebSocketClientOptions } from "./client/node/socket-client.ts";
+export { ExecServerClient } from "./client/node/socket-client.ts";
 export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawned-exec-server.ts";
 export { spawnLocalExecServer } from "./client/node/spawned-exec-server.ts";
 export type { SpawnedProcess, StreamOptions } from "./client/node/spawned-process.ts";
@@ -28,16 +28,18 @@ export * from "./exec/exec-process.ts";
 export { ExecServerError } from "./exec/exec-server-error.ts";
 export type { LinesOptions } from "./exec/lines.ts";
 export { lines } from "./exec/lines.ts";
-export type { RunOptions, RunResult } from "./exec/run.ts";
-export { run } from "./exec/run.ts";
-export type { Match, WaitForOptions } from "./exec/wait-for.ts";
-export { waitFor } from "./exec/wait-for.ts";
-export { Environment } from "./local-environment.ts";
-export { createLocalHost } from "./local-host.ts";
+export type { RunOptions, RunResult } from "./exec/run-program.ts";
+export { run } from "./exec/run-program.ts";
+export type { Match, WaitForOptions } from "./exec/wait-for-output.ts";
+export { waitFor } from "./exec/wait-for-output.ts";
+export { Environment } from "./host/environment-here.ts";
+export { createLocalHost } from "./host/local-host.ts";
+export type { RunMainOptions } from "./host/run-main.ts";
+export { runMain, runMainWithTransport } from "./host/run-main.ts";
+// ---- this machine, and a server of one's own
+export { createLocalBackend } from "./host/this-machine.ts";
 // ---- the client, and what it hands out
 export { DisconnectedError, RequestError } from "./protocol/errors.ts";
-export type { RunMainOptions } from "./run-main.ts";
-export { runMain, runMainWithTransport } from "./run-main.ts";
 // ---- tools for models
 export { availableSandboxes } from "./sandbox/available.ts";
 export type { WebSocketAuth } from "./server/auth.ts";
@@ -48,23 +50,21 @@ export type { ListenOptions } from "./server/listen.ts";
 export { listen } from "./server/listen.ts";
 export type { Principal } from "./server/principal.ts";
 export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
-// ---- this machine, and a server of one's own
-export { createLocalBackend } from "./this-machine.ts";
-export { askCaller } from "./tools/approval/ask-caller.ts";
-export { askOnTerminal } from "./tools/approval/ask-on-terminal.ts";
-export { neverAsk } from "./tools/approval/never-ask.ts";
-export { loadRulesFile } from "./tools/approval/rules-file.ts";
+export { definitions } from "./tools/calls/definitions.ts";
+export { serveMcp } from "./tools/mcp/mcp-server.ts";
 export type {
   ApprovalAnswer,
   ApprovalPolicy,
   ApprovalRequest,
   ApprovalVerdict,
   AskCaller,
-} from "./tools/approval.ts";
-export { definitions } from "./tools/definitions.ts";
-export type { SessionEnd, UnifiedExecEvent } from "./tools/exec-events.ts";
-export { serveMcp } from "./tools/mcp-server.ts";
-export type { SandboxChoice } from "./tools/sandbox-attempt.ts";
+} from "./tools/policy/approval.ts";
+export { askCaller } from "./tools/policy/ask-caller.ts";
+export { askOnTerminal } from "./tools/policy/ask-on-terminal.ts";
+export { neverAsk } from "./tools/policy/never-ask.ts";
+export { loadRulesFile } from "./tools/policy/rules-file.ts";
+export type { SandboxChoice } from "./tools/policy/sandbox-attempt.ts";
+export type { SessionEnd, UnifiedExecEvent } from "./tools/sessions/exec-events.ts";
 export type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "./tools/tool.ts";
 export type { UnifiedExec, UnifiedExecOptions } from "./tools/unified-exec.ts";
 export { createUnifiedExec } from "./tools/unified-exec.ts";

@@ -1,4 +1,4 @@
-// What JavaScript asks of processes; `src/native/process.ts` is the only caller.
+// What JavaScript asks of processes; `src/native/native-process.ts` is the only caller.
 #include "process/bindings.h"
 
 #include <unistd.h>
@@ -100,7 +100,7 @@ napi_value setInputLimits(napi_env env, napi_callback_info info) {
 
 // ---- the process table
 
-// Six numbers per process; `src/native/process.ts` has the same order.
+// Six numbers per process; `src/native/native-process.ts` has the same order.
 napi_value answer(napi_env env, const std::vector<ProcessEntry>& entries) {
   napi_value buffer, made;
   void* memory = nullptr;

@@ -1,4 +1,4 @@
-// What JavaScript asks of connections and their bytes; `src/native/wire.ts` is the only caller.
+// What JavaScript asks of connections and their bytes; `src/native/native-wire.ts` is the only caller.
 #include "wire/bindings.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-import type { ExecCommandEnd, UnifiedExecEvent } from "../tools/exec-events.ts";
+import type { ExecCommandEnd, UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
 import type { ThreadItem } from "./notification.ts";
 
 export type CommandItem = Extract<ThreadItem, { type: "commandExecution" }>;

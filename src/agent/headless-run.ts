@@ -1,5 +1,6 @@
 import { withDeadline } from "../async/deadline.ts";
-import type { UnifiedExecEvent } from "../tools/exec-events.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
 import type { Tool } from "../tools/tool.ts";
 import { followCommands } from "./command-items.ts";
 import { EventStream } from "./event-stream.ts";
@@ -93,7 +94,7 @@ class HeadlessRun {
     try {
       toolSet = await this.#options.createTools(this.#context());
     } catch (error) {
-      output.failure(error instanceof Error ? error.message : String(error));
+      output.failure(messageOf(error));
       output.close();
       return this.#end("failed");
     }
@@ -219,7 +220,7 @@ class HeadlessRun {
       await withDeadline(Promise.all(parts), shutdownMs, "the tools to close");
       await withDeadline(output.drained(), shutdownMs, "the output to be read");
     } catch (error) {
-      output.warning(`shutdown: ${error instanceof Error ? error.message : String(error)}`);
+      output.warning(`shutdown: ${messageOf(error)}`);
     } finally {
       output.close();
     }

@@ -1,8 +1,3 @@
-/**
- * agent/: one agent. The Responses API's stream, retries, the turn loop, the typed end of a turn, and what a run prints.
- * It is given its tools and a place to send what happens; it starts no process, knows no table and no job.
- */
-
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";

@@ -1,6 +1,4 @@
 /**
- * async/: time and waiting. Nothing here knows of processes, wires or this project; anyone may import it.
- *
  * Time comes in through a Clock, so that tests move it by hand instead of sleeping.
  */
 

@@ -1,7 +1,3 @@
-/**
- * cli/: one file a command. A command turns its arguments into a call and the outcome into an exit code; what it does
- * lives elsewhere.
- */
 export interface Command {
   readonly name: string;
   /** One line for the list of commands. */

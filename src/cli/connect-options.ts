@@ -25,8 +25,8 @@ export async function connectTo(
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
   const [{ ExecServerClient: Client }, { thisCodec }] = await Promise.all([
-    import("../client/node/exec-server-client.ts"),
-    import("../this-wire.ts"),
+    import("../client/node/socket-client.ts"),
+    import("../host/this-wire.ts"),
   ]);
   const authToken = readToken(values["token-file"]);
   return Client.connectWebSocket({

@@ -1,6 +1,6 @@
 import { type GuardOptions, guardSecrets } from "../exec/host-environment.ts";
 import type { ConnectedHost, ExecHost, HostPool, SandboxMode } from "../fanout/row/host-pool.ts";
-import type { ApprovalPolicy } from "../tools/approval.ts";
+import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import { UsageError } from "./command.ts";
 import { type ConnectValues, connectTo } from "./connect-options.ts";
 
@@ -59,7 +59,7 @@ function thisMachine({ cwd, guard }: ExecHostOptions): ExecHost {
     name: "this machine",
     async connect(): Promise<ConnectedHost> {
       const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
-        import("../this-machine.ts"),
+        import("../host/this-machine.ts"),
         import("../sandbox/available.ts"),
       ]);
       const backend = createLocalBackend();

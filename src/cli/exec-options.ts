@@ -3,6 +3,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import type { GuardOptions } from "../exec/host-environment.ts";
 import type { SandboxMode } from "../fanout/row/host-pool.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
@@ -199,9 +200,7 @@ function readSchema(file: string): Record<string, unknown> {
     if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
       return Object.fromEntries(Object.entries(schema));
   } catch (error) {
-    throw new UsageError(
-      `--output-schema ${file}: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    throw new UsageError(`--output-schema ${file}: ${messageOf(error)}`);
   }
   throw new UsageError(`--output-schema ${file} must hold a JSON object`);
 }
@@ -210,7 +209,7 @@ function readFlagged(file: string, flag: string): Buffer {
   try {
     return readFileSync(file);
   } catch (error) {
-    throw new UsageError(`${flag}: ${error instanceof Error ? error.message : String(error)}`);
+    throw new UsageError(`${flag}: ${messageOf(error)}`);
   }
 }
 

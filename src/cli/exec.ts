@@ -18,10 +18,11 @@ import { createModelCaller } from "../agent/model-call.ts";
 import type { JsonObject } from "../agent/response-events.ts";
 import { latestThread, Rollout, readRollout, threadsHome } from "../agent/rollout.ts";
 import type { HostPool } from "../fanout/row/host-pool.ts";
-import type { ApprovalPolicy } from "../tools/approval.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
-import { approvalPolicy } from "./approval.ts";
+import { approvalPolicy } from "./approval-options.ts";
 import { type Command, UsageError } from "./command.ts";
 import { openHostPool } from "./exec-hosts.ts";
 import { BYPASS_FLAG, EXEC_HELP, type ExecOptions, parseExecOptions } from "./exec-options.ts";
@@ -113,7 +114,7 @@ function keeper(home: string, warn: (message: string) => void) {
       rollout.append(item);
     } catch (error) {
       isGivenUp = true;
-      warn(`the thread cannot be resumed later: ${error instanceof Error ? error.message : String(error)}`);
+      warn(`the thread cannot be resumed later: ${messageOf(error)}`);
     }
   };
 }
@@ -121,7 +122,7 @@ function keeper(home: string, warn: (message: string) => void) {
 /** Somebody at the terminal, also when input and output are files. */
 async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
   const [{ askOnTerminal }, { openTerminal }] = await Promise.all([
-    import("../tools/approval/ask-on-terminal.ts"),
+    import("../tools/policy/ask-on-terminal.ts"),
     import("./terminal.ts"),
   ]);
   const terminal = openTerminal();

@@ -19,6 +19,7 @@ import { STDOUT } from "../fanout/output/write-table.ts";
 import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
 import { unwrapSchema } from "../fanout/row/result-schema.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
@@ -393,9 +394,7 @@ function readSchema(file: string): JsonObject {
   try {
     schema = JSON.parse(text);
   } catch (error) {
-    throw new InputError(
-      `the schema ${file} is not JSON: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    throw new InputError(`the schema ${file} is not JSON: ${messageOf(error)}`);
   }
   if (!isObject(schema)) throw new InputError(`the schema ${file} is not a JSON object`);
   return unwrapSchema(schema);
@@ -405,9 +404,6 @@ function readText(what: string, file: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch (error) {
-    throw new InputError(
-      `the ${what} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new InputError(`the ${what} cannot be read: ${messageOf(error)}`, { cause: error });
   }
 }

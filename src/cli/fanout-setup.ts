@@ -6,6 +6,7 @@ import type { JobListener } from "../fanout/output/job-listener.ts";
 import { HumanJobOutput } from "../fanout/output/job-terminal-output.ts";
 import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { openHostPool } from "./exec-hosts.ts";
 import type { RunOptions } from "./fanout-options.ts";
@@ -97,7 +98,7 @@ export async function openJobStore(
 
 function tellTrouble(where: string): (error: unknown) => void {
   return (error) => {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     process.stderr.write(`${where}: ${visibleText(message)}\n`);
   };
 }

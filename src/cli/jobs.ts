@@ -16,6 +16,7 @@ import { STDOUT } from "../fanout/output/write-table.ts";
 import { compileTask } from "../fanout/row/compiled-task.ts";
 import { rowInstructions, rowMessage } from "../fanout/row/row-prompt.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
 import { checkBudget, parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
@@ -322,8 +323,4 @@ function parseClass(value: string): ErrorClass {
 function print(text: string): void {
   // Cells and errors come from outside; a file or a program gets them as they are.
   process.stdout.write(`${process.stdout.isTTY ? visibleText(text) : text}\n`);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

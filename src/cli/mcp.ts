@@ -3,17 +3,18 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { ExecBackend } from "../exec/exec-process.ts";
 import { guardSecrets } from "../exec/host-environment.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
-import type { SandboxChoice } from "../tools/sandbox-attempt.ts";
+import type { SandboxChoice } from "../tools/policy/sandbox-attempt.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
-import { approvalPolicy } from "./approval.ts";
+import { approvalPolicy } from "./approval-options.ts";
 import { type Command, UsageError } from "./command.ts";
 import { CONNECT_OPTIONS, type ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-http.ts";
+import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-over-http.ts";
 import { connectRenewed } from "./renewed-connection.ts";
 
 const HELP = `Usage: procwire mcp [options]
@@ -68,7 +69,7 @@ export const command: Command = {
     const sandbox = sandboxChoice(values.sandbox, writable, values.network);
     const [{ createUnifiedExec }, { askCaller }] = await Promise.all([
       import("../tools/unified-exec.ts"),
-      import("../tools/approval/ask-caller.ts"),
+      import("../tools/policy/ask-caller.ts"),
     ]);
     const approval = await approvalPolicy(values.rules, values.ask ? askCaller() : undefined);
     const backend = guardSecrets(host.backend, guardFromFlags("mcp", values));
@@ -95,7 +96,7 @@ export const command: Command = {
 const SERVER = { name: "procwire", version: VERSION, onError: report };
 
 async function serveStdio(tools: readonly Tool[]): Promise<void> {
-  const { serveMcp } = await import("../tools/mcp-server.ts");
+  const { serveMcp } = await import("../tools/mcp/mcp-server.ts");
   const serving = await serveMcp({ ...SERVER, tools });
   await Promise.race([serving.closed, askedToStop()]);
   await serving.close();
@@ -103,7 +104,7 @@ async function serveStdio(tools: readonly Tool[]): Promise<void> {
 
 /** The URL is alone on stdout, for whoever started it to read. */
 async function serveHttp({ notices, ...place }: HttpPlace, toolsFor: () => readonly Tool[]): Promise<void> {
-  const { serveMcpHttp } = await import("../tools/mcp-http.ts");
+  const { serveMcpHttp } = await import("../tools/mcp/mcp-http.ts");
   const stopped = askedToStop();
   const serving = await serveMcpHttp({ ...SERVER, ...place, toolsFor });
   for (const notice of notices) process.stderr.write(`procwire mcp: ${notice}\n`);
@@ -126,7 +127,7 @@ interface ToolsHost extends AsyncDisposable {
 async function openHost(url: string | undefined, values: ConnectValues): Promise<ToolsHost> {
   if (url === undefined) {
     const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
-      import("../this-machine.ts"),
+      import("../host/this-machine.ts"),
       import("../sandbox/available.ts"),
     ]);
     const backend = createLocalBackend();
@@ -170,7 +171,7 @@ function sandboxChoice(mode: string, writableRoots: string[], network: string): 
 
 /** Stdout is the wire, so everything else goes to stderr. */
 function report(error: unknown): void {
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   standardStream(2).write(`procwire mcp: ${visibleText(message)}\n`);
 }
 

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { RequestOptions } from "../agent/model-api.ts";
 import { isObject, type JsonObject } from "../agent/response-events.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { UsageError } from "./command.ts";
 
 export const REQUEST_HELP = `      --temperature N          how freely the model chooses its words;  --max-output-tokens N  how many at most
@@ -58,9 +59,7 @@ function parseExtraBody(text: string): JsonObject {
   try {
     body = JSON.parse(json);
   } catch (error) {
-    throw new UsageError(
-      `invalid --extra-body: ${error instanceof Error ? error.message : String(error)}; expected a JSON object`,
-    );
+    throw new UsageError(`invalid --extra-body: ${messageOf(error)}; expected a JSON object`);
   }
   if (!isObject(body)) throw new UsageError("invalid --extra-body; expected a JSON object");
   return body;

@@ -3,6 +3,7 @@ import { parseArgs } from "node:util";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../exec/exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -88,7 +89,7 @@ async function withBackend(
 ): Promise<number> {
   const guard = guardFromFlags("run", values);
   if (values.connect === undefined) {
-    const { createLocalBackend } = await import("../this-machine.ts");
+    const { createLocalBackend } = await import("../host/this-machine.ts");
     await using backend = createLocalBackend();
     return await use(guardSecrets(backend, guard), () => false);
   }
@@ -187,8 +188,4 @@ function variables(texts: string[]): Record<string, string> {
       return [text.slice(0, at), text.slice(at + 1)];
     }),
   );
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

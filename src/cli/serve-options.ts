@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
 import type { ProcessLimits } from "../exec/process-limits.ts";
-import type { RunMainOptions } from "../run-main.ts";
+import type { RunMainOptions } from "../host/run-main.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
 import type { LogLevel } from "../server/host-services.ts";
 import { LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
@@ -273,7 +274,7 @@ function readConfigFile(path: string): Values {
   try {
     parsed = JSON.parse(readFileSync(path, "utf8"));
   } catch (cause) {
-    throw new Error(`cannot read --config ${path}: ${cause instanceof Error ? cause.message : cause}`, {
+    throw new Error(`cannot read --config ${path}: ${messageOf(cause)}`, {
       cause,
     });
   }

@@ -1,4 +1,4 @@
-import { runMainWithTransport } from "../run-main.ts";
+import { runMainWithTransport } from "../host/run-main.ts";
 import type { Command } from "./command.ts";
 import { leave } from "./leave.ts";
 import { parseServeOptions, serveHelp } from "./serve-options.ts";

@@ -1,13 +1,13 @@
 import { parseArgs } from "node:util";
-import { createLocalHost } from "../local-host.ts";
+import { createLocalHost } from "../host/local-host.ts";
+import { tokenHint } from "../host/run-main.ts";
 import { exitNow } from "../native/exit-now.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
-import { tokenHint } from "../run-main.ts";
 import { authFromFlags } from "../server/auth-flags.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { listen } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
-import { runUntilSignalled } from "../server/run-main.ts";
+import { runUntilSignalled } from "../server/run-server.ts";
 import { writeStandardLine } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
 import { leave } from "./leave.ts";

@@ -32,8 +32,8 @@ export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecS
 
 export { communicate } from "../exec/communicate.ts";
 export { lines } from "../exec/lines.ts";
-export { run } from "../exec/run.ts";
-export { waitFor } from "../exec/wait-for.ts";
+export { run } from "../exec/run-program.ts";
+export { waitFor } from "../exec/wait-for-output.ts";
 export { DisconnectedError, RequestError } from "../protocol/errors.ts";
 export type { ConnectionState, ExecServerClientOptions } from "./exec-server-client.ts";
 export type { RemoteProcess } from "./remote-process.ts";

@@ -1,9 +1,3 @@
-/**
- * client/: what people hold. One client for every way to a server, process handles that are the same as local ones,
- * and the recovery of a lost connection below live handles. Universal: what needs Node is in client/node/. It starts
- * no server by itself and never imports one: a server in the same program is reached through an interface.
- */
-
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 
 /** How a caller ended. */

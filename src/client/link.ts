@@ -1,6 +1,7 @@
 import type { Clock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
 import { DISCONNECTED_PREFIX, DisconnectedError, isTakenOver } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
 import { type HandshakeOptions, type ServerTraits, shakeHands } from "./handshake.ts";
@@ -327,7 +328,7 @@ function abortReason(signal: AbortSignal | undefined): Error {
 }
 
 function resumeFailure(loss: DisconnectedError, cause: unknown): string {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = messageOf(cause);
   const first = loss.message.slice(DISCONNECTED_PREFIX.length).replace(/^: /, "");
   return `${first === "" ? "connection lost" : first}; failed to resume exec-server session: ${why}`;
 }

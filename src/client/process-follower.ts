@@ -5,6 +5,7 @@ import type { EventLogLimits } from "../exec/event-log.ts";
 import { EventLog } from "../exec/event-log.ts";
 import type { ExitReason, ExitStatus, ReadResult } from "../exec/exec-process.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { Acknowledger } from "./acknowledger.ts";
 import type { Link } from "./link.ts";
 import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts";
@@ -195,7 +196,7 @@ export class ProcessFollower {
       } catch (error) {
         // The link has told every process of a lost server already.
         if (error instanceof DisconnectedError) return;
-        const message = error instanceof Error ? error.message : String(error);
+        const message = messageOf(error);
         startingSince ??= this.#clock.monotonic();
         if (!isStarting(error) || this.#clock.monotonic() - startingSince >= STARTING_WITHIN_MS) {
           this.log.fail(`process ${this.processId} can no longer be followed: ${message}`);

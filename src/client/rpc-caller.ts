@@ -3,6 +3,7 @@ import { decodeBase64 } from "../protocol/base64.ts";
 import type { Message } from "../protocol/envelope.ts";
 import { encodeError, encodeNotification, encodeRequest } from "../protocol/envelope.ts";
 import { DisconnectedError, ErrorCode, fromWireError, ProtocolError } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import {
   isServerNotificationName,
   type MethodName,
@@ -206,8 +207,4 @@ function decodeOther(method: ServerNotification["method"], params: unknown): Ser
   } catch (error) {
     return messageOf(error);
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

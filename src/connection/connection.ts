@@ -1,8 +1,3 @@
-/**
- * connection/: how messages go. One interface, and the ways below it: lines over stdio, WebSocket over TCP or a unix
- * socket, and a pair in memory. It knows envelopes (what is a message at all) and nothing of methods.
- */
-
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
 import type { StraightWay, WriteParams } from "./frame-socket.ts";

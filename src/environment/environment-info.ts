@@ -1,7 +1,3 @@
-/**
- * environment/: what kind of host this is, and what lies on it for an agent: its configuration, plugins and skills.
- * It only reads, and only when asked; nothing here starts a program.
- */
 import { accessSync, constants } from "node:fs";
 import { homedir } from "node:os";
 import { basename, resolve } from "node:path";

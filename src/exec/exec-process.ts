@@ -1,8 +1,3 @@
-/**
- * exec/: what a process is, wherever it runs. The interfaces that local, remote and in-process backends share, the
- * event log behind every process, and the collectors on top. It starts nothing itself and knows no wire.
- */
-
 import type { WatchReceiver } from "../async/watch.ts";
 import type { LimitName, ProcessLimits } from "./process-limits.ts";
 

@@ -1,5 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { invalidParams } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { defined } from "./defined.ts";
 import type { EventLog } from "./event-log.ts";
 import type { OutputStream, WaitParams, WaitResult } from "./exec-process.ts";
@@ -121,7 +122,7 @@ async function compile(pattern: string): Promise<OutputMatcher> {
   try {
     return new OutputMatcher(pattern);
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw invalidParams(`invalid output pattern \`${pattern}\`: ${why}`, { cause: error });
   }
 }

@@ -1,8 +1,4 @@
 /**
- * fanout/: many agents. A table in, one agent a row, a ledger that survives everything, a table out.
- * It is given its model and its tools; it starts no process and opens no connection to a server itself. Its rooms are in
- * the order a row passes them: input, ledger, run, row, output; money says what it costs, tool offers the whole to a model.
- *
  * A *job* is one table with one instruction. An *item* is one row of it. An *attempt* is one try at an item; the token of
  * an attempt is what makes its report count. A *row agent* is the agent that makes an attempt; a *worker* is a process, on
  * any machine, that runs row agents for jobs that another process, their *coordinator*, has started.

@@ -1,10 +1,3 @@
-/**
- * files/: the files of this machine, as the `fs/*` methods offer them. Plain typed calls with the wire's field names,
- * but bytes as bytes. It knows no envelope, no base64 and no connection: whoever has a connection makes one
- * `FileHandles` and one `MissingWatches` for it and closes them with it. It enforces no sandbox: a caller that carries
- * one must not get here.
- */
-
 /** What a server needs of files. Every path is a `file:` URI; failures are `RequestError`s with the wire's texts. */
 export interface FileSystem {
   /** `admit` is asked with the file's size before any of it is read, and waited for. */

@@ -1,8 +1,3 @@
-/**
- * http/: requests a client makes from this machine's side of the wire (`http/request`). It is an open HTTP client for
- * whoever may connect: it keeps no cookies, caches nothing and decompresses nothing, and whether a peer may use it is
- * the server's decision.
- */
 import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from "node:http";
 import { type Clock, systemClock } from "../async/clock.ts";
 import { TaskSet } from "../async/task-set.ts";

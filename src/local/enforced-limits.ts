@@ -1,5 +1,6 @@
 import type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
 import { invalidParams } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { type Cgroup, makeCgroup } from "./cgroups.ts";
 
 /** Linux's numbers of resource limits. */
@@ -48,7 +49,7 @@ export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean)
       cgroups.push(makeCgroup(controller, limit));
     } catch (error) {
       release();
-      throw unenforceable(name, error instanceof Error ? error.message : String(error));
+      throw unenforceable(name, messageOf(error));
     }
   };
   if (memoryBytes !== undefined) limitTree("memoryBytes", "memory", memoryBytes);

@@ -1,8 +1,3 @@
-/**
- * local/: processes on this machine. Starts programs with pipes or in a terminal by what it is given to do so, feeds their event logs, ends whole process trees, and makes their environments. It knows no wire, no
- * session and no retention time: a process stays here until its owner disposes of it.
- */
-
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Clock } from "../async/clock.ts";
@@ -24,8 +19,8 @@ import type { RetentionBudget } from "../exec/retention-budget.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { removeEmptyCgroups } from "./cgroups.ts";
 import type { ChildSpec } from "./child.ts";
+import { childEnvironment, droppedSecrets } from "./child-env.ts";
 import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
-import { childEnvironment, droppedSecrets } from "./environment.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { LocalMachine } from "./machine.ts";
 import type { Orphan } from "./orphans.ts";

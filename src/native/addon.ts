@@ -1,12 +1,8 @@
-/**
- * native/: the only folder that knows the addon. It makes of it what `local/` and `connection/` ask for by their own
- * interfaces, and decides nothing: whoever composes a program is given a machine and a wire, or why there are none.
- */
-
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
+import { messageOf } from "../protocol/message-of.ts";
 
 /** A started program, as the addon knows it. Nothing can be done with it but to hand it back. */
 export type NativeChild = object & { readonly __nativeChild: never };
@@ -214,7 +210,7 @@ function load(): LoadedAddon {
     module.exports.setInputLimits(MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS);
     return { type: "loaded", addon: module.exports };
   } catch (error) {
-    return { type: "missing", why: error instanceof Error ? error.message : String(error) };
+    return { type: "missing", why: messageOf(error) };
   }
 }
 

@@ -1,7 +1,4 @@
 /**
- * protocol/: what is said on the wire. The method table, the envelopes, the byte codec, the ids and the errors.
- * Universal: no Node built-in, so that a browser can speak it too. It moves no bytes itself.
- *
  * The error family. Expected outcomes are values and never come here.
  */
 

@@ -1,9 +1,3 @@
-/**
- * sandbox/: walls around a process. Turns a policy (what may be read and written, network or not) into a command that
- * runs another command behind bubblewrap; recognises what the walls refused; reads the sandbox intent of the wire.
- * It starts no process of its own apart from one probe, and decides nothing: who may do what is the caller's policy.
- */
-
 import type { FilterArch } from "./seccomp-filter.ts";
 
 /** `deny` hides what is there. */

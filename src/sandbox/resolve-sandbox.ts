@@ -3,6 +3,7 @@ import { basename, dirname, join } from "node:path";
 import type { EventLog } from "../exec/event-log.ts";
 import type { SandboxType, StartParams } from "../exec/exec-process.ts";
 import { RequestError } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import { sandboxPrograms } from "./available.ts";
 import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
@@ -281,7 +282,7 @@ function hiddenServices(intent: WallsIntent): SandboxRoot[] {
 }
 
 function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }
 
 /** The walls' own programs stand first, so the name a program sees as its own is given to it inside. */

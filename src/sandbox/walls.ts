@@ -1,7 +1,7 @@
 import { closeSync } from "node:fs";
 import type { SandboxPolicy, SandboxPrograms } from "./bubblewrap.ts";
 import { bubblewrapOptions } from "./bubblewrap.ts";
-import { openData, openPlace } from "./descriptors.ts";
+import { openData, openPlace } from "./passed-descriptors.ts";
 import { seccompFilter } from "./seccomp-filter.ts";
 
 /** A command behind walls, ready to be started. Whoever raised them disposes of them once it has started. */

@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from "node:fs";
+import { messageOf } from "../protocol/message-of.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import type { OperatorClaim } from "./jwt.ts";
 
@@ -171,7 +172,7 @@ function readSecret(path: string, warnings: string[]): Buffer {
     bytes = readFileSync(path);
     ({ mode } = statSync(path));
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
+    const why = messageOf(cause);
     throw new AuthConfigError(`failed to read websocket auth secret ${path}: ${why}`, { cause });
   }
   const secret = withoutEndingSpace(bytes);

@@ -10,7 +10,6 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../protocol/methods.ts";
-import { discoverRoots } from "./capability-roots.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
@@ -22,6 +21,7 @@ import type { Session } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
 import type { Claim, SessionRegistry } from "./session-registry.ts";
 import { V0Processes } from "./v0-methods.ts";
+import { discoverRoots } from "./walled-capability-roots.ts";
 
 type Handshake =
   | { type: "new" }

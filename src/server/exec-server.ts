@@ -3,7 +3,7 @@ import { systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
-import { nodeWire, type Wire } from "../connection/wire.ts";
+import { nodeWire, type Wire } from "../connection/wire-parts.ts";
 import type { StartParams } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { tightest } from "../exec/process-limits.ts";

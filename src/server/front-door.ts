@@ -4,7 +4,7 @@ import type { AcceptedSocket, Listener } from "../connection/accepted-socket.ts"
 import type { ByteCodec } from "../connection/byte-codec.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
 import { authorize, type WebSocketAuth } from "./auth.ts";
-import { type DescriptorShares, shareDescriptors } from "./descriptors.ts";
+import { type DescriptorShares, shareDescriptors } from "./descriptor-shares.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FOREIGN_HOST, isOwnHost } from "./host-check.ts";
 import { hasWord, MAX_HEAD_BYTES, parseHead, type RequestHead } from "./http-head.ts";

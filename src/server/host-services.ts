@@ -1,5 +1,5 @@
 import type { Clock } from "../async/clock.ts";
-import type { Wire } from "../connection/wire.ts";
+import type { Wire } from "../connection/wire-parts.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";

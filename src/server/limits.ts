@@ -1,9 +1,3 @@
-/**
- * server/: one exec-server. Listening and authentication, one processor per connection, pure routing, typed handlers,
- * sessions that outlive connections, and the adapter for the v0 generation. It is given a backend and a file system and
- * never imports the ones that exist.
- */
-
 import type { ProcessLimits } from "../exec/process-limits.ts";
 
 /** What an operator may set. Durations in milliseconds; the command line takes seconds. */

@@ -4,7 +4,7 @@ import { systemClock } from "../async/clock.ts";
 import type { AcceptedSocket, ListenAt, Listener } from "../connection/accepted-socket.ts";
 import { LineConnection } from "../connection/line-connection.ts";
 import type { WebSocketAuth } from "./auth.ts";
-import { descriptorLimit, shareDescriptors } from "./descriptors.ts";
+import { descriptorLimit, shareDescriptors } from "./descriptor-shares.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FrontDoor, type Listening } from "./front-door.ts";
 import { MAX_QUEUED_BYTES } from "./limits.ts";

@@ -1,5 +1,6 @@
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { invalidParams, invalidRequest, ProtocolError, RequestError } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import {
   clientNotifications,
   isMethodName,
@@ -66,7 +67,7 @@ function routeNotification(method: string, params: unknown): Routed {
       try {
         return { type: "ack", ...clientNotifications["process/ack"].params.decode(params) };
       } catch (cause) {
-        throw new ProtocolError(`malformed process/ack: ${cause instanceof Error ? cause.message : cause}`, {
+        throw new ProtocolError(`malformed process/ack: ${messageOf(cause)}`, {
           cause,
         });
       }

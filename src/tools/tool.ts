@@ -1,9 +1,4 @@
-import type { AskCaller } from "./approval.ts";
-
-/**
- * tools/: what a model is given. Tool parsing, yield windows, session numbers, approvals, sandbox choice and rendering
- * live here, on the caller's side; processes are started through an ExecBackend, never through a client or a server.
- */
+import type { AskCaller } from "./policy/approval.ts";
 
 /** A JSON Schema object; kept opaque because nobody here looks inside. */
 export type JsonSchema = Readonly<Record<string, unknown>>;

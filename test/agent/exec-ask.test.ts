@@ -4,8 +4,8 @@ import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { waitFor } from "../../src/exec/wait-for.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import {
   answer,
   functionCall,

@@ -8,7 +8,7 @@ import { createContext, runInContext } from "node:vm";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { browserBuild } from "../../scripts/build-browser.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import type { Listening } from "../../src/server/front-door.ts";
 import { listen } from "../../src/server/listen.ts";

@@ -3,8 +3,8 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
-import { waitFor } from "../../src/exec/wait-for.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 

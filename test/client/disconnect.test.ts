@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { lines } from "../../src/exec/lines.ts";
-import { run } from "../../src/exec/run.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { run } from "../../src/exec/run-program.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { DisconnectedError } from "../../src/protocol/errors.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";

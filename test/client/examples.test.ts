@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { createLocalHost } from "../../src/local-host.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import type { Listening } from "../../src/server/front-door.ts";
 import { listen } from "../../src/server/listen.ts";

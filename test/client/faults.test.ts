@@ -3,10 +3,10 @@ import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import { run } from "../../src/exec/run.ts";
-import { waitFor } from "../../src/exec/wait-for.ts";
+import { run } from "../../src/exec/run-program.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { type Fault, FaultProxy } from "../support/fault-proxy.ts";
 import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { ScriptedServer } from "./scripted-server.ts";

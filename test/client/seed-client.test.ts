@@ -9,7 +9,7 @@ import { describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
 import type { ExecServerEvent } from "../../src/client/command-sessions.ts";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 

@@ -4,8 +4,8 @@ import type {
   ConnectionState,
   ExecServerClient as UniversalClient,
 } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 import { type ServeChild, serve, until } from "../support/serve.ts";

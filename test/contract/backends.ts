@@ -5,14 +5,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
 import type { RemoteFiles } from "../../src/client/remote-files.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
-import { Environment } from "../../src/local-environment.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { Environment } from "../../src/host/environment-here.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
 import { serveOn } from "../support/sockets.ts";
 
 /** A backend under test, and how to be rid of it. */

@@ -7,7 +7,7 @@ import { withDeadline } from "../../src/async/deadline.ts";
 import { communicate } from "../../src/exec/communicate.ts";
 import type { ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
 import { lines } from "../../src/exec/lines.ts";
-import { run } from "../../src/exec/run.ts";
+import { run } from "../../src/exec/run-program.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";

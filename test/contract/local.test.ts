@@ -1,5 +1,5 @@
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
 import { execProcessContract } from "./exec-process-contract.ts";
 
 const native = loadAddon();

@@ -4,8 +4,8 @@ import { after, before, describe, it, type TestContext } from "node:test";
 import { communicate } from "../../src/exec/communicate.ts";
 import type { ExecEvent, ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
 import { lines } from "../../src/exec/lines.ts";
-import { run } from "../../src/exec/run.ts";
-import { waitFor } from "../../src/exec/wait-for.ts";
+import { run } from "../../src/exec/run-program.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";

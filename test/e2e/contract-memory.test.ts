@@ -1,4 +1,4 @@
-import { createLocalHost } from "../../src/local-host.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { memoryWire } from "../support/wire.ts";
 import { contract } from "./contract.ts";

@@ -3,10 +3,10 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "no
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { noWalls, scratch } from "../sandbox/walls.ts";
 import { until } from "../support/serve.ts";

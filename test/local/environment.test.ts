@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import fc from "fast-check";
 import type { EnvPolicy } from "../../src/exec/exec-process.ts";
-import { childEnvironment } from "../../src/local/environment.ts";
+import { childEnvironment } from "../../src/local/child-env.ts";
 
 const host = {
   PATH: "/bin",

@@ -5,10 +5,10 @@ import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { RetentionBudget } from "../../src/exec/retention-budget.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import type { LocalBackend } from "../../src/local/local-backend.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
 import { eventually, isRunning, NO_ADDON } from "../native/started.ts";
 
 let ids = 0;

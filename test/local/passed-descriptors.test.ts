@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import type { ChildSpec } from "../../src/local/child.ts";
 import { spawnFallbackChild } from "../../src/local/fallback-child.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { nativeSpawn } from "../../src/native/process.ts";
+import { nativeSpawn } from "../../src/native/native-process.ts";
 import { scratchDirectory } from "../support/serve.ts";
 
 /** A number that this program never gets to. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ProcessTable } from "../../src/local/process-table.ts";
 import { isAlive, procFsTable } from "../../src/local/process-table.ts";
-import { nativeProcessTable } from "../../src/native/process.ts";
+import { nativeProcessTable } from "../../src/native/native-process.ts";
 import { addon, endSession, NO_ADDON, startChild, TERMINAL } from "../native/started.ts";
 
 const tables: [name: string, table: () => ProcessTable, skip: string | false][] = [

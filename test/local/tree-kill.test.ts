@@ -6,9 +6,9 @@ import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { systemClock } from "../../src/async/clock.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { TreeKiller } from "../../src/local/tree-kill.ts";
-import { nativeProcessTable } from "../../src/native/process.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
+import { nativeProcessTable } from "../../src/native/native-process.ts";
 import {
   addon,
   endSession,

@@ -9,8 +9,8 @@ import {
   type NativeSocket,
   type NativeSpawnDone,
 } from "../../src/native/addon.ts";
-import { nativeSpawn } from "../../src/native/process.ts";
-import { nativeListener } from "../../src/native/wire.ts";
+import { nativeSpawn } from "../../src/native/native-process.ts";
+import { nativeListener } from "../../src/native/native-wire.ts";
 import { addon, endSession, eventually, NO_ADDON, startChild } from "./started.ts";
 
 /** The addon, some of its functions replaced: by itself it never tells what it should not. */

@@ -2,7 +2,7 @@ import { existsSync, readdirSync } from "node:fs";
 import type { Child, ChildSpec, RawExit } from "../../src/local/child.ts";
 import type { NativeAddon } from "../../src/native/addon.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { nativeProcessTable, nativeSpawn } from "../../src/native/process.ts";
+import { nativeProcessTable, nativeSpawn } from "../../src/native/native-process.ts";
 
 /** Told by tests of the addon where there is none: every such test then skips, loudly. */
 export const NO_ADDON: string | false = (() => {

@@ -11,8 +11,8 @@ import type { WriteParams } from "../../src/connection/frame-socket.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { loadAddon, type NativeAddon } from "../../src/native/addon.ts";
-import { nativeSpawn } from "../../src/native/process.ts";
-import { nativeCodec, nativeListener } from "../../src/native/wire.ts";
+import { nativeSpawn } from "../../src/native/native-process.ts";
+import { nativeCodec, nativeListener } from "../../src/native/native-wire.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/routing.ts";
 

@@ -4,10 +4,10 @@ import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync
 import { join } from "node:path";
 import { test } from "node:test";
 import type { ExitStatus } from "../../src/exec/exec-process.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
 import { noWalls, scratch } from "./walls.ts";
 
 type Json = Record<string, unknown>;

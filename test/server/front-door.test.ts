@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
-import { descriptorLimit, shareDescriptors } from "../../src/server/descriptors.ts";
+import { descriptorLimit, shareDescriptors } from "../../src/server/descriptor-shares.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FrontDoor } from "../../src/server/front-door.ts";
 import { MAX_OUTSIDE } from "../../src/server/limits.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
-import { createLocalHost } from "../../src/local-host.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { memoryWire, WireClient } from "../support/wire.ts";
 

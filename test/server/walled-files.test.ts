@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { RpcCaller } from "../../src/client/rpc-caller.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";

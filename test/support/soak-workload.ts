@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import type { Fault } from "./fault-proxy.ts";
 

@@ -1,7 +1,7 @@
 /** The two kinds of sockets a server can listen with, for the suites that hold both to the same. */
 
-import { nodeWire } from "../../src/connection/wire.ts";
-import { createLocalHost } from "../../src/local-host.ts";
+import { nodeWire } from "../../src/connection/wire-parts.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import type { Listening } from "../../src/server/front-door.ts";

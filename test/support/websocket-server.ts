@@ -7,7 +7,7 @@ import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { FrameSocket } from "../../src/connection/frame-socket.ts";
 import { nodeListener } from "../../src/connection/node-listener.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { nativeListener } from "../../src/native/wire.ts";
+import { nativeListener } from "../../src/native/native-wire.ts";
 import { parseHead } from "../../src/server/http-head.ts";
 
 export type SocketKind = "native" | "node";

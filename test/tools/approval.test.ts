@@ -4,12 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
-import { askOnTerminal } from "../../src/tools/approval/ask-on-terminal.ts";
-import { neverAsk } from "../../src/tools/approval/never-ask.ts";
-import { loadRulesFile } from "../../src/tools/approval/rules-file.ts";
-import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
-import { ApprovalGate, describeCommand } from "../../src/tools/approval.ts";
-import { chooseShell } from "../../src/tools/shell-choice.ts";
+import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
+import { ApprovalGate, describeCommand } from "../../src/tools/policy/approval.ts";
+import { askOnTerminal } from "../../src/tools/policy/ask-on-terminal.ts";
+import { neverAsk } from "../../src/tools/policy/never-ask.ts";
+import { loadRulesFile } from "../../src/tools/policy/rules-file.ts";
+import { chooseShell } from "../../src/tools/policy/shell-choice.ts";
 
 interface Asked extends Partial<ApprovalRequest> {
   by?: string;

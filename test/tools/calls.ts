@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { UnifiedExecEvent } from "../../src/tools/exec-events.ts";
+import type { UnifiedExecEvent } from "../../src/tools/sessions/exec-events.ts";
 import type { ToolCallContext, ToolOutput } from "../../src/tools/tool.ts";
 import type { UnifiedExec } from "../../src/tools/unified-exec.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
+import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { ToolOutput } from "../../src/tools/tool.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { collectEvents, fact, sessionOf, textOf, until } from "./calls.ts";

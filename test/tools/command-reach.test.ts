@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { visibleWord } from "../../src/protocol/visible-text.ts";
-import { parseRules, rulesPolicy } from "../../src/tools/approval/rules-file.ts";
-import { describeCommand } from "../../src/tools/approval.ts";
+import { describeCommand } from "../../src/tools/policy/approval.ts";
+import { parseRules, rulesPolicy } from "../../src/tools/policy/rules-file.ts";
 
 const BASH = { path: "/bin/bash", kind: "default" } as const;
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import ajv from "ajv";
 import fc from "fast-check";
-import { definitions, execCommandSchema, writeStdinSchema } from "../../src/tools/definitions.ts";
-import { parseArguments } from "../../src/tools/tool-schema.ts";
+import { definitions, execCommandSchema, writeStdinSchema } from "../../src/tools/calls/definitions.ts";
+import { parseArguments } from "../../src/tools/calls/tool-schema.ts";
 
 test("exec_command takes exactly the arguments models know", () => {
   assert.deepEqual(Object.keys(execCommandSchema.properties).sort(), [

@@ -1,6 +1,6 @@
 import { describe } from "node:test";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
-import { createLocalBackend } from "../../src/this-machine.ts";
 import { testCommands } from "./command-behaviour.ts";
 import { behavesOn } from "./host.ts";
 import { testWalls } from "./walled-behaviour.ts";

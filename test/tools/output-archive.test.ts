@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ArchiveShelf } from "../../src/tools/archive-shelf.ts";
-import { OutputArchive } from "../../src/tools/output-archive.ts";
+import { ArchiveShelf } from "../../src/tools/output/archive-shelf.ts";
+import { OutputArchive } from "../../src/tools/output/output-archive.ts";
 
 function scratch(): Disposable & { path: string } {
   const path = mkdtempSync(join(tmpdir(), "procwire-archive-"));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { CallResult } from "../../src/tools/render.ts";
-import { renderStructured, renderText } from "../../src/tools/render.ts";
+import type { CallResult } from "../../src/tools/output/render.ts";
+import { renderStructured, renderText } from "../../src/tools/output/render.ts";
 
 const exited: CallResult = {
   chunkId: "bbee4d",

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseSandboxIntent } from "../../src/sandbox/sandbox-intent.ts";
-import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src/tools/approval.ts";
-import type { SandboxChoice } from "../../src/tools/sandbox-attempt.ts";
-import { checkSandbox, sandboxIntent } from "../../src/tools/sandbox-attempt.ts";
+import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src/tools/policy/approval.ts";
+import type { SandboxChoice } from "../../src/tools/policy/sandbox-attempt.ts";
+import { checkSandbox, sandboxIntent } from "../../src/tools/policy/sandbox-attempt.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "./calls.ts";
 import { ScriptedBackend } from "./scripted-backend.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import fc from "fast-check";
-import { assigningCommands, hasPrefix, plainCommands } from "../../src/tools/shell-words.ts";
+import { assigningCommands, hasPrefix, plainCommands } from "../../src/tools/policy/shell-words.ts";
 
 test("reads plain words, quotes and escapes as a shell does", () => {
   assert.deepEqual(plainCommands("git status"), [["git", "status"]]);

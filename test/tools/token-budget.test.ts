@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { HeadTailBuffer } from "../../src/exec/head-tail-buffer.ts";
-import { fitToBudget, tokensOf } from "../../src/tools/token-budget.ts";
-import { incompleteHead, incompleteTail, WholeCharacters } from "../../src/tools/utf8-boundary.ts";
+import { fitToBudget, tokensOf } from "../../src/tools/output/token-budget.ts";
+import { incompleteHead, incompleteTail, WholeCharacters } from "../../src/tools/output/utf8-boundary.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 const NOTHING = new Uint8Array(0);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
-import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/approval.ts";
+import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { noWalls } from "../sandbox/walls.ts";
 import { fact, sessionOf, textOf, until } from "./calls.ts";

@@ -6,7 +6,7 @@ import {
   execWindowMs,
   pollWindowMs,
   writeWindowMs,
-} from "../../src/tools/yield-window.ts";
+} from "../../src/tools/calls/yield-window.ts";
 
 const limits = DEFAULT_YIELD_LIMITS;
 

@@ -1,7 +1,7 @@
 import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
 import { codeOf, ExecServerError } from "../../exec/exec-server-error.ts";
 import { guardSecrets } from "../../exec/host-environment.ts";
-import { commandParams, type RunOptions, type RunResult, run } from "../../exec/run.ts";
+import { commandParams, type RunOptions, type RunResult, run } from "../../exec/run-program.ts";
 import { SpawnedProcess } from "./spawned-process.ts";
 
 /** A program by its name or path, or a program with its arguments. No shell reads it. */

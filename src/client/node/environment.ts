@@ -1,5 +1,5 @@
 import type { ExecBackend } from "../../exec/exec-process.ts";
-import type { RunResult } from "../../exec/run.ts";
+import type { RunResult } from "../../exec/run-program.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
 import type { ExecServerClient as UniversalClient } from "../exec-server-client.ts";
@@ -13,7 +13,7 @@ import {
   type SpawnOptions,
   spawnCommand,
 } from "./environment-commands.ts";
-import { ExecServerClient, type SocketClientOptions } from "./exec-server-client.ts";
+import { ExecServerClient, type SocketClientOptions } from "./socket-client.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawned-exec-server.ts";
 import type { SpawnedProcess } from "./spawned-process.ts";
 

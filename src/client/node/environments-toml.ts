@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
 import { defined } from "../../exec/defined.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
 import type { EnvironmentTarget } from "./environment.ts";
 import type { ExecServerLaunchCommand } from "./spawned-exec-server.ts";
@@ -140,8 +141,4 @@ function definedEnvironment(): Record<string, string> {
   return Object.fromEntries(
     Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])),
   );
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -4,7 +4,7 @@ import type { Readable, Writable } from "node:stream";
 import type { Clock, Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
 import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
-import { ExecServerClient } from "./exec-server-client.ts";
+import { ExecServerClient } from "./socket-client.ts";
 
 /** How a server is started that speaks on its stdin and stdout. */
 export interface ExecServerLaunchCommand {

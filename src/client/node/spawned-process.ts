@@ -19,7 +19,7 @@ import type {
 } from "../../exec/exec-process.ts";
 import { failureError } from "../../exec/failure.ts";
 import { lines } from "../../exec/lines.ts";
-import { type Match, type WaitForOptions, waitFor } from "../../exec/wait-for.ts";
+import { type Match, type WaitForOptions, waitFor } from "../../exec/wait-for-output.ts";
 
 export interface StreamOptions {
   /** Default: stdout, or the terminal's output. */

@@ -1,14 +1,10 @@
-/**
- * fanout/input/: from a file to rows: the table, its formats, the ids of its items, and the instruction's placeholders. It
- * knows no job and no model.
- */
-
 import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { mkdir, open, rm } from "node:fs/promises";
 import path from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { messageOf } from "../../protocol/message-of.ts";
 import { InputError, type JobTask } from "../job.ts";
 import { formatOfName, type TableFormat, type TableReading } from "./table.ts";
 
@@ -56,12 +52,9 @@ export async function prepareInput(options: InputOptions): Promise<TableInput> {
     };
   } catch (error) {
     await dispose();
-    throw new InputError(
-      `failed to read csv input ${name}: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        cause: error,
-      },
-    );
+    throw new InputError(`failed to read csv input ${name}: ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }
 

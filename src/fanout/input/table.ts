@@ -4,6 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import { InputError, type Row } from "../job.ts";
 import { jsonElements } from "./json-objects.ts";
 
@@ -245,8 +246,4 @@ async function* gunzip(file: Readable): AsyncGenerator<Uint8Array, void, undefin
   feeding.catch(() => undefined);
   yield* unzip;
   await feeding;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

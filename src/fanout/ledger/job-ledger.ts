@@ -1,8 +1,3 @@
-/**
- * fanout/ledger/: where jobs are kept, in SQLite or in Postgres, behind the one contract of this file. The ledger is the truth about every row; files and screens only repeat it. Each state
- * change is one guarded statement, so that a second attempt at the same change has no effect.
- */
-
 import type { TokenUsage } from "../../agent/usage.ts";
 import type {
   AttemptRecord,

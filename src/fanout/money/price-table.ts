@@ -1,7 +1,6 @@
-/** fanout/money/: what tokens cost. It knows no job; who spends is told elsewhere. */
-
 import { isObject, type JsonObject } from "../../agent/response-events.ts";
 import type { TokenUsage } from "../../agent/usage.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import { InputError } from "../job.ts";
 import packaged from "./prices.json" with { type: "json" };
 
@@ -35,10 +34,7 @@ export class PriceTable {
     try {
       value = JSON.parse(text);
     } catch (error) {
-      throw new InputError(
-        `the prices ${name} are not JSON: ${error instanceof Error ? error.message : String(error)}`,
-        { cause: error },
-      );
+      throw new InputError(`the prices ${name} are not JSON: ${messageOf(error)}`, { cause: error });
     }
     const models = isObject(value) && isObject(value.models) ? value.models : value;
     if (!isObject(models)) throw badPrices(name, "they are no JSON object");

@@ -3,6 +3,7 @@ import { access, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { tsvLine } from "./csv-line.ts";
@@ -93,10 +94,7 @@ export async function checkOutput(file: string, input: string): Promise<void> {
     const existing = await stat(file).catch(() => null);
     if (existing?.isDirectory()) throw new Error("it is a folder");
   } catch (error) {
-    throw new InputError(
-      `the output ${file} cannot be written: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new InputError(`the output ${file} cannot be written: ${messageOf(error)}`, { cause: error });
   }
 }
 

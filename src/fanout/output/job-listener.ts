@@ -1,8 +1,3 @@
-/**
- * fanout/output/: what people and programs get to see of a job: events, progress, result files, the summary. It reads the
- * ledger and changes nothing in it.
- */
-
 import {
   type ErrorClass,
   INTERRUPTED,

@@ -2,9 +2,10 @@ import type { RunTools } from "../../agent/headless-run.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import { Outage } from "../../async/outage.ts";
 import type { ExecBackend } from "../../exec/exec-process.ts";
-import type { ApprovalPolicy } from "../../tools/approval.ts";
-import type { UnifiedExecEvent } from "../../tools/exec-events.ts";
-import type { SandboxChoice } from "../../tools/sandbox-attempt.ts";
+import { messageOf } from "../../protocol/message-of.ts";
+import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
+import type { SandboxChoice } from "../../tools/policy/sandbox-attempt.ts";
+import type { UnifiedExecEvent } from "../../tools/sessions/exec-events.ts";
 import type { Tool, ToolCallContext } from "../../tools/tool.ts";
 
 /** A machine that can run commands: this one, or a server far away. */
@@ -125,7 +126,7 @@ export class HostPool implements AsyncDisposable {
       } catch (error) {
         member.inUse--;
         member.restsUntilMs = this.#clock.monotonic() + REST_AFTER_FAILURE_MS;
-        failures.push(`${member.host.name}: ${error instanceof Error ? error.message : String(error)}`);
+        failures.push(`${member.host.name}: ${messageOf(error)}`);
       }
     }
     throw new NoHostError(`no host can run commands: ${failures.join("; ")}`);

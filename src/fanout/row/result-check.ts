@@ -1,5 +1,6 @@
 import { roundedJson } from "../../agent/exact-json.ts";
 import type { JsonObject } from "../../agent/response-events.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import { InputError } from "../job.ts";
 
 /** Says what is wrong with a result, one line a fault; empty when it fits. */
@@ -19,10 +20,7 @@ export async function compileResultCheck(schema: JsonObject | null): Promise<Res
   try {
     validate = validator.compile(schema);
   } catch (error) {
-    throw new InputError(
-      `the schema cannot be used: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    );
+    throw new InputError(`the schema cannot be used: ${messageOf(error)}`, { cause: error });
   }
   return (result) =>
     validate(roundedJson(result))

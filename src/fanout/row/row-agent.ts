@@ -1,8 +1,3 @@
-/**
- * fanout/row/: one attempt at one row: its agent, its prompt, its report, its deadline and the machine its commands run on.
- * It knows no other row.
- */
-
 import type { RunTools } from "../../agent/headless-run.ts";
 import type { CallModel } from "../../agent/model-call.ts";
 import { ModelError } from "../../agent/model-error.ts";
@@ -12,6 +7,7 @@ import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
 import { OutageError } from "../../async/outage.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import type { Tool, ToolDefinition } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
@@ -170,7 +166,7 @@ class RowAttempt {
         this.#attachments = await attachmentsOf(this.#claim.item.row, imageColumns);
       } catch (error) {
         await closeTools(opened.tools);
-        return this.#failed("spawn", error instanceof Error ? error.message : String(error), true);
+        return this.#failed("spawn", messageOf(error), true);
       }
       try {
         return await this.#work(opened.tools);
@@ -191,7 +187,7 @@ class RowAttempt {
       const { signal } = this.#controller;
       return { type: "opened", tools: (await openTools?.(job, this.#claim.item.rowIndex, signal)) ?? null };
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = messageOf(error);
       return { type: isOfAllHosts(error) ? "noHost" : "failed", message };
     } finally {
       this.#deadline.resume();

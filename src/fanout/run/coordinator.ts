@@ -1,6 +1,7 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
+import { messageOf } from "../../protocol/message-of.ts";
 import {
   finalStatus,
   type ItemRecord,
@@ -111,7 +112,7 @@ async function workOn(
     });
   } catch (error) {
     // What went wrong may well be the ledger itself; then the first error is the one to tell.
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     await ledger.setStatus("paused", ["running"], reason).catch(() => undefined);
     throw error;
   } finally {
@@ -167,7 +168,7 @@ async function writeFiles(
     await log.catchUp();
     return await writeJobFiles(ledger, job, folder, options.export);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     await ledger.setStatus("failed", JOB_STATUSES, `auto-export failed: ${message}`);
     throw new Error(
       `failed to export output csv ${job.id}: ${message}; nothing is lost: \`procwire jobs export ${job.id.slice(0, 8)}\` writes it again`,

@@ -1,8 +1,3 @@
-/**
- * fanout/run/: the work on a job's rows. A coordinator or a worker schedules rows into lanes, and one limiter holds back
- * all their calls to the model. It knows no command line and writes no file itself.
- */
-
 import type { Clock, Timer } from "../../async/clock.ts";
 import {
   CANCELLED_BY_ROW_AGENT,

@@ -9,7 +9,7 @@ import { checkOutput } from "../output/export.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { checkImageColumns } from "../row/attachments.ts";
 import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
-import { questionOf } from "../row/question.ts";
+import { questionOf } from "../row/reuse-question.ts";
 import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
 
 export interface StartJobOptions extends CoordinatorOptions {

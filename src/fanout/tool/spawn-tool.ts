@@ -1,9 +1,8 @@
-/** fanout/tool/: `spawn_agents_on_csv`, the whole fan-out as one tool that a model can call. */
-
 import path from "node:path";
 import { Readable } from "node:stream";
 import type { RunContext } from "../../agent/headless-run.ts";
-import type { ApprovalPolicy } from "../../tools/approval.ts";
+import { messageOf } from "../../protocol/message-of.ts";
+import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { prepareInput } from "../input/table-input.ts";
 import {
@@ -64,7 +63,7 @@ export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
         const fields = summaryFields(end.summary);
         return { text: JSON.stringify(fields), ok: true, structured: fields };
       } catch (error) {
-        return { text: error instanceof Error ? error.message : String(error), ok: false };
+        return { text: messageOf(error), ok: false };
       }
     },
   };

@@ -1,7 +1,7 @@
 import { lstat, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
-import { neverAsk } from "../../tools/approval/never-ask.ts";
-import { ApprovalGate, type ApprovalPolicy } from "../../tools/approval.ts";
+import { ApprovalGate, type ApprovalPolicy } from "../../tools/policy/approval.ts";
+import { neverAsk } from "../../tools/policy/never-ask.ts";
 import type { SandboxMode } from "../row/host-pool.ts";
 
 /** Which files of this machine a model may name, because the walls around its commands grant them too. */

@@ -5,7 +5,7 @@ import path from "node:path";
 import { suite, test } from "node:test";
 import { TablePaths, tableAccess } from "../../../src/fanout/tool/table-access.ts";
 import { availableSandboxes } from "../../../src/sandbox/available.ts";
-import type { ApprovalRequest } from "../../../src/tools/approval.ts";
+import type { ApprovalRequest } from "../../../src/tools/policy/approval.ts";
 import {
   answer,
   functionCall,

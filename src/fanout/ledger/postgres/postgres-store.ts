@@ -1,5 +1,3 @@
-/** fanout/ledger/postgres/: jobs that several machines share: the ledger in Postgres, and pg-boss, which delivers rows. */
-
 import type { PoolClient } from "pg";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";

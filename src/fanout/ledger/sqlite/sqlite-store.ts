@@ -1,10 +1,9 @@
-/** fanout/ledger/sqlite/: jobs of one machine, each in a SQLite file in a folder of its own. */
-
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
+import { messageOf } from "../../../protocol/message-of.ts";
 import type { JobRecord, NewItem, NewJob, StoredAnswer } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
 import { removeKeysOf, removeLeftovers } from "./leftovers.ts";
@@ -152,7 +151,7 @@ export class SqliteStore implements JobStore {
         await using opened = ledger;
         jobs.push(await opened.job());
       } catch (error) {
-        unreadable.push({ id, reason: error instanceof Error ? error.message : String(error) });
+        unreadable.push({ id, reason: messageOf(error) });
       }
     }
     return { jobs, unreadable };
@@ -177,7 +176,7 @@ export class SqliteStore implements JobStore {
     try {
       return SqliteLedger.open(file, this.#ledgerOptions);
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
+      const reason = messageOf(error);
       throw new Error(
         `job ${id.slice(0, 8)} cannot be read: ${reason}; \`procwire jobs rm ${id.slice(0, 8)}\` removes it`,
         { cause: error },

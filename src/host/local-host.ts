@@ -1,0 +1,135 @@
+/**
+ * The composition of a server's host from what this machine offers. Only composition roots import it: a server is given
+ * its host, it does not make one. What the first request of its kind needs is loaded by that request.
+ */
+
+import { localEnvironment } from "../environment/host-facts.ts";
+import { DEFAULT_TOTAL_SNAPSHOT_BYTES, RetentionBudget } from "../exec/retention-budget.ts";
+import type { LocalBackend } from "../local/local-backend.ts";
+import { requireNodeThreads } from "../native/node-threads.ts";
+import type { HiddenFiles } from "../sandbox/hidden-files.ts";
+import type { WalledPeers } from "../sandbox/walled-peers.ts";
+import type {
+  HostServices,
+  HttpRequests,
+  HttpService,
+  ServerLog,
+  WalledFileServers,
+} from "../server/host-services.ts";
+import type { ServerConfig } from "../server/limits.ts";
+import { missingWatchdog } from "../server/watchdog.ts";
+import { VERSION } from "../version.ts";
+import { createLocalBackend } from "./this-machine.ts";
+import { keepFreedMemory, thisWire } from "./this-wire.ts";
+
+export interface LocalHostOptions {
+  log?: ServerLog;
+  config?: Partial<ServerConfig>;
+  /** Files that nobody behind walls may reach: the sockets of the server, its tokens and secrets. */
+  hidden?: readonly string[];
+  /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
+  subreaper?: boolean;
+  /** Refuses an id that a live process has: where a program uses the backend itself. */
+  uniqueIds?: boolean;
+  /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
+  keepFreedMemory?: boolean;
+}
+
+/** A host, and its backend as a program uses it that has no server in between. */
+export interface LocalHost extends HostServices {
+  readonly backend: LocalBackend;
+}
+
+export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
+  const log: ServerLog = options.log ?? (() => undefined);
+  const retainedBytes = options.config?.retainedOutputBytes;
+  let hidden: HiddenFiles | null = null;
+  const hiddenFiles = async () => {
+    const { HiddenFiles } = await import("../sandbox/hidden-files.ts");
+    hidden ??= new HiddenFiles(options.hidden ?? []);
+    return hidden;
+  };
+  let walledPeers: WalledPeers | null = null;
+  const backend = createLocalBackend({
+    budget: new RetentionBudget(),
+    snapshotBudget: new RetentionBudget(DEFAULT_TOTAL_SNAPSHOT_BYTES),
+    uniqueIds: options.uniqueIds ?? false,
+    subreaper: options.subreaper ?? false,
+    degraded: options.subreaper ? unguarded() : [],
+    onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),
+    resolveSandbox: async (intent, params) => {
+      const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
+        import("../sandbox/resolve-sandbox.ts"),
+        import("../sandbox/walled-peers.ts"),
+      ]);
+      const onNetworked = (pid: number) => {
+        walledPeers ??= new WalledPeers();
+        return walledPeers.add(pid);
+      };
+      return resolveSandbox(intent, params, { hidden: await hiddenFiles(), onNetworked });
+    },
+    eventLogLimits: retainedBytes === undefined ? {} : { retainedBytes },
+  });
+  if (options.config?.limits) backend.requireLimits(options.config.limits);
+  if (options.keepFreedMemory) keepFreedMemory();
+  let walled: WalledFileServers | null = null;
+  return {
+    backend,
+    wire: thisWire(),
+    files: async () => {
+      requireNodeThreads();
+      return (await import("../files/local-file-system.ts")).localFileSystem;
+    },
+    walledFiles: {
+      behind: async (intent, scope) => {
+        const { BubblewrappedFiles } = await import("./walled-files.ts");
+        const hidden = await hiddenFiles();
+        walled ??= new BubblewrappedFiles({ hidden, onEnded: () => backend.expectOrphans() });
+        return walled.behind(intent, scope);
+      },
+      close: async () => walled?.close(),
+    },
+    isWalledPeer: (peer) => walledPeers?.isInside(peer) ?? false,
+    http: localHttp(log),
+    environment: localEnvironment({
+      version: VERSION,
+      beforeReading: requireNodeThreads,
+      degraded: () => backend.degraded(),
+      sandboxes: async () => {
+        const { availableSandboxes } = await import("../sandbox/available.ts");
+        // Bubblewrap, run to see whether it works, leaves one behind.
+        backend.expectOrphans();
+        return availableSandboxes();
+      },
+    }),
+    log,
+  };
+}
+
+/** Only a server program has a watchdog; a library ends with the program it is part of. */
+function unguarded(): string[] {
+  const missing = missingWatchdog();
+  return missing === null ? [] : [missing];
+}
+
+function localHttp(log: ServerLog): HttpService {
+  return {
+    open(sink) {
+      let requests: Promise<HttpRequests> | null = null;
+      const open = async () => {
+        const { HttpRequests } = await import("../http/http-request.ts");
+        const onError = (error: unknown) =>
+          log("error", "a streamed HTTP body failed", { error: String(error) });
+        return new HttpRequests({ sink, onError });
+      };
+      return {
+        request: async (params) => {
+          requireNodeThreads();
+          requests ??= open();
+          return (await requests).request(params);
+        },
+        close: () => void requests?.then((opened) => opened.close()),
+      };
+    },
+  };
+}

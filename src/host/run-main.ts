@@ -1,0 +1,70 @@
+import { exitNow } from "../native/exit-now.ts";
+import { makeNodeThreads } from "../native/node-threads.ts";
+import { ExecServer } from "../server/exec-server.ts";
+import type { LogLevel } from "../server/host-services.ts";
+import type { ServerConfig } from "../server/limits.ts";
+import type { ListenOptions } from "../server/listen.ts";
+import { stderrLog } from "../server/log.ts";
+import { runServer } from "../server/run-server.ts";
+import { writeStandardLine } from "../server/standard-stream.ts";
+import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
+import { createLocalHost } from "./local-host.ts";
+
+export interface RunMainOptions extends ListenOptions {
+  config?: Partial<ServerConfig>;
+  /** Told as warnings once it listens. */
+  warnings?: readonly string[];
+  /** A token that was made for this run, shown once on stderr. */
+  newToken?: string;
+  /** Files that let their reader in; hidden from whoever is behind walls. */
+  secretFiles?: readonly string[];
+  /** What is told on stderr; default `warn`. */
+  logLevel?: LogLevel;
+}
+
+/** Late enough not to be in the way of the first request, early enough that nobody has used up the processes yet. */
+const MAKE_THREADS_AFTER_MS = 50;
+
+/** Serves this machine on stdio, as a program of its own would, until stdin ends or a signal comes. */
+export function runMain(options?: RunMainOptions): Promise<void> {
+  return runMainWithTransport(ExecServerTransport.fromListenUrl(DEFAULT_LISTEN_URL), options);
+}
+
+/**
+ * Serves this machine until it is told to stop. Once it listens, the URL stands alone on stdout, and the first line on
+ * stderr tells it to a person.
+ *
+ * @example
+ * await runMainWithTransport(ExecServerTransport.fromListenUrl("ws://127.0.0.1:0"));
+ */
+export async function runMainWithTransport(
+  transport: ExecServerTransport,
+  options: RunMainOptions = {},
+): Promise<void> {
+  const log = stderrLog(options.logLevel ?? "warn");
+  const { config = {}, warnings = [], newToken, secretFiles = [], ...listenOptions } = options;
+  const hidden = [...secretFiles, ...(transport.type === "unix" ? [transport.path] : [])];
+  const host = createLocalHost({ log, config, hidden, subreaper: true, keepFreedMemory: true });
+  const server = new ExecServer(host, config);
+  const warn = () => {
+    for (const part of [...warnings, ...server.degraded()]) log("warn", part);
+  };
+  if (transport.type === "stdio") warn();
+  setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
+  await runServer(server, transport, {
+    ...listenOptions,
+    exit: exitNow,
+    onListening: (url) => {
+      // stderr first, so that whoever waits for the line on stdout finds this one there already.
+      writeStandardLine(2, `procwire exec-server listening on ${url}`);
+      if (newToken !== undefined) writeStandardLine(2, tokenHint(url, newToken));
+      writeStandardLine(1, url);
+      warn();
+    },
+  });
+}
+
+/** The only place a token that was made here is ever told. */
+export function tokenHint(url: string, token: string): string {
+  return `its token, shown this once: ${token}\n  PROCWIRE_TOKEN=${token} procwire run --connect ${url} -- uname -a`;
+}

@@ -1,0 +1,45 @@
+/**
+ * What connections can go by on this machine, with the addon where it is there. Only composition roots import it: whoever
+ * listens or connects is given these, and does not look for them.
+ */
+
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import type { ByteCodec } from "../connection/byte-codec.ts";
+import type { Wire } from "../connection/wire-parts.ts";
+import { loadAddon } from "../native/addon.ts";
+import { nativeCodec, nativeWire } from "../native/native-wire.ts";
+
+/** The addon's sockets; undefined where it is missing. */
+export function thisWire(): Wire | undefined {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? nativeWire(loaded.addon) : undefined;
+}
+
+/** The addon's byte loops; undefined where it is missing. */
+export function thisCodec(): ByteCodec | undefined {
+  const loaded = loadAddon();
+  return loaded.type === "loaded" ? nativeCodec(loaded.addon) : undefined;
+}
+
+/**
+ * Keeps freed memory for the next chunk instead of giving it back each time, until it is quiet; for a program that is a
+ * server.
+ */
+export function keepFreedMemory(): void {
+  const loaded = loadAddon();
+  if (loaded.type === "loaded") loaded.addon.keepFreedMemory(collectGarbage);
+}
+
+let collect: (() => void) | null = null;
+
+/** Chunks that nobody holds stay until V8 looks for them, and a program that does nothing gives it no reason to look. */
+function collectGarbage(): void {
+  if (!collect) {
+    // Only whoever asks for it in a new context gets it; nothing changes for the rest of the program.
+    setFlagsFromString("--expose-gc");
+    const found: unknown = runInNewContext("gc");
+    collect = typeof found === "function" ? () => void found() : () => undefined;
+  }
+  collect();
+}

@@ -1,0 +1,171 @@
+/**
+ * Files behind walls: a request with a sandbox intent is carried out by a second server of our own that runs inside the
+ * walls the intent asks for. Whatever it may not touch, the kernel refuses; nothing here checks a path.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { type Clock, systemClock, type Timer } from "../async/clock.ts";
+import type { Caller } from "../client/caller.ts";
+import { shakeHands } from "../client/handshake.ts";
+import { RpcCaller } from "../client/rpc-caller.ts";
+import { LineConnection } from "../connection/line-connection.ts";
+import { RequestError } from "../protocol/errors.ts";
+import type { HiddenFiles } from "../sandbox/hidden-files.ts";
+import { type ResolvedWalls, resolveSandbox } from "../sandbox/resolve-sandbox.ts";
+import { cannotEnforce } from "../sandbox/sandbox-intent.ts";
+import type { WalledFileServers, WalledFiles } from "../server/host-services.ts";
+
+/** An inner server that is not asked for this long is ended; a patch asks a dozen times within a second. */
+const IDLE_MS = 10_000;
+/** A healthy inner server answers within 200 ms. */
+const START_WITHIN_MS = 10_000;
+
+export interface BubblewrappedFilesOptions {
+  /** Files of the host that nobody inside may reach. */
+  hidden: HiddenFiles;
+  clock?: Clock;
+  /** An inner server has ended; bubblewrap leaves one behind that nobody waits for. */
+  onEnded?: () => void;
+}
+
+interface InnerRequest {
+  intent: unknown;
+  /** Of the session: where a root leads is what its first use found. */
+  scope: object;
+  hidden: HiddenFiles;
+}
+
+/** One inner server per scope and intent, kept while it is used. */
+export class BubblewrappedFiles implements WalledFileServers {
+  readonly #hidden: HiddenFiles;
+  readonly #clock: Clock;
+  readonly #onEnded: () => void;
+  readonly #servers = new Map<object, Map<string, InnerServer>>();
+
+  constructor(options: BubblewrappedFilesOptions) {
+    this.#hidden = options.hidden;
+    this.#clock = options.clock ?? systemClock;
+    this.#onEnded = options.onEnded ?? (() => undefined);
+  }
+
+  async behind(intent: unknown, scope: object): Promise<WalledFiles> {
+    const key = JSON.stringify(intent);
+    const ofScope = this.#servers.get(scope) ?? new Map<string, InnerServer>();
+    this.#servers.set(scope, ofScope);
+    let server = ofScope.get(key);
+    if (!server) {
+      server = new InnerServer({ intent, scope, hidden: this.#hidden }, this.#clock, {
+        onGone: () => {
+          ofScope.delete(key);
+          if (ofScope.size === 0) this.#servers.delete(scope);
+        },
+        onEnded: this.#onEnded,
+      });
+      ofScope.set(key, server);
+    }
+    const caller = await server.caller();
+    return { call: (method, params) => caller.call(method, params) };
+  }
+
+  async close(): Promise<void> {
+    const servers = [...this.#servers.values()].flatMap((ofScope) => [...ofScope.values()]);
+    await Promise.all(servers.map((server) => server.end()));
+  }
+}
+
+interface StartedServer {
+  caller: Caller;
+  child: ChildProcess;
+  /** Resolves when it is gone and nothing of its walls is left. */
+  takenDown: Promise<void>;
+}
+
+class InnerServer {
+  readonly #clock: Clock;
+  readonly #onGone: () => void;
+  readonly #onEnded: () => void;
+  readonly #started: Promise<StartedServer>;
+  #idle: Timer | null = null;
+
+  constructor(request: InnerRequest, clock: Clock, events: { onGone: () => void; onEnded: () => void }) {
+    this.#clock = clock;
+    this.#onGone = events.onGone;
+    this.#onEnded = events.onEnded;
+    this.#started = this.#start(request);
+  }
+
+  async caller(): Promise<Caller> {
+    const { caller } = await this.#started;
+    this.#idle?.cancel();
+    this.#idle = this.#clock.after(IDLE_MS, () => void this.end(), { keepAlive: false });
+    return caller;
+  }
+
+  async end(): Promise<void> {
+    this.#idle?.cancel();
+    this.#onGone();
+    // One that never started has nothing to end.
+    const started = await this.#started.catch(() => null);
+    started?.caller.close();
+    started?.child.kill("SIGKILL");
+    await started?.takenDown;
+  }
+
+  async #start({ intent, scope, hidden }: InnerRequest): Promise<StartedServer> {
+    try {
+      const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
+      // It needs no watchdog, and is not to warn that it has none: its walls end with this program.
+      const argv = [process.execPath, ownProgram(), "serve", "--listen", "stdio://", "--log-level", "error"];
+      const start = { argv, cwd: null, env, sandboxScope: scope };
+      // A server of our own inside: the door has nothing to fear from it.
+      const onNetworked = () => () => undefined;
+      const resolved = await resolveSandbox(intent, start, { hidden, onNetworked });
+      // Whoever asks for no walls is served outside of them, and never comes here.
+      if (resolved.type === "none") throw cannotEnforce();
+      const { child, stdin, stdout, takenDown } = startWalled(resolved);
+      child.once("exit", this.#onEnded);
+      const failed = new Promise<never>((_, reject) => child.once("error", reject));
+      const connection = new LineConnection(stdout, stdin, { label: "the server behind walls" });
+      const caller = new RpcCaller(connection, { notified: () => undefined, closed: () => this.#onGone() });
+      const shaken = shakeHands(caller, {
+        clientName: "procwire",
+        timeoutMs: START_WITHIN_MS,
+        clock: this.#clock,
+        resumeSessionId: null,
+        takeOver: false,
+        takeOverFrom: null,
+      });
+      shaken.catch(() => child.kill("SIGKILL"));
+      await Promise.race([shaken, failed]);
+      return { caller, child, takenDown };
+    } catch (cause) {
+      this.#onGone();
+      throw cause instanceof RequestError ? cause : cannotEnforce({ cause });
+    }
+  }
+}
+
+function startWalled(walls: ResolvedWalls) {
+  const { file, argv, env, descriptors } = walls.child;
+  const child = spawn(file, argv.slice(1), { stdio: ["pipe", "pipe", "ignore", ...descriptors], env });
+  child.unref();
+  // Its descriptors are its own by now.
+  walls.started(child.pid ?? null);
+  const takenDown = new Promise<void>((resolve) => {
+    child.once("close", () => void walls.ended().then(resolve, resolve));
+  });
+  const { stdin, stdout } = child;
+  if (!stdin || !stdout) throw new Error("the server behind walls has no pipes");
+  return { child, stdin, stdout, takenDown };
+}
+
+/** This program's own entry, wherever it runs from: the bundle, the built library, or the sources. */
+function ownProgram(): string {
+  const found = ["./procwire.cjs", "../cli/procwire.js", "../cli/procwire.ts"]
+    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .find((path) => existsSync(path));
+  if (found === undefined) throw new Error("procwire cannot find its own program");
+  return found;
+}

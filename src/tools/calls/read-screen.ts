@@ -1,0 +1,48 @@
+import type { ExecContext } from "../sessions/exec-context.ts";
+import type { ExecSession } from "../sessions/exec-session.ts";
+import type { Screen } from "../sessions/screen.ts";
+import { ScreenView } from "../sessions/screen.ts";
+import type { Tool } from "../tool.ts";
+import { definitions, readScreenSchema } from "./definitions.ts";
+import { parseArguments } from "./tool-schema.ts";
+import { refusal } from "./window-call.ts";
+import { unknownSession } from "./write-stdin.ts";
+
+/** Shows the screen of a terminal session instead of the escape codes that draw it. */
+export function readScreenTool(context: ExecContext): Tool {
+  // A screen lives as long as its session; nobody else needs to know it.
+  const views = new WeakMap<ExecSession, ScreenView>();
+  return {
+    definition: definitions.readScreen,
+    async call(args) {
+      const parsed = parseArguments(readScreenSchema, args);
+      if (parsed.type === "invalid") return refusal(`read_screen: ${parsed.message}`);
+      const sessionId = parsed.value.session_id;
+      const session = context.sessions.get(sessionId);
+      if (!session) return unknownSession("read_screen", sessionId);
+      if (!session.command.tty)
+        return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
+      const view = views.get(session) ?? new ScreenView(session.archive, context.terminalSize);
+      views.set(session, view);
+      context.sessions.touch(session);
+      const screen = await view.look();
+      return { ok: true, text: textOf(screen), structured: { ...screen } };
+    },
+  };
+}
+
+function textOf(screen: Screen): string {
+  const { rows, cols, cursor, alternate, title } = screen;
+  const facts = [
+    `Screen: ${cols} columns, ${rows} rows${alternate ? ", alternate" : ""}`,
+    `Cursor: row ${cursor.row + 1}, column ${cursor.col + 1}`,
+    ...(title === "" ? [] : [`Title: ${title}`]),
+    "Text:",
+  ];
+  // Empty rows at the end say nothing, except above the cursor.
+  const lastRow = Math.max(
+    cursor.row,
+    screen.lines.findLastIndex((line) => line !== ""),
+  );
+  return [...facts, ...screen.lines.slice(0, lastRow + 1)].join("\n");
+}

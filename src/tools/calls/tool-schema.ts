@@ -1,0 +1,85 @@
+import type { JsonSchema } from "../tool.ts";
+
+/** The few shapes tool arguments have; a JSON Schema that a program can also read. */
+type PropertySchema = Readonly<
+  { description: string } & (
+    | { type: "string"; enum?: readonly string[] }
+    | { type: "number"; minimum?: number; maximum?: number }
+    | { type: "boolean" }
+    | { type: "array"; items: { readonly type: "string" } }
+  )
+>;
+
+/** What a tool takes. No extra properties: a misspelled argument is told, not passed over. */
+export type ArgumentsSchema = Readonly<{
+  type: "object";
+  properties: Readonly<Record<string, PropertySchema>>;
+  required: readonly string[];
+  additionalProperties: false;
+}> &
+  JsonSchema;
+
+type ValueOf<P extends PropertySchema> = P extends { type: "string"; enum: readonly (infer E)[] }
+  ? E
+  : P extends { type: "string" }
+    ? string
+    : P extends { type: "number" }
+      ? number
+      : P extends { type: "boolean" }
+        ? boolean
+        : string[];
+
+type Properties<S extends ArgumentsSchema> = S["properties"];
+type Required<S extends ArgumentsSchema> = S["required"][number];
+
+/** The arguments a schema describes, derived from it. */
+export type ArgumentsOf<S extends ArgumentsSchema> = {
+  [K in keyof Properties<S> & string as K extends Required<S> ? K : never]: ValueOf<Properties<S>[K]>;
+} & {
+  [K in keyof Properties<S> & string as K extends Required<S> ? never : K]?: ValueOf<Properties<S>[K]>;
+};
+
+export type Parsed<T> = { type: "parsed"; value: T } | { type: "invalid"; message: string };
+
+/** Checks what a model sent against the schema it was given. A null is an argument that was left out. */
+export function parseArguments<S extends ArgumentsSchema>(schema: S, value: unknown): Parsed<ArgumentsOf<S>> {
+  const given = value ?? {};
+  if (typeof given !== "object" || Array.isArray(given))
+    return { type: "invalid", message: "arguments must be an object" };
+  const present = Object.entries(given).filter(([, argument]) => argument !== null && argument !== undefined);
+  for (const [name, argument] of present) {
+    const property = schema.properties[name];
+    if (!property) return { type: "invalid", message: `unknown argument \`${name}\`` };
+    const wrong = mismatch(property, argument);
+    if (wrong) return { type: "invalid", message: `argument \`${name}\` must be ${wrong}` };
+  }
+  const parsed = Object.fromEntries(present);
+  const missing = schema.required.find((name) => !Object.hasOwn(parsed, name));
+  if (missing !== undefined) return { type: "invalid", message: `missing argument \`${missing}\`` };
+  // Every property has just been checked against the schema the type is derived from.
+  return { type: "parsed", value: parsed as ArgumentsOf<S> };
+}
+
+/** What the argument should have been, or null when it is. */
+function mismatch(property: PropertySchema, value: unknown): string | null {
+  switch (property.type) {
+    case "string": {
+      if (typeof value !== "string") return "a string";
+      const { enum: allowed } = property;
+      if (!allowed || allowed.includes(value)) return null;
+      return `one of ${allowed.map((one) => `\`${one}\``).join(", ")}`;
+    }
+    case "number": {
+      if (typeof value !== "number" || !Number.isFinite(value)) return "a number";
+      const { minimum, maximum } = property;
+      if (minimum !== undefined && value < minimum) return `at least ${minimum}`;
+      return maximum !== undefined && value > maximum ? `at most ${maximum}` : null;
+    }
+    case "boolean":
+      return typeof value === "boolean" ? null : "true or false";
+    case "array":
+      return Array.isArray(value) && value.every((item) => typeof item === "string")
+        ? null
+        : "a list of strings";
+  }
+}

@@ -1,0 +1,130 @@
+import { randomUUID } from "node:crypto";
+import type {
+  CallToolResult,
+  InputRequiredResult,
+  McpRequestContext,
+  Server,
+  ServerContext,
+} from "@modelcontextprotocol/server";
+import type { Timer } from "../../async/clock.ts";
+import { systemClock } from "../../async/clock.ts";
+import { Lanes } from "../../async/lanes.ts";
+import { messageOf } from "../../protocol/message-of.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
+import { AskingCall } from "../policy/asking-call.ts";
+import type { Tool, ToolOutput } from "../tool.ts";
+import { answerTo, canAsk, formFor } from "./mcp-question.ts";
+
+/** A person may take this long to answer; after that a client that never comes back is forgotten. */
+const ANSWER_DEADLINE_MS = 5 * 60_000;
+
+const QUESTION = "approval";
+
+type Library = typeof import("@modelcontextprotocol/server");
+type Era = McpRequestContext["era"];
+
+/**
+ * Calls of tools by an MCP client, with the questions they put to its user. To clients of 2025 a question is a request of
+ * its own; since 2026 it is an answer to the call, which is repeated with what the user said: the call waits meanwhile.
+ */
+export class McpCalls {
+  readonly #library: Library;
+  readonly #onError: (error: unknown) => void;
+  /** A client of 2025 gets one question at a time; a newer one orders them itself. */
+  readonly #turns = new Lanes<"ask">();
+  readonly #waiting = new Map<string, { call: AskingCall; request: ApprovalRequest; deadline: Timer }>();
+
+  constructor(library: Library, onError: (error: unknown) => void) {
+    this.#library = library;
+    this.#onError = onError;
+  }
+
+  async run(
+    tool: Tool,
+    args: unknown,
+    { mcpReq }: ServerContext,
+    { server, era }: { server: Server; era: Era },
+  ): Promise<CallToolResult | InputRequiredResult> {
+    const state = mcpReq.requestState<unknown>();
+    const call = state === undefined ? new AskingCall((context) => tool.call(args, context)) : null;
+    const asking = call ?? this.#goOn(state, mcpReq.inputResponses);
+    if (!asking) return resultOf({ ok: false, text: "the question is no longer open; make the call again" });
+    for (;;) {
+      const turn = await asking.turn(mcpReq.signal, this.#progress(mcpReq));
+      if (turn.type === "ended") return resultOf(turn.output);
+      const { request } = turn;
+      if (!canAsk(this.#capabilities(server, era, mcpReq)))
+        asking.answer({
+          type: "refuse",
+          reason: "the user has to be asked, and this MCP client offers no elicitation by form",
+        });
+      else if (era === "modern") return this.#wait(asking, request);
+      else asking.answer(await this.#turns.run("ask", () => this.#elicit(request, mcpReq)));
+    }
+  }
+
+  /** Nobody comes back any more. */
+  close(): void {
+    for (const { call, deadline } of this.#waiting.values()) {
+      deadline.cancel();
+      call.giveUp();
+    }
+    this.#waiting.clear();
+  }
+
+  #capabilities(server: Server, era: Era, { envelope = {} }: ServerContext["mcpReq"]): unknown {
+    if (era === "legacy") return server.getClientCapabilities();
+    return new Map(Object.entries(envelope)).get(this.#library.CLIENT_CAPABILITIES_META_KEY);
+  }
+
+  async #elicit(request: ApprovalRequest, mcpReq: ServerContext["mcpReq"]): Promise<ApprovalAnswer> {
+    if (mcpReq.signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
+    try {
+      const options = { signal: mcpReq.signal, timeout: ANSWER_DEADLINE_MS };
+      return answerTo(request, await mcpReq.elicitInput(formFor(request), options));
+    } catch (error) {
+      if (mcpReq.signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
+      const why = messageOf(error);
+      return { type: "refuse", reason: `the user could not be asked: ${why}` };
+    }
+  }
+
+  #wait(call: AskingCall, request: ApprovalRequest): InputRequiredResult {
+    const { inputRequired } = this.#library;
+    const requestState = randomUUID();
+    const deadline = systemClock.after(ANSWER_DEADLINE_MS, () => {
+      this.#waiting.delete(requestState);
+      call.giveUp();
+    });
+    this.#waiting.set(requestState, { call, request, deadline });
+    const inputRequests = { [QUESTION]: inputRequired.elicit(formFor(request)) };
+    return inputRequired({ inputRequests, requestState });
+  }
+
+  #goOn(state: unknown, responses: ServerContext["mcpReq"]["inputResponses"]): AskingCall | null {
+    const waiting = typeof state === "string" ? this.#waiting.get(state) : undefined;
+    if (typeof state !== "string" || !waiting) return null;
+    this.#waiting.delete(state);
+    waiting.deadline.cancel();
+    const response = this.#library.inputResponse(responses, QUESTION);
+    waiting.call.answer(
+      answerTo(waiting.request, response.kind === "elicit" ? response : { action: "cancel" }),
+    );
+    return waiting.call;
+  }
+
+  #progress({ _meta, notify }: ServerContext["mcpReq"]): ((message: string) => void) | undefined {
+    const progressToken = _meta?.progressToken;
+    if (progressToken === undefined) return undefined;
+    let progress = 0;
+    return (message) => {
+      const params = { progressToken, progress: ++progress, message };
+      notify({ method: "notifications/progress", params }).catch(this.#onError);
+    };
+  }
+}
+
+/** The text has every fact already; sent as an object as well, the output would cost a model twice. */
+function resultOf({ text, ok }: ToolOutput): CallToolResult {
+  return { content: [{ type: "text", text }], isError: !ok };
+}

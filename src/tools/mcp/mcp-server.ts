@@ -1,0 +1,83 @@
+import type { Readable, Writable } from "node:stream";
+import type { McpRequestContext, Server } from "@modelcontextprotocol/server";
+import { TOOL_HINTS } from "../calls/tool-hints.ts";
+import type { Tool } from "../tool.ts";
+import { McpCalls } from "./mcp-calls.ts";
+
+export interface McpOptions {
+  tools: readonly Tool[];
+  /** How the server calls itself. */
+  name: string;
+  version: string;
+  /** Default: this program's own. */
+  input?: Readable;
+  output?: Writable;
+  onError?: (error: Error) => void;
+}
+
+export interface McpServing {
+  /** Resolves when the client has gone. */
+  closed: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Serves tools to an MCP client over a pair of streams. While a call waits the client is told of its progress; a call
+ * that is cancelled ends the wait and not the process behind it. What needs approval is asked of the client's user. The library is loaded here and nowhere else.
+ */
+export async function serveMcp(options: McpOptions): Promise<McpServing> {
+  const { input = process.stdin, output = process.stdout } = options;
+  const [library, { serveStdio, StdioServerTransport }] = await Promise.all([
+    import("@modelcontextprotocol/server"),
+    import("@modelcontextprotocol/server/stdio"),
+  ]);
+  const calls = new McpCalls(library, (error) => options.onError?.(toError(error)));
+  const newServer = serverFactory(library, options, calls);
+  const closed = new Promise<void>((resolve) => {
+    for (const event of ["end", "close", "error"]) input.once(event, () => resolve());
+  });
+  const handle = serveStdio(newServer, {
+    transport: new StdioServerTransport(input, output),
+    ...(options.onError && { onerror: options.onError }),
+  });
+  return {
+    closed,
+    close: () => {
+      calls.close();
+      return handle.close();
+    },
+  };
+}
+
+/** Makes the servers of one client, which share its tools and the questions that are open. */
+export function serverFactory(
+  library: typeof import("@modelcontextprotocol/server"),
+  { tools, name, version }: Pick<McpOptions, "tools" | "name" | "version">,
+  calls: McpCalls,
+): (context: Pick<McpRequestContext, "era">) => Server {
+  const { ProtocolError, ProtocolErrorCode, Server } = library;
+  return ({ era }) => {
+    const server = new Server({ name, version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+    server.setRequestHandler("tools/list", () => ({
+      tools: tools.map(({ definition }) => ({
+        name: definition.name,
+        description: definition.description,
+        ...TOOL_HINTS[definition.name],
+        inputSchema: { ...definition.parameters, type: "object" as const },
+      })),
+    }));
+    server.setRequestHandler("tools/call", async ({ params }, context) => {
+      const tool = tools.find(({ definition }) => definition.name === params.name);
+      if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
+      return calls.run(tool, params.arguments, context, { server, era });
+    });
+    return server;
+  };
+}
+
+const INSTRUCTIONS =
+  "Shell commands in sessions that live on between calls. exec_command starts one; when it takes longer than its window, go on with the session it names: write_stdin to type, wait_for to wait, read_screen to look at a full-screen program.";
+
+export function toError(error: unknown): Error {
+  return error instanceof Error ? error : new Error(String(error));
+}

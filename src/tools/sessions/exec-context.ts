@@ -1,0 +1,35 @@
+import type { Clock } from "../../async/clock.ts";
+import type { Lanes } from "../../async/lanes.ts";
+import type { TaskSet } from "../../async/task-set.ts";
+import type { EnvPolicy, ExecBackend, ExecProcess, TerminalSize } from "../../exec/exec-process.ts";
+import type { YieldLimits } from "../calls/yield-window.ts";
+import type { ArchiveShelf } from "../output/archive-shelf.ts";
+import type { ApprovalGate } from "../policy/approval.ts";
+import type { SandboxChoice } from "../policy/sandbox-attempt.ts";
+import type { ExecSession, SessionCommand } from "./exec-session.ts";
+import type { SessionTable } from "./session-table.ts";
+
+/** What the tools of one unified exec share. */
+export interface ExecContext {
+  backend: ExecBackend;
+  clock: Clock;
+  cwd: string;
+  shell: string;
+  env: Record<string, string>;
+  envPolicy: EnvPolicy | null;
+  pipeStdin: boolean;
+  terminalSize: TerminalSize;
+  sandbox: SandboxChoice;
+  yieldLimits: YieldLimits;
+  /** No call gets more, whatever it asks for. */
+  maxOutputTokens: number;
+  gate: ApprovalGate;
+  sessions: SessionTable;
+  shelf: ArchiveShelf;
+  tasks: TaskSet;
+  writes: Lanes<ExecSession>;
+  /** Begins to follow a process under a number; whoever has to go for it is ended. */
+  openSession: (sessionId: number, process: ExecProcess, command: SessionCommand) => Promise<ExecSession>;
+  newProcessId: () => string;
+  newChunkId: () => string;
+}

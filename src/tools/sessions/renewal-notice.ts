@@ -1,0 +1,40 @@
+import type { ToolOutput } from "../tool.ts";
+import type { SessionTable } from "./session-table.ts";
+
+/** Tells a model once, on top of an answer, that the host began anew and took the earlier sessions with it. */
+export class RenewalNotice {
+  readonly #renewals: () => number;
+  readonly #sessions: SessionTable;
+  #told: number;
+
+  constructor(renewals: (() => number) | undefined, sessions: SessionTable) {
+    this.#renewals = renewals ?? (() => 0);
+    this.#sessions = sessions;
+    this.#told = this.#renewals();
+  }
+
+  addTo(output: ToolOutput): ToolOutput {
+    const renewals = this.#renewals();
+    if (renewals === this.#told) return output;
+    this.#told = renewals;
+    const notice = noticeOf(this.#lost());
+    return {
+      ...output,
+      text: `Note: ${notice}\n${output.text}`,
+      structured: { ...output.structured, notice },
+    };
+  }
+
+  /** Those that nobody has asked about since. */
+  #lost(): number[] {
+    return this.#sessions
+      .list()
+      .filter(({ end }) => end?.type === "failed")
+      .map(({ sessionId }) => sessionId);
+  }
+}
+
+function noticeOf(lost: readonly number[]): string {
+  const which = lost.length === 0 ? "" : ` (${lost.join(", ")})`;
+  return `the server was restarted or its session expired; earlier sessions${which} are gone, new ones work`;
+}
