@@ -123,6 +123,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
 
 /** What the client uses of a page. */
 const PAGE_GLOBALS = {
+  performance,
   AbortController,
   AbortSignal,
   atob,
