@@ -1,5 +1,6 @@
 import type { Duplex } from "node:stream";
 import type { ByteCodec } from "./byte-codec.ts";
+import { CROWDED_BYTES } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
 import type { FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
 import { type Flushable, TurnFlusher } from "./turn-flusher.ts";
@@ -16,6 +17,7 @@ export class StreamSocket implements FrameSocket, Flushable {
   readonly #head: Buffer | undefined;
   readonly #writer: FrameWriter;
   readonly #maxQueuedBytes: number;
+  #onDrain: () => void = () => undefined;
   #receivedBytes = 0;
   #queuedEver = 0;
   /** Its owner wants nothing. */
@@ -47,11 +49,12 @@ export class StreamSocket implements FrameSocket, Flushable {
     };
     let problem: string | null = null;
     stream.on("data", take);
-    stream.on("drain", () => {
+    this.#onDrain = () => {
       this.#full = false;
       this.#flow();
       events.drain();
-    });
+    };
+    stream.on("drain", this.#onDrain);
     stream.on("end", () => events.end());
     stream.on("error", (error) => {
       problem = error.message;
@@ -136,6 +139,8 @@ export class StreamSocket implements FrameSocket, Flushable {
       for (const frame of frames) this.#send(frame);
       this.#stream.uncork();
     }
+    // The stream tells of no drain when the system takes all at once, but somebody may wait for this turn's frames to go.
+    if (bytes >= CROWDED_BYTES && !this.#stream.writableNeedDrain) this.#onDrain();
   }
 
   #send(frame: Buffer): void {
