@@ -14,7 +14,10 @@ let look: { atMs: number; ports: ReadonlySet<number> | null } | null = null;
 /** Is anybody listening on this TCP port of this machine? Asks the kernel's table; elsewhere than on Linux it connects. */
 export async function isPortListening(port: number): Promise<boolean> {
   const now = performance.now();
-  if (look === null || now - look.atMs >= LOOK_SERVES_MS) look = { atMs: now, ports: listeningPorts() };
+  // That nobody listens may be told a little late; that somebody does must be so now.
+  if (look === null || now - look.atMs >= LOOK_SERVES_MS || look.ports?.has(port)) {
+    look = { atMs: now, ports: listeningPorts() };
+  }
   if (look.ports !== null) return look.ports.has(port);
   return (await connects("127.0.0.1", port)) || (await connects("::1", port));
 }

@@ -44,7 +44,8 @@ test("rows that grow dearer pass the budget by no more than one of them", async 
 test("a budget in dollars pauses a job, and the cost is told of job, row and failure class", async () => {
   await using harness = await FanoutHarness.open((request) =>
     request.item?.itemId === "row-1"
-      ? priced(says("no"), { input: 1_000, output: 100 })
+      ? // Asked once more for a report, so it costs this twice.
+        priced(says("no"), { input: 500, output: 50 })
       : priced(report(request), { input: 1_000, output: 100, cached: 500 }),
   );
   const options = {
@@ -84,7 +85,7 @@ test("a budget in dollars pauses a job, and the cost is told of job, row and fai
     dry.stdout,
     /10 rows, by the 2 that were asked so far: about 10.0k input tokens with m1, 1000 output tokens, \$15\.50\. Nothing was asked\./,
   );
-  assert.equal(harness.asked.length, 3);
+  assert.equal(harness.asked.length, 4);
 });
 
 test("a price is found by the model's name, with a provider before it and a date after it", () => {

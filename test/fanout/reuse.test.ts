@@ -64,19 +64,20 @@ test("a failure is nobody's answer, and a retried row is asked although another 
   const id: string = JSON.parse(failed.stdout.split("\n")[0] ?? "").job_id;
   isWilling = true;
   assert.equal((await fanout("b.csv")).code, 0);
-  assert.equal(harness.asked.length, 3);
+  // The row that answered in words was asked once more for a report.
+  assert.equal(harness.asked.length, 4);
   const retried = await runCli(["jobs", "retry", id], options);
   assert.equal(retried.code, 0, retried.stderr);
-  assert.equal(harness.asked.length, 4);
+  assert.equal(harness.asked.length, 5);
 
   await writeFile(path.join(harness.folder, "c.csv"), catTable(3));
   const reused = await fanout("c.csv", "--sample", "2");
   assert.match(reused.stdout, /"type":"job.reused","reused_items":2/);
-  assert.equal(harness.asked.length, 4);
+  assert.equal(harness.asked.length, 5);
   await writeFile(path.join(harness.folder, "d.csv"), catTable(4));
   const told = await runCli(["fanout", "d.csv", "--instruction", "{name}", "--sample", "2"], options);
   assert.match(told.stderr, /^2 rows were answered by earlier jobs \(--no-reuse asks them again\)\n/);
   await writeFile(path.join(harness.folder, "e.csv"), catTable(5));
   await fanout("e.csv", "--sample", "2", "--no-reuse");
-  assert.equal(harness.asked.length, 6);
+  assert.equal(harness.asked.length, 7);
 });

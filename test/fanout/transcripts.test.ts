@@ -7,13 +7,14 @@ import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("a row keeps what was said in each of its attempts, and `jobs show --item` shows it", async () => {
   await using harness = await FanoutHarness.open((request) => {
-    if (request.index === 0) return says("I would rather not");
-    if (request.index === 1) {
+    // Asked once more for a report, and then given up.
+    if (request.index <= 1) return says("I would rather not");
+    if (request.index === 2) {
       const { jobId, itemId } = request.item ?? assert.fail("no item");
       const wrong = { job_id: jobId, item_id: itemId, result: { n: "one" } };
       return answer(message("here it is"), functionCall("c", "report_agent_job_result", wrong));
     }
-    if (request.index === 2) return { type: "status", status: 500 };
+    if (request.index === 3) return { type: "status", status: 500 };
     return report(request, { n: 1 });
   });
   const schema = { type: "object", properties: { n: { type: "number" } } };
@@ -26,11 +27,11 @@ test("a row keeps what was said in each of its attempts, and `jobs show --item` 
   assert.deepEqual(
     attempts.map(({ outcome, transcript }) => [outcome, transcript.map((entry) => entry.type)]),
     [
-      ["retried", ["said"]],
+      ["retried", ["said", "said"]],
       ["reported", ["said", "called", "returned", "asked_again", "called"]],
     ],
   );
-  assert.deepEqual(attempts[0]?.usage.inputTokens, 1);
+  assert.deepEqual(attempts[0]?.usage.inputTokens, 2);
   assert.deepEqual(attempts[1]?.usage.inputTokens, 2);
 
   const args = ["jobs", "show", end.summary.job.id, "--item", "row-1"];

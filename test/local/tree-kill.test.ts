@@ -114,8 +114,9 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
 
   it("ends nobody else: not those that are being started meanwhile, who briefly hold all that this program holds", async () => {
     await using backend = createLocalBackend();
+    let ids = 0;
     const one = (argv: string[], tty: boolean) =>
-      backend.start({ processId: "one", argv, cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty });
+      backend.start({ processId: `p${++ids}`, argv, cwd: "/", env: { PATH: "/usr/bin:/bin" }, tty });
     await manyRuns(200, 6, async (run) => {
       const victim = await one(["sh", "-c", "sleep 100 & sleep 100"], run % 2 === 0);
       const [started] = await Promise.all([one(["sh", "-c", "exit 7"], run % 3 === 0), victim.terminate()]);

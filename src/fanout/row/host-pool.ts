@@ -101,9 +101,9 @@ export class HostPool implements AsyncDisposable {
       }
     };
     return {
-      tools: current.tools.map(({ definition }) => ({
-        definition,
-        call: (args, context) => call(definition.name, args, context),
+      tools: current.tools.map((tool) => ({
+        ...tool,
+        call: (args, context) => call(tool.definition.name, args, context),
       })),
       events: () => current.events(),
       close: () => current.close(),

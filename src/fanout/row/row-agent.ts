@@ -202,7 +202,7 @@ class RowAttempt {
   /** A tool whose host is gone ends the attempt: the model could only report what it does not know. */
   #guarded(tool: Tool): Tool {
     return {
-      definition: tool.definition,
+      ...tool,
       call: async (args, context) => {
         try {
           return await tool.call(args, context);

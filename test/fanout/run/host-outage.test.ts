@@ -68,6 +68,12 @@ function startHost(): Promise<ServeChild> {
   return new ServeChild(["--listen", "ws://127.0.0.1:0"], HOST).listening();
 }
 
+/** The server itself dies, without a word; who stands above it ends the rest. */
+async function crash(host: ServeChild): Promise<void> {
+  process.kill(host.serverPid(), "SIGKILL");
+  await host.exited;
+}
+
 /** The same server again, where it was. */
 function restarted(host: ServeChild): Promise<ServeChild> {
   return new ServeChild(["--listen", host.url], HOST).listening();
@@ -98,7 +104,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
       await using host = await startHost();
       const run = start([host]);
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
-      await host.stop("SIGKILL");
+      await crash(host);
       gate.resolve();
       await until(
         "it is told",
@@ -130,7 +136,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
       await using host = await startHost();
       const run = start([host]);
       await until("a command runs for each lane", () => held === LANES, run.ended);
-      await host.stop("SIGKILL");
+      await crash(host);
       await using _back = await restarted(host);
       gate.resolve();
       const { code, stderr } = await run.ended;
@@ -147,7 +153,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
       await using there = await startHost();
       const run = start([gone, there]);
       await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
-      await gone.stop("SIGKILL");
+      await crash(gone);
       gate.resolve();
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
@@ -161,7 +167,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
       (request) => report(request),
       async ({ mock, start }) => {
         await using host = await startHost();
-        await host.stop("SIGKILL");
+        await crash(host);
         const { code, stderr } = await start([host]).ended;
         assert.equal(code, 1);
         assert.match(stderr, /^paused: 0 of 12 rows completed/m);
