@@ -24,7 +24,8 @@ export class ResultsLog {
   }
 
   static async open(file: string, ledger: JobLedger): Promise<ResultsLog> {
-    const temporary = `${file}.new`;
+    // Of this process alone: several may work on a job of a database from one folder.
+    const temporary = `${file}.${process.pid}.new`;
     const log = new ResultsLog(file, ledger, openSync(temporary, "w"));
     try {
       for await (const item of ledger.items({ statuses: ["completed", "failed"] })) {
