@@ -231,7 +231,9 @@ function toOptions(values: Values): ServeOptions {
     operatorUids: listOf(values["operator-uid"], isNumber),
     allowHosts: listOf(values["allow-host"], isString),
     logLevel,
-    secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile].filter((path) => path !== undefined),
+    secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile].filter(
+      (path) => path !== undefined,
+    ),
   };
 }
 

@@ -207,17 +207,19 @@ wayOut(
   async (ground) => {
     const { output } = await ground.script(
       readOnly(),
-      `cat ${ground.folder}/token; cat ${ground.folder}/other`,
+      `cat ${ground.folder}/token ${ground.folder}/operator; cat ${ground.folder}/other`,
     );
-    assert.doesNotMatch(output, /a-token-of-the-server/);
+    assert.doesNotMatch(output, /a-token-of/);
     assert.match(output, /visible/);
   },
   {
     serveArgs: (folder) => {
       writeFileSync(join(folder, "token"), "a-token-of-the-server-that-is-long-enough\n");
+      writeFileSync(join(folder, "operator"), "a-token-of-its-operator-that-is-long-enough\n");
       writeFileSync(join(folder, "other"), "visible\n");
-      chmodSync(join(folder, "token"), 0o644);
-      return ["--ws-auth", "capability-token", "--ws-token-file", join(folder, "token")];
+      for (const name of ["token", "operator"]) chmodSync(join(folder, name), 0o644);
+      const operator = ["--operator-token-file", join(folder, "operator")];
+      return ["--ws-auth", "capability-token", "--ws-token-file", join(folder, "token"), ...operator];
     },
     headers: { authorization: "Bearer a-token-of-the-server-that-is-long-enough" },
   },
