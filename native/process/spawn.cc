@@ -358,7 +358,7 @@ int spawnLater(std::unique_ptr<SpawnRequest>& request) {
   // Never destroyed: the thread waits on it until the program is gone, also while exit() runs destructors.
   static Spawner* only = new Spawner;
   pthread_mutex_lock(&only->mutex);
-  // One more when all are busy; the first one is enough for who starts one program after another.
+  // One more thread when all are busy; a program that starts others one after another needs the first alone.
   if (only->running < mostSpawners() && only->queue.size() >= only->idle && startThread(spawnerMain, only))
     only->running++;
   bool running = only->running > 0;

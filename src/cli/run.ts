@@ -29,7 +29,7 @@ Exit codes of its own: 124 time is up, 125 no server or lost, 126 cannot be run,
 
 /** The words of other programs that run programs. */
 const ExitCode = { timedOut: 124, noServer: 125, notRunnable: 126, notFound: 127 } as const;
-/** Deaths that can be repeated on oneself: the others would dump core, or mean something else to Node. */
+/** Signals that `run` ends itself by when the command died of one; other signals would dump core, or mean something to Node. */
 const REPEATABLE: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]);
 
 const OPTIONS = {

@@ -22,7 +22,7 @@ export interface LinkOptions {
 
 export interface LinkListener {
   notified(notification: ServerNotification): void;
-  /** The connection is lost and being come back from. */
+  /** The connection is lost; the client reconnects. */
   lost(reason: string | null): void;
   /** The same session, on a new connection. Told before calls that waited are sent again. */
   resumed(): void;

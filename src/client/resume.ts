@@ -2,7 +2,7 @@ import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
 import { ErrorCode, isTakenOver, RequestError } from "../protocol/errors.ts";
 
-/** How a lost connection is come back from. */
+/** How long and how often a client tries to reconnect. */
 export interface ReconnectPolicy {
   /** From the loss until everything fails. Below the 30 s a server keeps a detached session, so that coming back late never finds it half ended. */
   deadlineMs: number;

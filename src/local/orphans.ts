@@ -80,7 +80,7 @@ export class OrphanKeeper {
     // Who is of this program's own session and alive is somebody else's here; who is dead may be an orphan all the same.
     const orphans = this.#children().filter(({ zombie, session }) => zombie || session !== this.#ownSession);
     for (const { pid, startTime, zombie } of orphans) {
-      // Only who was here at the last look too: whoever waits for a child of his own has taken it by now.
+      // Only zombies that were there at the last look too: a parent that waits for its own child has reaped it by now.
       if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);
     }
     this.#known.clear();

@@ -37,7 +37,7 @@ async function settle(): Promise<void> {
 }
 
 describe("a lost connection", () => {
-  it("is come back from at once, with the session, a take-over and the extensions", async () => {
+  it("is resumed at once, with the session, a take-over and the extensions", async () => {
     const { server, client, states } = await rig();
     server.current.cut();
     await settle();
