@@ -6,6 +6,7 @@ import type { ExecEvent, ExecProcess, StartParams } from "../../src/exec/exec-pr
 import { lines } from "../../src/exec/lines.ts";
 import { run } from "../../src/exec/run-program.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { skipUnless } from "../support/skip-unless.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
@@ -39,7 +40,8 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       try {
         return await shell(script, { tty: true, ...options });
       } catch (error) {
-        t.skip(`this build has no terminals: ${error instanceof Error ? error.message : error}`);
+        const why = `this build has no terminals: ${error instanceof Error ? error.message : error}`;
+        t.skip(skipUnless(false, why) || undefined);
         return null;
       }
     };

@@ -3,7 +3,14 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isAlive, type ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import {
+  isAlive,
+  type ServeChild,
+  scratchDirectory,
+  serve,
+  until,
+  withEnvironment,
+} from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { sh, type WireClient } from "../support/wire.ts";
 
@@ -128,17 +135,3 @@ describe("daemons", { skip }, () => {
     });
   }
 });
-
-/** The numbers of all processes that have this in their environment. */
-function withEnvironment(mark: string): number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .filter((name) => {
-      try {
-        return readFileSync(`/proc/${name}/environ`, "latin1").includes(mark);
-      } catch {
-        return false;
-      }
-    })
-    .map(Number);
-}

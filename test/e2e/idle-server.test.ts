@@ -6,6 +6,7 @@ import { describe, test } from "node:test";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { fuzz } from "../support/request-fuzz.ts";
 import { isAlive, makePipe, scratchDirectory, serve, until } from "../support/serve.ts";
+import { skipUnless } from "../support/skip-unless.ts";
 import type { WireClient } from "../support/wire.ts";
 
 /** More seeds: `PROCWIRE_FUZZ_SEEDS=200 node --test test/e2e/idle-server.test.ts`. */
@@ -66,7 +67,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     await using server = await serve();
     const client = await server.connect();
     const traced = await startTraced(client, directory.path);
-    if (traced.type === "untraced") return t.skip(traced.why);
+    if (traced.type === "untraced") return t.skip(skipUnless(false, traced.why) || undefined);
     const { pid } = traced;
     process.kill(pid, "SIGKILL");
     await until("its end", () => stateOf(pid) === "Z");
@@ -88,7 +89,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     await using server = await serve("--shutdown-grace", "0");
     const client = await server.connect();
     const traced = await startTraced(client, directory.path);
-    if (traced.type === "untraced") return t.skip(traced.why);
+    if (traced.type === "untraced") return t.skip(skipUnless(false, traced.why) || undefined);
     const serverPid = server.serverPid();
     server.child.kill("SIGTERM");
     await until("the server to end", () => !isAlive(serverPid));

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isAlive, ServeChild, serve, until } from "../support/serve.ts";
+import { isAlive, ServeChild, serve, until, withEnvironment } from "../support/serve.ts";
 import { sh, startParams, type WireClient } from "../support/wire.ts";
 
 /** Whichever of our own programs is killed without warning, nothing that was started stays behind. */
@@ -50,20 +50,6 @@ async function allGone(pids: Map<string, number[]>): Promise<void> {
   for (const [kind, all] of pids) {
     await until(`what was started ${kind} is gone (${all.filter(isAlive)})`, () => !all.some(isAlive));
   }
-}
-
-/** Everything whose environment says that this server started it. */
-function marked(mark: string): number[] {
-  return readdirSync("/proc")
-    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .filter((name) => {
-      try {
-        return readFileSync(`/proc/${name}/environ`, "latin1").includes(mark);
-      } catch {
-        return false;
-      }
-    })
-    .map(Number);
 }
 
 describe("no orphans", { skip }, () => {
@@ -199,9 +185,9 @@ describe("no orphans", { skip }, () => {
     };
     await say({ id: 2, method: "process/start", params });
     await client.outputContains("inner", Buffer.from("up\n").toString("base64"));
-    assert.ok(marked(mark).length >= 3);
+    assert.ok(withEnvironment(mark).length >= 3);
     await client.call("process/closeStdin", { processId: "inner" });
     assert.equal((await client.finished("inner")).exitCode, 0);
-    await until("nothing is left", () => marked(mark).length === 0);
+    await until("nothing is left", () => withEnvironment(mark).length === 0);
   });
 });

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -176,4 +176,18 @@ export function cpuTicks(pid: number): number {
     .replace(/^.*\) /, "")
     .split(" ");
   return Number(fields[11]) + Number(fields[12]);
+}
+
+/** The numbers of all processes but this one that have this in their environment. */
+export function withEnvironment(mark: string): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((name) => {
+      try {
+        return readFileSync(`/proc/${name}/environ`, "latin1").includes(mark);
+      } catch {
+        return false;
+      }
+    })
+    .map(Number);
 }
