@@ -3,15 +3,9 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import {
-  isAlive,
-  type ServeChild,
-  scratchDirectory,
-  serve,
-  until,
-  withEnvironment,
-} from "../support/serve.ts";
+import { isAlive, type ServeChild, scratchDirectory, serve, withEnvironment } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
+import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
 
 /** Daemons: twice forked, in sessions of their own, holding nothing of ours. They end with what started them. */

@@ -3,7 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { descendantsOf, openDescriptors } from "../support/program-figures.ts";
-import { PROCWIRE, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const DESCRIPTORS = 96;
 

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { InjectedFault, whyNoStrace } from "../support/injected-faults.ts";
 import { descendantsOf, openDescriptors, processorSeconds } from "../support/program-figures.ts";
-import { type ServeChild, serve, until } from "../support/serve.ts";
+import { type ServeChild, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh } from "../support/wire.ts";
 
 /** How long somebody whose call may never be answered waits before leaving. */

@@ -6,7 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { findNativeFile } from "../../src/native/addon.ts";
-import { addon, eventually, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
+import { until } from "../support/until.ts";
+import { addon, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const watchdog = findNativeFile("watchdog");
 const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
@@ -117,7 +118,7 @@ describe("the watchdog", {
       const done = ended(child);
       process.kill(victim === "server" ? server : (child.pid ?? 0), "SIGKILL");
       assert.deepEqual(await done, [null, "SIGKILL"]);
-      for (const pid of [...pids, server]) await eventually(`${pid} is gone`, () => !isRunning(pid));
+      for (const pid of [...pids, server]) await until(`${pid} is gone`, () => !isRunning(pid));
     });
   }
 
@@ -151,7 +152,7 @@ describe("the watchdog", {
   it("kills a server that is stopped", async () => {
     const child = guardFor(200, ["sh", "-c", "kill -STOP $$; exit 3"]);
     const done = ended(child);
-    await eventually("it is stopped", () => {
+    await until("it is stopped", () => {
       const server = serverOf(child.pid ?? 0);
       return server > 0 && /\) T /.test(readFileSync(`/proc/${server}/stat`, "utf8"));
     });
