@@ -17,6 +17,7 @@ struct ResourceLimit {
 // All that the child needs, laid out before it exists.
 struct ChildPlan {
   const char* cwd;
+  int directory;  // a descriptor of it; -1: `cwd` is looked up
   char* const* argv;
   char* const* envp;
   const char* const* candidates;

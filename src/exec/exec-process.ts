@@ -61,7 +61,8 @@ type StartField =
   | "sandboxType"
   | "timeoutMs"
   | "secretGuard"
-  | "limits";
+  | "limits"
+  | "cwdIdentity";
 
 export interface StartParams extends Pick<WireStartParams, StartField> {
   /** A native absolute path, or a `file:` URI. */

@@ -41,7 +41,8 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
     const { spawn } = process.getBuiltinModule("node:child_process");
     const child = spawn(spec.file, spec.argv.slice(1), {
       argv0: spec.argv[0] ?? spec.file,
-      cwd: spec.cwd,
+      // The child of a fork has our descriptors until its exec, and finds this one by our number.
+      cwd: spec.directory === undefined ? spec.cwd : `/proc/${process.pid}/fd/${spec.directory}`,
       env: spec.env,
       detached: true,
       stdio: [spec.pipeStdin ? "pipe" : "ignore", "pipe", "pipe", ...spec.descriptors],

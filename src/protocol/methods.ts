@@ -174,7 +174,7 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself.',
+    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself. `cwdIdentity` says which directory `cwd` must be: the server opens `cwd`, refuses it when it is another one or has a link on the way, and starts the process in what it opened.',
   ),
   "process/read": method(
     "current",

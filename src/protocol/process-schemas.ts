@@ -97,6 +97,18 @@ export const processLimits = object("ProcessLimits", limits);
  */
 export const secretGuard = object("SecretGuard", { inherit: array(string) });
 
+/** Text, since inode numbers go beyond what a JSON number holds exactly. */
+const directoryIdentity: Schema<string> = {
+  ...string,
+  doc: '"device:inode"',
+  decode: (value) => {
+    const text = string.decode(value);
+    if (!/^\d{1,20}:\d{1,20}$/.test(text))
+      throw new DecodeError(`invalid cwdIdentity \`${text}\`, expected \`device:inode\` in decimal digits`);
+    return text;
+  },
+};
+
 export const startParams = object("WireExecParams", {
   /** Chosen by the caller; unique among the processes its session still holds. */
   processId: id,
@@ -133,6 +145,7 @@ export const startParams = object("WireExecParams", {
   secretGuard: optional(secretGuard),
   /** What it may use at most; refused where it cannot be enforced. */
   limits: optional(processLimits),
+  cwdIdentity: optional(directoryIdentity),
 });
 export type WireStartParams = Infer<typeof startParams>;
 

@@ -91,6 +91,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
           args[10],
           args[11],
           args[12],
+          args[13],
         );
       },
     });

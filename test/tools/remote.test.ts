@@ -13,6 +13,7 @@ import { call, collectEvents, fact, sessionOf, textOf, typesOf } from "./calls.t
 import { testCommands } from "./command-behaviour.ts";
 import type { Host } from "./host.ts";
 import { behavesOn } from "./host.ts";
+import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
 /** A server of its own, and a client that reaches it through a proxy which can cut the connection. */
@@ -39,6 +40,7 @@ const behaves = behavesOn(() => openRemote());
 describe("far away", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
+  testSwappedWorkdirs(behaves);
 });
 
 async function withTools(

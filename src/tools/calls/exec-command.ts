@@ -3,7 +3,7 @@ import type { ExecProcess } from "../../exec/exec-process.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import type { ApprovalRequest } from "../policy/approval.ts";
 import { describeCommand } from "../policy/approval.ts";
-import { realWorkdir } from "../policy/real-workdir.ts";
+import { realWorkdir, type Workdir } from "../policy/real-workdir.ts";
 import type { SandboxChoice } from "../policy/sandbox-attempt.ts";
 import { sandboxIntent } from "../policy/sandbox-attempt.ts";
 import { chooseShell } from "../policy/shell-choice.ts";
@@ -57,16 +57,17 @@ async function run(
   const invocation: Invocation = { sessionId: context.sessions.allocate(), args, call };
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
   const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
-  const request = await requestFor(context, args, escalates ? "unsandboxed" : "command", choice);
-  if (typeof request === "string") return refusal(`exec_command: ${request}`);
+  const judged = await requestFor(context, args, escalates ? "unsandboxed" : "command", choice);
+  if ("ok" in judged) return judged;
+  const { request } = judged;
   const permission = await context.gate.permit(request, call);
   if (permission.type === "refused") return notStarted("declined", request, permission.reason);
-  let attempted = await attempt(context, invocation, request, choice, 1);
+  let attempted = await attempt(context, invocation, judged, choice, 1);
   if (attempted.type === "started" && wasDenied(attempted.session)) {
     // The first attempt may have put links where directories were.
     const retry = await requestFor(context, args, "retry", { type: "none" });
-    if (typeof retry === "string") return refusal(`exec_command: ${retry}`);
-    const again = await context.gate.permit(retry, call);
+    if ("ok" in retry) return retry;
+    const again = await context.gate.permit(retry.request, call);
     if (again.type === "allowed") attempted = await attempt(context, invocation, retry, { type: "none" }, 2);
   }
   if (attempted.type === "notStarted") return notStarted("failed", request, attempted.message);
@@ -84,31 +85,41 @@ function notStarted(how: "declined" | "failed", { argv }: ApprovalRequest, reaso
   return { ok: false, text, structured: { not_started: how, argv, reason } };
 }
 
-/** What would be started, for whoever decides on it; or what is wrong with the arguments. */
+/** A request as it is put to whoever decides on it, and the directory that was looked at for it. */
+interface Judged {
+  request: ApprovalRequest;
+  workdir: Workdir;
+}
+
+/** What would be started, for whoever decides on it; or the answer to a call that cannot be carried out. */
 async function requestFor(
   context: ExecContext,
   args: ExecCommandArguments,
   kind: ApprovalRequest["kind"],
   choice: SandboxChoice,
-): Promise<ApprovalRequest | string> {
+): Promise<Judged | ToolOutput> {
   const named = posix.resolve(context.cwd, args.workdir ?? "");
   const { backend, newProcessId } = context;
-  let workdir = named;
+  // The configured directory is taken as it is, unless a command behind walls may have swapped it for one outside of them.
+  const isTrusted = named === context.cwd && (kind === "command" || context.sandbox.type === "none");
+  let workdir: Workdir = { path: named, identity: undefined };
+  let problem: string | null = null;
   try {
-    if (named !== context.cwd) workdir = await realWorkdir(backend, named, newProcessId);
+    if (!isTrusted) workdir = await realWorkdir(backend, named, newProcessId);
   } catch (error) {
-    return `workdir \`${named}\` could not be looked at: ${messageOf(error)}`;
+    problem = messageOf(error);
   }
-  const shell = chooseShell(args.shell, context.shell, workdir);
-  if (!shell) return `shell \`${args.shell}\` must be an absolute path`;
-  return {
+  const shell = chooseShell(args.shell, context.shell, workdir.path);
+  if (!shell) return refusal(`exec_command: shell \`${args.shell}\` must be an absolute path`);
+  const request: ApprovalRequest = {
     kind,
     ...describeCommand(args.cmd, shell, { login: args.login ?? true, prefixRule: args.prefix_rule }),
     tty: args.tty ?? false,
-    workdir,
+    workdir: workdir.path,
     sandbox: choice.type,
     ...(args.justification !== undefined && { justification: args.justification }),
   };
+  return problem === null ? { request, workdir } : notStarted("failed", request, problem);
 }
 
 /** The walls that were put up here were in the way. */
@@ -122,12 +133,12 @@ type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted";
 async function attempt(
   context: ExecContext,
   { sessionId, args, call }: Invocation,
-  { cmd, argv, workdir: cwd, tty }: ApprovalRequest,
+  { request: { cmd, argv, tty }, workdir }: Judged,
   choice: SandboxChoice,
   number: 1 | 2,
 ): Promise<Attempt> {
-  const command = { cmd, argv: [...argv], cwd, tty, sandbox: choice.type, attempt: number };
-  const started = await start(context, command, choice);
+  const command = { cmd, argv: [...argv], cwd: workdir.path, tty, sandbox: choice.type, attempt: number };
+  const started = await start(context, command, workdir, choice);
   if (typeof started === "string") return { type: "notStarted", message: started };
   const session = await context.openSession(sessionId, started, command);
   await waitWindow(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
@@ -137,14 +148,16 @@ async function attempt(
 /** The process, or why there is none, in the words of whoever could not start it. */
 async function start(
   context: ExecContext,
-  { argv, cwd, tty }: SessionCommand,
+  { argv, tty }: SessionCommand,
+  workdir: Workdir,
   choice: SandboxChoice,
 ): Promise<ExecProcess | string> {
   try {
     return await context.backend.start({
       processId: context.newProcessId(),
       argv: [...argv],
-      cwd,
+      cwd: workdir.path,
+      cwdIdentity: workdir.identity,
       env: { ...ADDED_ENVIRONMENT, ...context.env },
       envPolicy: context.envPolicy,
       tty,
