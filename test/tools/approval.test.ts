@@ -214,7 +214,7 @@ test("on the terminal an answer that is not understood is asked for again", asyn
   assert.equal(shown().match(/y = yes/g)?.length, 3);
 });
 
-test("on the terminal lines typed ahead answer the next questions", async () => {
+test("from a pipe, lines answer the questions in their order", async () => {
   const { input, gate } = terminal();
   input.write("y\nn\na\n");
   const types = [];
