@@ -30,7 +30,7 @@ struct ChildPlan {
   int passedCount;
   const ResourceLimit* limits;
   int limitCount;
-  // Files that put whoever writes to them into a cgroup.
+  // Files (cgroup.procs) that put the process that writes to them into a cgroup.
   const int* cgroups;
   int cgroupCount;
   pid_t parent;

@@ -15,7 +15,7 @@
 // of the server.
 //
 // Where the kernel gives a cgroup (server-group.h), the server and all it starts are in one. A third process, the
-// guard, then stands beside the two: when they and the server were all killed at once, it ends whoever is left in the
+// guard, then stands beside the two: when they and the server were all killed at once, it kills all that is left in the
 // group. It is no parent of anybody, has a session of its own, and is ended by the upper watchdog in every other case.
 // When it was killed as well, the next server that is started beside this one ends what is left.
 #define _GNU_SOURCE
@@ -52,7 +52,7 @@
 // The upper one leaves the lower one the time to kill a stuck server and all that is below it.
 #define LONGER_MS (1000 + SWEEP_SECONDS * 1000)
 
-// Whoever is below is told to end when `parent` dies.
+// The calling process gets SIGTERM when `parent` dies.
 static void end_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   // It may have died before the line above.
@@ -98,7 +98,7 @@ static void let_go_of_files(struct kept* kept) {
   }
 }
 
-// Reaps whoever is dead; true, with its status, when the server was among them.
+// Reaps every dead child; true, with its status, when the server was among them.
 static int reap(pid_t server, int* status) {
   int found = 0;
   for (;;) {
@@ -210,8 +210,19 @@ struct below {
   long patience_ms;
   // Whom the word of a server that ends is passed on to; 0 for nobody.
   pid_t above;
+  // 0 where there is none, and for the lower watchdog.
+  pid_t guard;
   struct kept* kept;
 };
+
+// By its number, so that a sweep with nobody else to end need not look through /proc.
+static void end_guard(pid_t guard) {
+  siginfo_t info;
+  // One that was killed and reaped before may have left its number to a stranger.
+  if (guard <= 0 || waitid(P_PID, (id_t)guard, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return;
+  kill(guard, SIGKILL);
+  while (waitpid(guard, NULL, 0) < 0 && errno == EINTR) {}
+}
 
 // Until it has ended, and nothing is left of what it started. How to end then.
 static int watch(const struct below* below) {
@@ -231,6 +242,7 @@ static int watch(const struct below* below) {
       case SIGCHLD:
         if (!reap(below->pid, &status)) break;
         kill_group(&below->kept->group);
+        end_guard(below->guard);
         sweep();
         // The upper one alone: the other shares the lock on it.
         if (!below->above) remove_group(&below->kept->group);
@@ -275,10 +287,10 @@ static int guard(const struct server_group* group, int told) {
 }
 
 // A watchdog does without one where there is no group, or no room for another process.
-static void start_guard(const struct kept* kept, int told) {
-  if (kept->group.fd < 0 || told < 0) return;
+static pid_t start_guard(const struct kept* kept, int told) {
+  if (kept->group.fd < 0 || told < 0) return 0;
   pid_t pid = fork();
-  if (pid != 0) return;
+  if (pid != 0) return pid;
   struct kept own = {.group = kept->group, .alive = told};
   let_go_of_files(&own);
   _exit(guard(&own.group, own.alive));
@@ -330,7 +342,7 @@ int main(int argc, char** argv) {
     // Without the number the guard does not wait for the server, only for the watchdogs.
     if (below.pid > 0 && write(kept.alive, &below.pid, sizeof below.pid) < 0) errno = 0;
   } else if (below.pid > 0) {
-    start_guard(&kept, pipe_ends[0]);
+    below.guard = start_guard(&kept, pipe_ends[0]);
   }
   if (below.pid < 0) {
     fprintf(stderr, "procwire: cannot start %s: %s\n", *command, strerror(errno));

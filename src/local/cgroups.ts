@@ -7,11 +7,11 @@ export type Controller = "memory" | "pids";
 
 /** A cgroup of one process and all it starts. */
 export interface Cgroup {
-  /** Whoever writes to it comes in. */
+  /** Its cgroup.procs: a process that writes "0" to it is in the cgroup. */
   readonly procsPath: string;
-  /** Whether the kernel has killed somebody in it for want of memory. */
+  /** Whether the kernel has killed a process in it because memory ran out. */
   wasOutOfMemory(): boolean;
-  /** Tries to remove it; it stays while somebody is in it, and is tried again by `removeEmptyCgroups`. */
+  /** Tries to remove it; it stays while a process is in it, and is tried again by `removeEmptyCgroups`. */
   remove(): void;
 }
 
@@ -69,7 +69,7 @@ export function makeCgroup(controller: Controller, limit: number, procSelf = "/p
   throw refusal;
 }
 
-/** Those that somebody was in when they should have been removed. */
+/** Removes the cgroups that still had processes when they were to be removed. */
 export function removeEmptyCgroups(): void {
   for (const path of busy) remove(path);
 }
@@ -104,7 +104,7 @@ function placesFor(controller: Controller, procSelf: string): Place[] {
   });
 }
 
-/** What a program that was killed has left, once nobody is in it any more. Looked for once in each place. */
+/** Removes the empty cgroups of programs that were killed. Looked for once in each place. */
 function removeLeftovers(place: string): void {
   if (cleaned.has(place)) return;
   cleaned.add(place);

@@ -10,12 +10,12 @@ import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
 import { WriteIds } from "./write-ids.ts";
 
 /**
- * How long the streams must have been silent after the leader's end before the end is told while somebody else still
+ * How long the streams must have been silent after the leader's end before the end is told while another process still
  * holds them: Node tells an exit before it has read what the leader wrote.
  */
 const QUIET_AFTER_EXIT_MS = 100;
 
-/** Told to whoever asks for a terminal where the native spawner is missing. */
+/** The error of a start in a terminal where the native spawner is missing. */
 export const TERMINAL_NEEDS_ADDON =
   "a terminal needs the native spawner, which is not available here; install a C++ compiler and run `npm rebuild procwire`";
 

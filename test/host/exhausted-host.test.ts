@@ -49,7 +49,7 @@ describe("a host that has nothing left", () => {
     await client.close();
   });
 
-  test("a full disk is told to whoever writes, and the next write works", async () => {
+  test("a write to a full disk is refused with its error, and the next write works", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
