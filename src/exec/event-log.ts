@@ -37,6 +37,9 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
 /** What a snapshot keeps even when all of them together keep too much. */
 const LEAST_SNAPSHOT_BYTES = 8 * 1024;
 
+/** What a reader may leave untaken before its process is paused, while all that is kept together is too much. */
+const TIGHT_HELD_BYTES = 64 * 1024;
+
 /** A chunk up to this size is never kept in pieces, however small the retention is. */
 const SMALLEST_PIECE_BYTES = 4096;
 
@@ -78,6 +81,7 @@ export class EventLog {
   #closedSeq: number | null = null;
   #failure: string | null = null;
   #paused = false;
+  #isTight = false;
   #disposed = false;
   #lastEventAtMs: number;
 
@@ -333,6 +337,12 @@ export class EventLog {
     this.#evict(bytes);
   }
 
+  /** While everything kept together is too much, the process is paused earlier; nothing held is lost. */
+  holdLittle(isTight: boolean): void {
+    this.#isTight = isTight;
+    this.#updatePressure();
+  }
+
   #shrinkSnapshots(bytes: number): void {
     const each = Math.max(bytes, LEAST_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
     for (const stream of this.#streams.values()) if (stream.keptBytes > each) stream.shrinkTo(each);
@@ -362,7 +372,10 @@ export class EventLog {
   }
 
   #updatePressure(): void {
-    const { retainedBytes, retainedChunks } = this.#limits;
+    const { retainedChunks } = this.#limits;
+    const retainedBytes = this.#isTight
+      ? Math.min(this.#limits.retainedBytes, TIGHT_HELD_BYTES)
+      : this.#limits.retainedBytes;
     const { totalBytes, retainedBytes: here, count } = this.#chunks;
     let full = false;
     let roomy = true;
@@ -371,7 +384,7 @@ export class EventLog {
       // What is evicted already is held by nobody, wherever the cursor stands.
       const heldBytes = Math.min(totalBytes - cursor.offset, here);
       const heldChunks = Math.min(this.#nextSeq - 1 - cursor.seq, count);
-      const { extraBytes } = cursor;
+      const extraBytes = this.#isTight && Number.isFinite(cursor.extraBytes) ? 0 : cursor.extraBytes;
       if (heldBytes >= retainedBytes + extraBytes || heldChunks >= retainedChunks) full = true;
       // Half way back before going on, so that a reader at the edge does not make the process stutter.
       if (heldBytes > retainedBytes / 2 + extraBytes || heldChunks > retainedChunks / 2) roomy = false;

@@ -210,7 +210,7 @@ export class FrontDoor {
       role: "server",
       maxMessageBytes,
       maxQueuedBytes,
-      turns: this.#server.messageTurns,
+      turns: this.#server.room.messages,
       keepAlive: true,
       codec: this.#codec,
     });

@@ -1,4 +1,4 @@
-import type { ByteTurns } from "../async/byte-turns.ts";
+import type { ByteLedger } from "../async/byte-ledger.ts";
 import type { Connection } from "../connection/connection.ts";
 import { freeBytes } from "../connection/free-bytes.ts";
 import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../protocol/envelope.ts";
@@ -6,11 +6,17 @@ import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
 import { type MethodName, methods } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
-import { LONG_ANSWER_BYTES, MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
+import {
+  LONG_ANSWER_BYTES,
+  MAX_UNANSWERED_BYTES,
+  MAX_UNANSWERED_BYTES_WHEN_FULL,
+  type ServerConfig,
+} from "./limits.ts";
 import { ConnectionPeer } from "./peer.ts";
 import type { Principal } from "./principal.ts";
 import { type RoutedRequest, routeMessage } from "./routing.ts";
 import type { SessionRegistry } from "./session-registry.ts";
+import type { SharedRoom } from "./shared-room.ts";
 
 export interface ProcessorDeps {
   /** Who is at the other end. */
@@ -18,7 +24,7 @@ export interface ProcessorDeps {
   host: HostServices;
   sessions: SessionRegistry;
   config: ServerConfig;
-  fileTurns: ByteTurns;
+  room: SharedRoom;
   log: ServerLog;
 }
 
@@ -35,9 +41,9 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     deps.host,
     deps.sessions,
     deps.config,
-    deps.fileTurns,
+    deps.room,
   );
-  const unanswered = new UnansweredRequests(connection);
+  const unanswered = new UnansweredRequests(connection, deps.room.ledger);
   let over = false;
 
   /** A promise only where it takes more than this turn. */
@@ -117,6 +123,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
         return;
       case "disconnected":
         over = true;
+        unanswered.stop();
         peer.disconnected();
         if (event.reason !== null) deps.log("debug", `${connection.label} disconnected: ${event.reason}`);
         void handler
@@ -153,30 +160,46 @@ const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "capabilities/discoverV2",
 ]);
 
-/** Bounds what a peer that only sends can pile up. */
+/** Bounds what a peer that only sends can pile up: by itself, and more tightly while the whole server holds too much. */
 class UnansweredRequests {
   readonly #connection: Connection;
+  readonly #ledger: ByteLedger;
+  readonly #stopListening: () => void;
   #bytes = 0;
   #paused = false;
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, ledger: ByteLedger) {
     this.#connection = connection;
+    this.#ledger = ledger;
+    this.#stopListening = ledger.onFull(() => this.#update());
   }
 
   enter(request: RoutedRequest): () => void {
     const bytes = sizeOf(request);
     this.#bytes += bytes;
-    if (!this.#paused && this.#bytes > MAX_UNANSWERED_BYTES) {
-      this.#paused = true;
-      this.#connection.pause();
-    }
+    this.#ledger.add(bytes);
+    this.#update();
     return () => {
       this.#bytes -= bytes;
-      if (this.#paused && this.#bytes <= MAX_UNANSWERED_BYTES / 2) {
-        this.#paused = false;
-        this.#connection.resume();
-      }
+      this.#ledger.remove(bytes);
+      this.#update();
     };
+  }
+
+  /** The connection is gone. Requests under way still count until they are over. */
+  stop(): void {
+    this.#stopListening();
+  }
+
+  #update(): void {
+    const most = this.#ledger.isFull ? MAX_UNANSWERED_BYTES_WHEN_FULL : MAX_UNANSWERED_BYTES;
+    if (!this.#paused && this.#bytes > most) {
+      this.#paused = true;
+      this.#connection.pause();
+    } else if (this.#paused && this.#bytes <= most / 2) {
+      this.#paused = false;
+      this.#connection.resume();
+    }
   }
 }
 

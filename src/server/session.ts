@@ -215,7 +215,7 @@ export class Session {
     }
     if (live >= maxProcesses) {
       throw invalidRequest(
-        `too many processes: this session may have ${maxProcesses} live processes at once`,
+        `too many processes: this session may have ${maxProcesses} live processes at once; end one first, or let sessions have more with --max-processes`,
       );
     }
   }
