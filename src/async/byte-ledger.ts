@@ -15,7 +15,7 @@ export class ByteLedger {
   #askAbove: number;
   readonly #givers: GiveWay[] = [];
   readonly #waiting = new Map<() => void, number>();
-  readonly #onFull = new Set<(isFull: boolean) => void>();
+  readonly #onFull = new Set<() => void>();
 
   constructor(maxBytes: number) {
     this.maxBytes = maxBytes;
@@ -65,7 +65,7 @@ export class ByteLedger {
   }
 
   /** Calls when it becomes full and when it no longer is; returns how to stop. */
-  onFull(listener: (isFull: boolean) => void): () => void {
+  onFull(listener: () => void): () => void {
     this.#onFull.add(listener);
     return () => void this.#onFull.delete(listener);
   }
@@ -90,7 +90,8 @@ export class ByteLedger {
 
   #setFull(isFull: boolean): void {
     this.#isFull = isFull;
-    for (const listener of [...this.#onFull]) listener(isFull);
+    // A listener may give so much back that it is no longer full: each is told how it is now.
+    for (const listener of [...this.#onFull]) listener();
   }
 
   #wake(): void {

@@ -37,8 +37,8 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
 /** What a snapshot keeps even when all of them together keep too much. */
 const LEAST_SNAPSHOT_BYTES = 8 * 1024;
 
-/** What a reader may leave untaken before its process is paused, while all that is kept together is too much. */
-const TIGHT_HELD_BYTES = 64 * 1024;
+/** The retention while everything that is kept together is too much: a pipe's worth. */
+const TIGHT_RETAINED_BYTES = 64 * 1024;
 
 /** A chunk up to this size is never kept in pieces, however small the retention is. */
 const SMALLEST_PIECE_BYTES = 4096;
@@ -337,10 +337,10 @@ export class EventLog {
     this.#evict(bytes);
   }
 
-  /** While everything kept together is too much, the process is paused earlier; nothing held is lost. */
+  /** While everything kept together is too much, little is retained and the process is paused early; nothing held is lost. */
   holdLittle(isTight: boolean): void {
     this.#isTight = isTight;
-    this.#updatePressure();
+    this.cursorMoved();
   }
 
   #shrinkSnapshots(bytes: number): void {
@@ -358,7 +358,12 @@ export class EventLog {
     else this.#snapshotBudget?.shrink(-more);
   }
 
-  #evict(maxBytes = this.#limits.retainedBytes): void {
+  get #retention(): number {
+    const { retainedBytes } = this.#limits;
+    return this.#isTight ? Math.min(retainedBytes, TIGHT_RETAINED_BYTES) : retainedBytes;
+  }
+
+  #evict(maxBytes = this.#retention): void {
     const chunks = this.#chunks;
     if (chunks.retainedBytes <= maxBytes && chunks.count <= this.#limits.retainedChunks) return;
     const heldAfter = this.#heldAfterSeq();
@@ -373,9 +378,7 @@ export class EventLog {
 
   #updatePressure(): void {
     const { retainedChunks } = this.#limits;
-    const retainedBytes = this.#isTight
-      ? Math.min(this.#limits.retainedBytes, TIGHT_HELD_BYTES)
-      : this.#limits.retainedBytes;
+    const retainedBytes = this.#retention;
     const { totalBytes, retainedBytes: here, count } = this.#chunks;
     let full = false;
     let roomy = true;

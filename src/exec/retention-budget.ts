@@ -31,8 +31,8 @@ export class RetentionBudget {
     this.#nextAt = maxBytes;
     this.#ledger = ledger;
     ledger?.onNeed((bytes) => this.#giveWay(Math.max(this.#bytes - bytes, maxBytes * KEPT_PART)));
-    ledger?.onFull((isFull) => {
-      for (const log of this.#logs) log.holdLittle?.(isFull);
+    ledger?.onFull(() => {
+      for (const log of this.#logs) log.holdLittle?.(ledger.isFull);
     });
   }
 
@@ -71,9 +71,12 @@ export class RetentionBudget {
     const logs = [...this.#logs].sort(
       (a, b) => Number(b.isClosed) - Number(a.isClosed) || b.retainedBytes - a.retainedBytes,
     );
-    for (const log of logs) {
-      if (this.#bytes <= target) break;
-      log.evictTo(log.isClosed ? 0 : log.retainedBytes / 2);
+    for (let before = Number.POSITIVE_INFINITY; this.#bytes > target && this.#bytes < before; ) {
+      before = this.#bytes;
+      for (const log of logs) {
+        if (this.#bytes <= target) break;
+        log.evictTo(log.isClosed ? 0 : log.retainedBytes / 2);
+      }
     }
     this.#evicting = false;
   }
