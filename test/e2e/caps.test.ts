@@ -4,7 +4,8 @@ import { writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { type ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { startParams, type WireClient } from "../support/wire.ts";
 
 /** Each kind of thing a server has for its clients is counted: one more than there may be is refused, with the number. */

@@ -6,7 +6,8 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { NO_ADDON } from "../native/started.ts";
-import { residentBytes, type ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { residentBytes, type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
 
 /** What the shipped server keeps for peers that ask and do not read, by its resident set; never a time. */

@@ -13,7 +13,7 @@ import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { HiddenFiles } from "../../src/sandbox/hidden-files.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { descendantsOf } from "../support/program-figures.ts";
-import { until } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const skip =
   availableSandboxes().length === 0
