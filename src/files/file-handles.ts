@@ -108,7 +108,7 @@ interface OpenFile {
   leave: () => void;
 }
 
-/** Whoever asked for the file has been told why it did not open; and a file that fails to close is gone all the same. */
+/** The client that opened the file has been told why it did not open; and a file that fails to close is closed all the same. */
 async function closeWhenOpen({ opening, leave }: OpenFile): Promise<void> {
   const file = await opening.catch(() => null);
   await file?.close().catch(() => undefined);

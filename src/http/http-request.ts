@@ -240,7 +240,7 @@ function responseTo(request: ClientRequest, body: Uint8Array, signal: AbortSigna
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
     request.on("response", (response) => {
-      // Broken off while nobody reads it yet; whoever reads it later still finds it broken.
+      // The body may break off before it is read; a later read still fails.
       response.on("error", () => undefined);
       resolve(response);
     });

@@ -13,7 +13,7 @@ import {
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
-import { MAX_CONNECTION_ANSWER_BYTES, type ServerConfig } from "./limits.ts";
+import { MAX_QUEUED_BYTES, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import type { Principal } from "./principal.ts";
 import { processMethods } from "./process-methods.ts";
@@ -38,7 +38,8 @@ export class ConnectionHandler {
   readonly #v0: V0Processes;
   readonly #methods: Handlers;
   readonly #room: SharedRoom;
-  readonly #answers = new ByteTurns(MAX_CONNECTION_ANSWER_BYTES);
+  /** Of the server's answers this connection may hold as much as may be queued for it; a larger one goes alone. */
+  readonly #answers = new ByteTurns(MAX_QUEUED_BYTES);
   readonly #httpRequests: ReturnType<SharedRoom["httpRequests"]["ofConnection"]>;
   readonly #gone = new AbortController();
   #files: Promise<ConnectionFiles> | null = null;

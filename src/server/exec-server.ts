@@ -76,12 +76,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#host.backend.degraded();
   }
 
-  /** Whether who connected is behind walls raised here; told at once where nobody can be. */
+  /** Whether the peer is behind walls raised here; false at once where no process can be. */
   isWalledPeer(peer: PeerAddress): false | Promise<boolean> {
     return this.#host.isWalledPeer?.(peer) ?? false;
   }
 
-  /** Serves one connection until it ends, on behalf of whoever was found to be at its other end. */
+  /** Serves one connection until it ends, on behalf of the principal that was found at its other end. */
   accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
     this.#open.add(connection);
     const run = runConnection(connection, {
@@ -147,7 +147,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     await this.#endProcesses(0);
   }
 
-  /** One that cannot be ended, as one that a debugger holds, is no reason to keep the rest. */
+  /** A process that cannot be ended, such as one a debugger holds, must not keep the others running. */
   async #endProcesses(graceMs: number): Promise<void> {
     await this.#host.backend
       .shutdown(graceMs)

@@ -9,7 +9,7 @@ export interface CallContext {
    * given back once the answer was sent.
    */
   admit(bytes: number): Promise<void>;
-  /** Aborted when the connection is gone: whoever waits on its behalf stops. */
+  /** Aborted when the connection is gone: a handler that waits on its behalf stops. */
   readonly gone: AbortSignal;
 }
 

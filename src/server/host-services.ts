@@ -16,7 +16,7 @@ export interface HostServices {
   files: () => Promise<FileSystem>;
   /** Files behind walls; without it every sandbox intent of `fs/*` is refused. */
   walledFiles?: WalledFileServers;
-  /** Whether who connects from this address of this machine is behind walls raised here; at once when nobody can be. */
+  /** Whether the peer at this address of this machine is behind walls raised here; false at once when no process can be. */
   isWalledPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
   environment: EnvironmentService;

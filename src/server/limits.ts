@@ -136,9 +136,6 @@ export const MEMORY_SHARES = {
   httpBodies: 1 / 4,
 } as const;
 
-/** Of the answers' share, what one connection may hold: as much as may be queued for it. A larger one goes alone. */
-export const MAX_CONNECTION_ANSWER_BYTES = MAX_QUEUED_BYTES;
-
 /** What a listing counts for, since nobody knows before how long it is: about 50,000 names, the most of `fs/readDirectory`. */
 export const LISTING_ANSWER_BYTES = 4 * 1024 * 1024;
 

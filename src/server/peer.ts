@@ -8,9 +8,9 @@ import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
 /** The client's side of a connection, as handlers see it. */
 export interface Peer {
   notify(notification: ServerNotification): void;
-  /** Something is queued: who streams in bulk waits for the drain. */
+  /** Something is queued: bulk output waits for the drain. */
   readonly crowded: boolean;
-  /** Enough is queued: whoever streams waits for the drain. */
+  /** Enough is queued: every stream waits for the drain. */
   readonly congested: boolean;
   /** Everything told so far has left this program. */
   readonly idle: boolean;
@@ -25,7 +25,7 @@ export interface Peer {
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
-  /** Who waits to queue something large. */
+  /** Large answers that wait to be queued. */
   #waiting: (() => void)[] = [];
   #quoted = { id: "", json: '""' };
   #gone = false;
@@ -96,12 +96,12 @@ export class ConnectionPeer implements Peer {
     return this.#gone || this.#connection.queuedBytes <= MAX_QUEUED_ANSWER_BYTES;
   }
 
-  /** Resolves in its turn, when it is worth looking again whether there is room. Whoever was told calls `nextTurn`. */
+  /** Resolves in its turn, when it is worth looking again whether there is room. The one that had its turn calls `nextTurn`. */
   turn(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Somebody who had his turn has queued what he had: the next one may look. */
+  /** A large answer has been queued: the next one may look whether there is room. */
   nextTurn(): void {
     if (this.hasRoom) this.#waiting.shift()?.();
   }
@@ -113,7 +113,7 @@ export class ConnectionPeer implements Peer {
     for (const wake of waiting) wake();
   }
 
-  /** Whoever filled the queue goes to the end of the line, so that one flood does not starve the others. */
+  /** The listener that filled the queue goes to the end of the line, so that one flood does not starve the others. */
   #drained(): void {
     this.nextTurn();
     for (const listener of [...this.#listeners]) {

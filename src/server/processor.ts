@@ -19,7 +19,7 @@ import type { SessionRegistry } from "./session-registry.ts";
 import type { SharedRoom } from "./shared-room.ts";
 
 export interface ProcessorDeps {
-  /** Who is at the other end. */
+  /** The principal at the other end. */
   principal: Principal;
   host: HostServices;
   sessions: SessionRegistry;
@@ -71,7 +71,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
       const sending = send(request, result);
       if (sending) await sending;
     } catch (error) {
-      // Who waited for a connection that is gone was stopped, not broken.
+      // A request of a connection that is gone was aborted; that is no bug.
       const bug = (cause: unknown) => {
         if (!over) deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
       };
@@ -145,7 +145,7 @@ function longBytes(result: unknown): Uint8Array | null {
   return dataBase64 instanceof Uint8Array && dataBase64.length > LONG_ANSWER_BYTES ? dataBase64 : null;
 }
 
-/** Answers that carry what somebody else may have made large. They alone wait for a peer that does not read. */
+/** Answers whose size is not the server's choice. They alone wait for a peer that does not read. */
 const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "process/read",
   "process/snapshot",

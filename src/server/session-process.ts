@@ -35,7 +35,7 @@ export interface SessionProcessOptions {
   onProgress: () => void;
 }
 
-/** One process of a session: carries its events to whoever is attached, and holds what must not be lost meanwhile. */
+/** One process of a session: sends its events to the attached connection, and holds what must not be lost while there is none. */
 export class SessionProcess {
   readonly process: HostProcess;
   readonly #options: SessionProcessOptions;
@@ -48,7 +48,7 @@ export class SessionProcess {
     this.#options = options;
   }
 
-  /** Its public name, made for the first who asks: most processes are over before anybody does. */
+  /** Its public name, made when it is first asked for: most processes end before that. */
   get handle(): string {
     this.#handle ??= this.#options.handles.take();
     return this.#handle;

@@ -60,7 +60,7 @@ export class Session {
     return this.#state.type === "attached" ? this.#state.attachment : null;
   }
 
-  /** Names the client that has, or last had, this session: the same across its connections, another for whoever takes it. */
+  /** Names the client that has, or last had, this session: the same across its connections, another for a client that takes it over. */
   get attachmentId(): string {
     return String(this.#attachments);
   }
