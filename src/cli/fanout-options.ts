@@ -16,14 +16,14 @@ import {
 } from "../fanout/job.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../fanout/money/price-table.ts";
 import { STDOUT } from "../fanout/output/write-table.ts";
-import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
 import { unwrapSchema } from "../fanout/row/result-schema.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
+import { checkConnectUrls, parseSandbox } from "./host-options.ts";
 import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./request-options.ts";
 
 export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
@@ -139,7 +139,7 @@ export interface RunOptions {
   hosts: {
     connect: string[];
     cwd: string | undefined;
-    sandbox: HostPoolOptions["sandbox"];
+    sandbox: SandboxMode;
     values: ConnectValues;
     guard: GuardOptions;
   };

@@ -8,8 +8,8 @@ import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
-import { openHostPool } from "./exec-hosts.ts";
 import type { RunOptions } from "./fanout-options.ts";
+import { openHostPool } from "./host-options.ts";
 
 /** How long the API, the ledger or all hosts may be away. */
 const DEFAULT_OUTAGE_PATIENCE_SECONDS = 600;

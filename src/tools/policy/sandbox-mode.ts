@@ -1,0 +1,11 @@
+import type { SandboxChoice } from "./sandbox-attempt.ts";
+
+/** The walls that a person chooses by one word. */
+export const SANDBOX_MODES = ["none", "read-only", "workspace-write"] as const;
+export type SandboxMode = (typeof SANDBOX_MODES)[number];
+
+/** `writable`: what `workspace-write` leaves writable, absolute on the host of the processes. */
+export function sandboxOf(mode: SandboxMode, writable: readonly string[], network = false): SandboxChoice {
+  if (mode === "none") return { type: "none" };
+  return { type: "bubblewrap", writableRoots: mode === "workspace-write" ? writable : [], network };
+}
