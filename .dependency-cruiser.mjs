@@ -51,7 +51,8 @@ const FANOUT_ROOMS = {
   ledger: [],
   row: ["input", "ledger"],
   output: ["ledger", "money"],
-  run: ["input", "ledger", "money", "row", "output"],
+  batch: ["ledger", "money", "row"],
+  run: ["input", "ledger", "money", "row", "batch", "output"],
   tool: ["input", "ledger", "row", "output", "run"],
 };
 

@@ -76,6 +76,8 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --database-url-file PATH the same from a file, which no list of processes shows; or PROCWIRE_DATABASE_URL
       --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
       --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
+      --batch                  hand rows to the provider's Batch API, for half the price and within a day; what a batch
+                               leaves open is asked by single calls (Responses and Chat Completions; no tools, no votes)
       --no-reuse               ask again what other jobs of this folder or database have answered already
       --json                   events as JSON lines on stdout
 `;
@@ -111,6 +113,7 @@ export const RUN_FLAGS = {
   "idle-timeout": { type: "string" },
   explode: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
+  batch: { type: "boolean" },
   "no-reuse": { type: "boolean" },
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
@@ -148,6 +151,8 @@ export interface RunOptions {
   outagePatienceSeconds: number | undefined;
   idleTimeoutSeconds: number | undefined;
   export: { explode: boolean; escapeFormulas: boolean };
+  /** Hand rows to the provider as batches. */
+  batch: boolean;
   /** Take answers that other jobs have paid for. */
   reuse: boolean;
   json: boolean;
@@ -195,6 +200,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
   const run = parseRunOptions(values);
   checkBudget(run, values.model ?? DEFAULT_MODEL);
+  checkBatch(run, { tools: run.tools, votes: positive("votes", values.votes) });
   return {
     ...run,
     input,
@@ -216,6 +222,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
       rowLimit: count("sample", values.sample) ?? null,
       reuse: run.reuse,
+      batch: run.batch,
       fallbackModel: run.fallbackModel,
       serviceTier: run.serviceTier,
     },
@@ -309,6 +316,7 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     outagePatienceSeconds: count("outage-patience", text("outage-patience")),
     idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
     export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
+    batch: values.batch === true,
     reuse: values["no-reuse"] !== true,
     json: values.json === true,
   };
@@ -320,6 +328,14 @@ export function checkBudget({ budgetUsd, prices }: RunOptions, model: string): v
   throw new UsageError(
     `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
   );
+}
+
+/** A batch is one question a row: nothing can be run or said in between. */
+export function checkBatch({ batch }: RunOptions, task: Pick<JobTask, "tools" | "votes">): void {
+  if (!batch) return;
+  if (task.tools !== "none") throw new UsageError("--batch asks each row once, and --tools exec needs more");
+  if ((task.votes ?? 1) > 1)
+    throw new UsageError("--batch asks each row once, and --votes asks it several times");
 }
 
 /** A flag is seen by everybody who lists processes; a file or the environment is not. */

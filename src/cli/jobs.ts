@@ -19,7 +19,14 @@ import { coordinateJob } from "../fanout/run/coordinator.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
-import { checkBudget, parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
+import {
+  checkBatch,
+  checkBudget,
+  parseRunOptions,
+  RUN_FLAGS,
+  RUN_HELP,
+  type RunOptions,
+} from "./fanout-options.ts";
 import { coordinatorOptions, jobOutput, openJobStore, withRowResources } from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
@@ -141,7 +148,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
   }
   if (run.json) {
     for (const listed of summaries) {
-      const none = { failures: [], failuresByClass: [], usageByClass: [] };
+      const none = { failures: [], failuresByClass: [], usageByClass: [], batches: [] };
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
   } else print(jobTable(summaries, Date.now()));
@@ -230,6 +237,7 @@ async function work(
 ): Promise<number> {
   const { task, settings, outputPath } = await ledger.job();
   checkBudget(run, task.model);
+  checkBatch(run, task);
   return runToExit((signal) =>
     withRowResources(run, signal, async (resources) => {
       const end = await coordinateJob(coordinatorOptions(run, resources, store), {
@@ -240,6 +248,7 @@ async function work(
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
           ...wanted,
           reuse: settings.reuse !== false && run.reuse,
+          batch: run.batch || settings.batch,
           model: model ?? settings.model,
           fallbackModel: run.fallbackModel ?? settings.fallbackModel,
           serviceTier: run.serviceTier ?? settings.serviceTier,

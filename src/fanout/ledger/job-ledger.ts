@@ -12,6 +12,7 @@ import type {
   NewJob,
   StoredAnswer,
 } from "../job.ts";
+import type { BatchLedger } from "./batch-ledger.ts";
 
 export interface JobStore extends AsyncDisposable {
   /**
@@ -85,6 +86,7 @@ export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
   /** Rows may be settled by other processes, which only `settledSince` tells. */
   readonly shared: boolean;
+  readonly batches: BatchLedger;
   job(): Promise<JobRecord>;
   counts(): Promise<JobCounts>;
 

@@ -19,6 +19,8 @@ export interface ProgressTickerOptions {
   /** What the job's model costs, where that is known. */
   price?: Price | null | undefined;
   clock: Clock;
+  /** What is in batches at the provider now. */
+  batches?: (() => Progress["batches"]) | undefined;
   onProgress(progress: Progress): void;
   /** Rows that others have settled. */
   onSettled?(item: ItemRecord): void;
@@ -84,6 +86,7 @@ export class ProgressTicker {
       width: limiter?.width ?? 0,
       maxWidth: limiter?.maxWidth ?? 0,
       apiAway: apiAway(health?.silence ?? null, now),
+      batches: this.#options.batches?.() ?? null,
       heldMs: limiter ? Math.max(0, limiter.heldUntilMs - now) : 0,
     });
   }

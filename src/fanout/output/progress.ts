@@ -14,6 +14,8 @@ export interface Progress {
   maxWidth: number;
   /** Set while the API answers no call: for how long, and the last error. */
   apiAway: { seconds: number; reason: string } | null;
+  /** Rows that are in batches at the provider, and how many of them it is done with; null: none. */
+  batches?: { parts: number; rows: number; answered: number } | null | undefined;
   /** How much longer the API wants to be left alone. */
   heldMs: number;
 }
@@ -50,6 +52,11 @@ export function progressLine(progress: Progress, columns: number): string {
   if (apiAway) parts.push(`no answer from the API for ${durationText(apiAway.seconds)} (${apiAway.reason})`);
   if (counts.failed > 0) parts.push(`${counts.failed} failed`);
   parts.push(`${counts.running} running`, `${counts.pending} waiting`);
+  const { batches } = progress;
+  if (batches) {
+    const name = batches.parts === 1 ? "1 batch" : `${batches.parts} batches`;
+    parts.push(`${batches.rows} of them in ${name} (${batches.answered} answered)`);
+  }
   if (progress.ratePerSecond > 0) parts.push(`${progress.ratePerSecond.toFixed(1)} rows/s`);
   if (progress.etaSeconds !== null) parts.push(`${durationText(progress.etaSeconds)} left`);
   parts.push(usedText(counts.usage, progress.costUsd));
@@ -82,6 +89,7 @@ export function progressFields(progress: Progress): Record<string, unknown> {
     cached_tokens: counts.usage.cachedInputTokens,
     cost_usd: progress.costUsd,
     width: progress.width,
+    batched_items: progress.batches?.rows ?? 0,
     api_away_seconds: progress.apiAway?.seconds ?? null,
   };
 }

@@ -2,6 +2,7 @@ import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
 import { messageOf } from "../../protocol/message-of.ts";
+import type { PartLimits } from "../batch/batch-run.ts";
 import {
   finalStatus,
   type ItemRecord,
@@ -24,6 +25,7 @@ import type { BudgetLimits } from "./job-budget.ts";
 import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { type FailFast, scheduleRows } from "./scheduler.ts";
+import { openBatches, withBatches } from "./with-batches.ts";
 
 export interface CoordinatorOptions extends RowResources {
   store: JobStore;
@@ -34,6 +36,8 @@ export interface CoordinatorOptions extends RowResources {
   /** What models cost; default: as the package has it. */
   prices?: PriceTable | undefined;
   failFast?: FailFast | undefined;
+  /** How large the parts are that go into batches; default: as providers like them. */
+  batchLimits?: PartLimits | undefined;
   listener?: JobListener;
 }
 
@@ -83,8 +87,10 @@ async function workOn(
     if (log.append(item)) listener.row?.(item);
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
+  const batch = await openBatches(options, ledger, job, known.task, { folder, price, tell });
   const ticker = new ProgressTicker({
     ledger,
+    batches: () => batch?.out ?? null,
     limiter: options.limiter,
     health: options.health,
     price,
@@ -95,21 +101,24 @@ async function workOn(
   ticker.start();
   let end: ScheduleEnd;
   try {
-    end = await scheduleRows({
-      job,
-      ledger,
-      rowAgent: rowAgentFor(options, ledger, job, known.task),
-      limiter: options.limiter,
-      concurrency: options.concurrency,
-      budget: options.budget,
-      price,
-      warmFirst: isWorthWarming(job, known.task),
-      failFast: options.failFast,
-      clock,
-      signal: options.signal,
-      onSettled: tell,
-      onRetry: (retry) => listener.retrying?.(retry),
-    });
+    end = await withBatches(batch, options.signal, (signal) =>
+      scheduleRows({
+        job,
+        ledger,
+        rowAgent: rowAgentFor(options, ledger, job, known.task),
+        limiter: options.limiter,
+        concurrency: options.concurrency,
+        budget: options.budget,
+        price,
+        warmFirst: isWorthWarming(job, known.task),
+        failFast: options.failFast,
+        clock,
+        signal,
+        holdsOpen: batch ? () => batch.out !== null : undefined,
+        onSettled: tell,
+        onRetry: (retry) => listener.retrying?.(retry),
+      }),
+    );
   } catch (error) {
     // What went wrong may well be the ledger itself; then the first error is the one to tell.
     const reason = messageOf(error);

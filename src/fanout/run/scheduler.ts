@@ -11,8 +11,8 @@ import {
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { Price } from "../money/price-table.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { Refusal, RowAgent } from "../row/row-agent.ts";
 import { hasFallbackLeft } from "../row/row-model.ts";
+import type { Refusal, RowAgent } from "../row/row-outcome.ts";
 import { CommonFault } from "./common-fault.ts";
 import { type BudgetLimits, JobBudget } from "./job-budget.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
@@ -41,6 +41,8 @@ export interface SchedulerOptions {
   onRetry?: (retry: RowRetry) => void;
   /** How often the ledger is asked for rows and orders that come from elsewhere. */
   pollMs?: number;
+  /** Whether answers are on their way that this process did not ask for by a row of its own: then it stays. */
+  holdsOpen?: (() => boolean) | undefined;
   /** Come back as soon as there is nothing to do here, although others still work on rows. */
   leaveWhenIdle?: boolean;
 }
@@ -116,9 +118,12 @@ class Scheduler {
     while (!this.#stop && !this.#error) {
       this.#wake = Promise.withResolvers();
       const lanes = this.#lanes.size;
+      // Batches spend beside the lanes.
+      if (this.#options.holdsOpen) this.#budget.setUsed((await ledger.counts()).usage);
       const wanted = Math.min(concurrency - lanes, this.#budget.affordableRows(lanes));
       const free = this.#isCold ? Math.min(wanted, 1 - lanes) : wanted;
-      if (free <= 0 && this.#lanes.size === 0) this.#halt("paused", this.#budget.usedUpReason());
+      const isUsedUp = free <= 0 && this.#lanes.size === 0;
+      if (isUsedUp && !this.#options.holdsOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
       const claims = free > 0 ? await ledger.claim(free) : [];
       for (const claim of claims) this.#startLane(claim);
@@ -129,7 +134,7 @@ class Scheduler {
         this.#idle = !finished;
         if (finished || this.#options.leaveWhenIdle) return;
       }
-      const timer = await this.#wakeWhenDue(free > 0);
+      const timer = await this.#wakeWhenDue(free > 0 || isUsedUp);
       await this.#wake.promise;
       timer?.cancel();
     }

@@ -129,6 +129,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       name: `agent-job-${job.id.slice(0, 8)}`,
       headers: ["name"],
       totalRows: 3,
+      isReading: false,
       status: "pending",
       error: null,
       updatedAtMs: job.createdAtMs,

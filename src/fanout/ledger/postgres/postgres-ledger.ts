@@ -15,8 +15,9 @@ import {
   type StoredAnswer,
 } from "../../job.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { decodeItem } from "../record-codec.ts";
+import { decodeItem, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { PostgresBatches } from "./postgres-batches.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
 import {
@@ -36,7 +37,7 @@ import {
   SET_STATUS,
 } from "./postgres-statements.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
-import { execute, type Statement } from "./statement.ts";
+import { execute, type Statement, storable } from "./statement.ts";
 
 /** Dead letters taken at a time. */
 const DEAD_LETTERS_BATCH = 100;
@@ -63,6 +64,7 @@ export interface PostgresLedgerOptions {
 export class PostgresLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = true;
+  readonly batches: PostgresBatches;
   #options: PostgresLedgerOptions;
   #database: PostgresDatabase;
   #queue: RowQueue;
@@ -79,6 +81,13 @@ export class PostgresLedger implements JobLedger {
     this.#queue = options.queue;
     this.#reads = new PostgresReads(options.database, options.jobId);
     this.#clock = options.clock;
+    this.batches = new PostgresBatches({
+      database: options.database,
+      queue: options.queue,
+      jobId: options.jobId,
+      clock: options.clock,
+      cancelJob: (client) => this.#cancelJob(client),
+    });
   }
 
   job(): Promise<JobRecord> {
@@ -161,12 +170,11 @@ export class PostgresLedger implements JobLedger {
   }
 
   async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
-    const values = { ...this.#held(claim, transcript), ...usage, result };
+    const values = { ...this.#held(claim, transcript), ...usageValues(usage), result };
     const row = stop
       ? await this.#database.transaction(async (client, isRepeat) => {
           const settled = await changeOnce(client, COMPLETE_ITEM, READ_SETTLED_BY, values, isRepeat);
-          const change = this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
-          if (settled) await execute(client, SET_STATUS, change);
+          if (settled) await this.#cancelJob(client);
           return settled;
         })
       : await this.#database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
@@ -187,7 +195,7 @@ export class PostgresLedger implements JobLedger {
   }
 
   release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim, transcript), ...usage });
+    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim, transcript), ...usageValues(usage) });
   }
 
   async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
@@ -241,6 +249,7 @@ export class PostgresLedger implements JobLedger {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
+    await this.batches.stopLeading();
   }
 
   /**
@@ -377,7 +386,17 @@ export class PostgresLedger implements JobLedger {
   }
 
   #failed(claim: Claim, { errorClass, message, usage, transcript }: AttemptFailure): Record<string, unknown> {
-    return { ...this.#held(claim, transcript), ...usage, errorClass, message: storable(message) };
+    return {
+      ...this.#held(claim, transcript),
+      ...usageValues(usage),
+      errorClass,
+      message: storable(message),
+    };
+  }
+
+  async #cancelJob(client: PoolClient): Promise<void> {
+    const change = this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
+    await execute(client, SET_STATUS, change);
   }
 
   #statusChange(to: JobStatus, from: readonly JobStatus[], error: string | null): Record<string, unknown> {
@@ -392,11 +411,6 @@ export class PostgresLedger implements JobLedger {
       startedAt: to === "running" ? now : null,
     };
   }
-}
-
-/** Postgres has no place for the character 0 in a text. */
-export function storable(text: string): string {
-  return text.replaceAll("\0", "");
 }
 
 /** Rows put into the queue at a time. */

@@ -9,7 +9,7 @@ import { connectionUrl } from "./connection-url.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
 import { isLostConnection } from "./lost-connection.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
-import { PostgresLedger, storable } from "./postgres-ledger.ts";
+import { PostgresLedger } from "./postgres-ledger.ts";
 import { migrate } from "./postgres-migrations.ts";
 import {
   DELETE_JOB,
@@ -24,7 +24,7 @@ import {
   RETIRE_KEY,
 } from "./postgres-statements.ts";
 import { RowQueue } from "./row-queue.ts";
-import { type DatabaseRow, execute } from "./statement.ts";
+import { type DatabaseRow, execute, storable } from "./statement.ts";
 
 export interface PostgresStoreOptions {
   databaseUrl: string;

@@ -18,9 +18,18 @@ import {
   type NewJob,
   type StoredAnswer,
 } from "../../job.ts";
+import type { BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { decodeAnswer, decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
+import {
+  decodeAnswer,
+  decodeAttempt,
+  decodeCounts,
+  decodeItem,
+  decodeJob,
+  usageValues,
+} from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import {
   ADOPT_ITEM,
@@ -62,6 +71,7 @@ export interface SqliteLedgerOptions extends PatienceOptions {
 export class SqliteLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = false;
+  readonly batches: BatchLedger;
   #db: SqliteDatabase;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
@@ -70,6 +80,7 @@ export class SqliteLedger implements JobLedger {
   #outage: Outage;
   #rowLimit: number;
   #onlyItems: string | null;
+  #batch: boolean;
 
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
@@ -81,6 +92,14 @@ export class SqliteLedger implements JobLedger {
     const { settings } = this.#readJob();
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
+    this.#batch = settings.batch === true;
+    this.batches = new SqliteBatches({
+      db,
+      clock: options.clock,
+      wanted: () => this.#wanted(),
+      change: (statements) => this.#change(statements),
+      cancelJob: () => this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT),
+    });
   }
 
   static open(path: string, options: SqliteLedgerOptions): SqliteLedger {
@@ -160,7 +179,7 @@ export class SqliteLedger implements JobLedger {
     while (claims.length < limit) {
       const token = this.#newToken();
       const now = this.#clock.now();
-      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#wanted() }));
+      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#single() }));
       if (!row) break;
       claims.push({ item: decodeItem(row), token });
     }
@@ -172,14 +191,14 @@ export class SqliteLedger implements JobLedger {
   }
 
   async nextDueAtMs(): Promise<number | null> {
-    const row = this.#db.get(NEXT_DUE, this.#wanted());
+    const row = this.#db.get(NEXT_DUE, this.#single());
     return typeof row?.due === "number" ? row.due : null;
   }
 
   async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
     return this.#change(() => {
       const now = this.#clock.now();
-      const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usage, result, now });
+      const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usageValues(usage), result, now });
       if (row) this.#keep(claim, "reported", { usage, transcript });
       if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
       return recordOf(row);
@@ -190,7 +209,13 @@ export class SqliteLedger implements JobLedger {
     const { errorClass, message, usage } = failure;
     return this.#change(() => {
       const now = this.#clock.now();
-      const row = this.#db.get(FAIL_ITEM, { ...held(claim), ...usage, errorClass, message, now });
+      const row = this.#db.get(FAIL_ITEM, {
+        ...held(claim),
+        ...usageValues(usage),
+        errorClass,
+        message,
+        now,
+      });
       if (row) this.#keep(claim, "failed", failure);
       return recordOf(row);
     });
@@ -200,7 +225,8 @@ export class SqliteLedger implements JobLedger {
     const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
     return this.#change(() => {
-      const isHeld = this.#db.run(RETRY_ITEM, { ...held(claim), ...usage, errorClass, message, dueAt }) === 1;
+      const values = { ...held(claim), ...usageValues(usage), errorClass, message, dueAt };
+      const isHeld = this.#db.run(RETRY_ITEM, values) === 1;
       if (isHeld) this.#keep(claim, "retried", failure);
       return isHeld;
     });
@@ -208,7 +234,7 @@ export class SqliteLedger implements JobLedger {
 
   async release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
     return this.#change(() => {
-      const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usage }) === 1;
+      const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usageValues(usage) }) === 1;
       // An attempt in which nothing was said leaves no trace.
       if (isHeld && transcript !== undefined) this.#keep(claim, "released", { usage, transcript });
       return isHeld;
@@ -228,6 +254,7 @@ export class SqliteLedger implements JobLedger {
     await this.#write(() => this.#db.run(SET_OPTIONS, values));
     this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(options.settings.onlyItems);
+    this.#batch = options.settings.batch === true;
   }
 
   async retryFailed(filter: {
@@ -275,7 +302,7 @@ export class SqliteLedger implements JobLedger {
         if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
         adopted++;
         this.#db.run(INSERT_ATTEMPT, {
-          ...NO_USAGE,
+          ...usageValues(NO_USAGE),
           rowIndex,
           outcome: "reused",
           errorClass: null,
@@ -309,7 +336,7 @@ export class SqliteLedger implements JobLedger {
     attempt: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
   ): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...attempt.usage,
+      ...usageValues(attempt.usage),
       rowIndex: claim.item.rowIndex,
       outcome,
       errorClass: attempt.errorClass ?? null,
@@ -342,6 +369,11 @@ export class SqliteLedger implements JobLedger {
         from: JSON.stringify(from),
       }) === 1
     );
+  }
+
+  /** The rows that single calls may be made for. */
+  #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
+    return { ...this.#wanted(), batch: this.#batch ? 1 : 0 };
   }
 
   #wanted(): { rowLimit: number; onlyItems: string | null } {
