@@ -3,6 +3,7 @@ import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import type { PartLimits } from "../batch/batch-run.ts";
+import type { TableRows } from "../input/table-rows.ts";
 import {
   finalStatus,
   type ItemRecord,
@@ -21,11 +22,13 @@ import { ResultsLog } from "../output/results-log.ts";
 import { summarize } from "../output/summary.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { sharedPromptChars } from "../row/row-prompt.ts";
+import { withCompanions } from "./companions.ts";
 import type { BudgetLimits } from "./job-budget.ts";
+import { openBatches } from "./open-batches.ts";
 import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { type FailFast, scheduleRows } from "./scheduler.ts";
-import { openBatches, withBatches } from "./with-batches.ts";
+import { TableReading } from "./table-reading.ts";
 
 export interface CoordinatorOptions extends RowResources {
   store: JobStore;
@@ -48,6 +51,8 @@ export interface CoordinatedJob {
   settings: JobSettings;
   outputPath: string;
   resumed: boolean;
+  /** Where the rows of the table come from that the ledger does not have yet. */
+  rows?: TableRows | null | undefined;
 }
 
 /** Works on the rows of a job that is in the store, and writes its files, whatever the end is. */
@@ -88,9 +93,11 @@ async function workOn(
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
   const batch = await openBatches(options, ledger, job, known.task, { folder, price, tell });
+  const reading = known.rows ? new TableReading(options, ledger, job, known.task, known.rows) : null;
   const ticker = new ProgressTicker({
     ledger,
     batches: () => batch?.out ?? null,
+    isReading: () => reading?.isOpen ?? false,
     limiter: options.limiter,
     health: options.health,
     price,
@@ -101,7 +108,7 @@ async function workOn(
   ticker.start();
   let end: ScheduleEnd;
   try {
-    end = await withBatches(batch, options.signal, (signal) =>
+    end = await withCompanions([batch, reading], options.signal, (signal) =>
       scheduleRows({
         job,
         ledger,
@@ -114,6 +121,7 @@ async function workOn(
         failFast: options.failFast,
         clock,
         signal,
+        isReading: reading ? () => reading.isOpen : undefined,
         holdsOpen: batch ? () => batch.out !== null : undefined,
         onSettled: tell,
         onRetry: (retry) => listener.retrying?.(retry),
@@ -129,9 +137,9 @@ async function workOn(
     log.close();
   }
   // A stop is told first, because other processes obey it. A job is finished only once its files are there.
-  if (end.type === "stopped") await setFinalStatus(ledger, job, end);
-  const errorsPath = await writeFiles(options, ledger, job, folder, log);
-  if (end.type === "finished") await setFinalStatus(ledger, job, end);
+  if (end.type === "stopped") await setFinalStatus(ledger, end);
+  const errorsPath = await writeFiles(options, ledger, folder, log);
+  if (end.type === "finished") await setFinalStatus(ledger, end);
   return { summary: await summarize(ledger, prices), end, errorsPath };
 }
 
@@ -144,15 +152,22 @@ function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
 }
 
 /** The end of a run becomes the state of the job, unless another process has set it already. */
-export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: ScheduleEnd): Promise<void> {
+export async function setFinalStatus(ledger: JobLedger, end: ScheduleEnd): Promise<void> {
   if (end.type === "idle") return;
   if (end.type === "stopped") {
     await ledger.setStatus(end.status, ["running"], end.reason);
     return;
   }
+  const job = await ledger.job();
   const counts = await ledger.counts();
   const open = counts.pending + counts.running;
-  if (open > 0) {
+  if (job.isReading) {
+    await ledger.setStatus(
+      "paused",
+      ["running"],
+      `the table was not read to its end; the command that began the job goes on with it`,
+    );
+  } else if (open > 0) {
     await ledger.setStatus(
       "paused",
       ["running"],
@@ -169,10 +184,11 @@ export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: Sch
 async function writeFiles(
   options: CoordinatorOptions,
   ledger: JobLedger,
-  job: JobRecord,
   folder: string,
   log: ResultsLog,
 ): Promise<string | null> {
+  // As it is now: columns may have been found since the run began.
+  const job = await ledger.job();
   try {
     await log.catchUp();
     return await writeJobFiles(ledger, job, folder, options.export);

@@ -41,6 +41,8 @@ export interface SchedulerOptions {
   onRetry?: (retry: RowRetry) => void;
   /** How often the ledger is asked for rows and orders that come from elsewhere. */
   pollMs?: number;
+  /** Whether rows may still come, because the table is being read. */
+  isReading?: (() => boolean) | undefined;
   /** Whether answers are on their way that this process did not ask for by a row of its own: then it stays. */
   holdsOpen?: (() => boolean) | undefined;
   /** Come back as soon as there is nothing to do here, although others still work on rows. */
@@ -130,7 +132,9 @@ class Scheduler {
       if (this.#isCold && claims.length > 0) this.#warmLater();
       if (claims.length === free && free > 0) continue;
       if (this.#lanes.size === 0 && claims.length === 0) {
-        const finished = await ledger.isDone();
+        // In this order: rows that come in after the look are not forgotten.
+        const isReading = this.#options.isReading?.() ?? false;
+        const finished = (await ledger.isDone()) && !isReading;
         this.#idle = !finished;
         if (finished || this.#options.leaveWhenIdle) return;
       }
@@ -269,9 +273,10 @@ class Scheduler {
     const { ledger } = this.#options;
     const job = await ledger.job();
     this.#obey(job.status, job.error);
-    if (!ledger.shared) return;
-    // Others spend tokens and fail rows too.
+    if (!ledger.shared && !this.#options.isReading) return;
+    // Others spend tokens and fail rows too, and a table that is being read grows.
     const counts = await ledger.counts();
+    this.#total = counts.total;
     this.#budget.setUsed(counts.usage);
     // Workers know no budget: it is kept for all of them here.
     if (this.#budget.isReachedWith(counts.running)) this.#halt("paused", this.#budget.usedUpReason());

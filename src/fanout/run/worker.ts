@@ -107,5 +107,7 @@ async function work(
   if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
     throw new Error(`this worker cannot go on: ${end.reason}`);
   }
-  await setFinalStatus(ledger, job, end);
+  // The coordinator alone knows what follows the rows that were read so far.
+  if (end.type === "finished" && (await ledger.job()).isReading) return;
+  await setFinalStatus(ledger, end);
 }

@@ -107,7 +107,7 @@ if (missing) {
         createdAtMs: Date.now(),
       },
       items(),
-      () => ["name"],
+      () => ({ headers: ["name"], isReading: false }),
     );
     const ledger = await store.open(job.id);
     assert.ok(ledger);

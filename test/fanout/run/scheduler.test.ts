@@ -60,6 +60,8 @@ function fakeLedger(rows: number) {
   const ledger: JobLedger = {
     jobId: "j",
     shared: false,
+    append: () => Promise.reject(new Error("no table is read here")),
+    finishReading: () => Promise.reject(new Error("no table is read here")),
     batches: new Proxy({} as JobLedger["batches"], {
       get: () => () => Promise.reject(new Error("no batches here")),
     }),

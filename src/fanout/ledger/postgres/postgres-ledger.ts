@@ -12,11 +12,13 @@ import {
   type JobRecord,
   type JobSettings,
   type JobStatus,
+  type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
 import { decodeItem, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
@@ -24,9 +26,11 @@ import {
   ADOPT_ITEMS,
   CLAIM_ITEMS,
   COMPLETE_ITEM,
+  COUNT_READ_ROWS,
   FAIL_DEAD_ITEM,
   FAIL_ITEM,
   FILTER_OPEN_ITEMS,
+  FINISH_JOB_INSERT,
   READ_JOB,
   READ_OPEN_ITEMS,
   READ_SETTLED_BY,
@@ -73,6 +77,8 @@ export class PostgresLedger implements JobLedger {
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
   #deadLettersAtMs = 0;
+  /** Rows that come in are to go into batches, so they are not put into the queue. */
+  #isBatch = false;
 
   constructor(options: PostgresLedgerOptions) {
     this.jobId = options.jobId;
@@ -200,14 +206,29 @@ export class PostgresLedger implements JobLedger {
 
   async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     if (answers.length === 0) return 0;
-    const { rowCount } = await this.#database.run(ADOPT_ITEMS, {
-      jobId: this.jobId,
-      rowIndexes: answers.map(({ rowIndex }) => rowIndex),
-      results: answers.map(({ answer }) => answer.result),
-      messages: answers.map(({ answer }) => reusedText(answer)),
-      now: this.#clock.now(),
-    });
+    const { rowCount } = await this.#database.run(ADOPT_ITEMS, this.#adopted(answers));
     return rowCount ?? 0;
+  }
+
+  append(
+    rows: readonly NewItem[],
+    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
+  ): Promise<void> {
+    const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
+    const queued = this.#isBatch ? [] : rows.filter(({ rowIndex }) => !answered.has(rowIndex));
+    return this.#database.transaction(async (client) => {
+      await insertItems(client, this.jobId, rows);
+      const totalRows = (rows.at(-1)?.rowIndex ?? -1) + 1;
+      await execute(client, COUNT_READ_ROWS, { jobId: this.jobId, totalRows });
+      if (answers.length > 0) await execute(client, ADOPT_ITEMS, this.#adopted(answers));
+      const due = queued.map(({ itemId, rowIndex }) => ({ itemId: storable(itemId), rowIndex, dueAtMs: 0 }));
+      await this.#queue.put(due, client);
+    });
+  }
+
+  async finishReading(headers: readonly string[], totalRows: number): Promise<void> {
+    const values = { jobId: this.jobId, headers: JSON.stringify(headers), totalRows, isReading: false };
+    await this.#database.run(FINISH_JOB_INSERT, values);
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
@@ -231,6 +252,7 @@ export class PostgresLedger implements JobLedger {
       outputPath: options.outputPath,
       now: this.#clock.now(),
     });
+    this.#isBatch = options.settings.batch === true;
     if (this.#touching) await this.#enqueueMissing();
   }
 
@@ -382,6 +404,16 @@ export class PostgresLedger implements JobLedger {
       token: claim.token,
       now: this.#clock.now(),
       transcript: transcript === undefined ? null : storable(transcript),
+    };
+  }
+
+  #adopted(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Record<string, unknown> {
+    return {
+      jobId: this.jobId,
+      rowIndexes: answers.map(({ rowIndex }) => rowIndex),
+      results: answers.map(({ answer }) => answer.result),
+      messages: answers.map(({ answer }) => reusedText(answer)),
+      now: this.#clock.now(),
     };
   }
 

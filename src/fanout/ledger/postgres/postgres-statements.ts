@@ -46,11 +46,16 @@ export const INSERT_JOB = statement(`
 export const INSERT_ITEMS = statement(`
   INSERT INTO ${ITEMS} (job_id, row_index, item_id, source_id, row_json, question)
   SELECT :jobId, *
-  FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[], :questions::text[])`);
+  FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[], :questions::text[])
+  ON CONFLICT (job_id, row_index) DO NOTHING`);
 
 /** The columns and the number of rows are known only after the last row. */
 export const FINISH_JOB_INSERT = statement(`
-  UPDATE ${JOBS} SET headers_json = :headers, total_rows = :totalRows WHERE id = :jobId RETURNING *`);
+  UPDATE ${JOBS} SET headers_json = :headers, total_rows = :totalRows, is_reading = :isReading
+  WHERE id = :jobId RETURNING *`);
+
+export const COUNT_READ_ROWS = statement(`
+  UPDATE ${JOBS} SET total_rows = GREATEST(total_rows, :totalRows) WHERE id = :jobId`);
 
 export const COUNT_ITEMS = statement(`
   SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,

@@ -15,7 +15,6 @@ import {
   type JobSettings,
   type JobStatus,
   type NewItem,
-  type NewJob,
   type StoredAnswer,
 } from "../../job.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
@@ -36,13 +35,14 @@ import {
   CLAIM_ITEM,
   COMPLETE_ITEM,
   COUNT_ITEMS,
+  COUNT_READ_ROWS,
   FAIL_ITEM,
   FIND_ANSWERS,
   FIND_JOB_ID,
   FIND_OPEN_ITEM,
+  FINISH_READING,
   INSERT_ATTEMPT,
   INSERT_ITEM,
-  INSERT_JOB,
   NEXT_DUE,
   READ_ATTEMPTS,
   READ_ITEM,
@@ -58,6 +58,7 @@ import {
   SET_STATUS,
 } from "./sqlite-statements.ts";
 import { type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
+import { itemValues } from "./write-ledger.ts";
 
 /** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
 const PAGE_ROWS = 500;
@@ -111,38 +112,6 @@ export class SqliteLedger implements JobLedger {
     } catch (error) {
       db.close();
       throw error;
-    }
-  }
-
-  /** Writes a new ledger in one transaction. */
-  static async write(
-    path: string,
-    job: NewJob,
-    rows: AsyncIterable<NewItem>,
-    headers: () => readonly string[],
-  ): Promise<void> {
-    const db = new SqliteDatabase(path, { isNew: true });
-    try {
-      db.begin();
-      let totalRows = 0;
-      for await (const { rowIndex, itemId, sourceId, row, question = null } of rows) {
-        totalRows++;
-        db.run(INSERT_ITEM, { rowIndex, itemId, sourceId, row: JSON.stringify(row), question });
-      }
-      db.run(INSERT_JOB, {
-        id: job.id,
-        key: job.key,
-        task: JSON.stringify(job.task),
-        settings: JSON.stringify(job.settings),
-        headers: JSON.stringify(headers()),
-        totalRows,
-        inputPath: job.inputPath,
-        outputPath: job.outputPath,
-        createdAt: job.createdAtMs,
-      });
-      db.commit();
-    } finally {
-      db.close();
     }
   }
 
@@ -296,24 +265,23 @@ export class SqliteLedger implements JobLedger {
 
   async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     const now = this.#clock.now();
-    return this.#db.transaction(() => {
-      let adopted = 0;
-      for (const { rowIndex, answer } of answers) {
-        if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
-        adopted++;
-        this.#db.run(INSERT_ATTEMPT, {
-          ...usageValues(NO_USAGE),
-          rowIndex,
-          outcome: "reused",
-          errorClass: null,
-          message: reusedText(answer),
-          startedAt: null,
-          now,
-          transcript: "[]",
-        });
-      }
-      return adopted;
+    return this.#db.transaction(() => this.#adopt(answers, now));
+  }
+
+  async append(
+    rows: readonly NewItem[],
+    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
+  ): Promise<void> {
+    await this.#change(() => {
+      for (const item of rows) this.#db.run(INSERT_ITEM, itemValues(item));
+      this.#db.run(COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
+      this.#adopt(answers, this.#clock.now());
     });
+  }
+
+  async finishReading(headers: readonly string[], totalRows: number): Promise<void> {
+    const values = { headers: JSON.stringify(headers), totalRows };
+    await this.#write(() => this.#db.run(FINISH_READING, values));
   }
 
   /** Completed rows of this job that answer one of these questions. */
@@ -328,6 +296,25 @@ export class SqliteLedger implements JobLedger {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
     this.#db.close();
+  }
+
+  #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
+    let adopted = 0;
+    for (const { rowIndex, answer } of answers) {
+      if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
+      adopted++;
+      this.#db.run(INSERT_ATTEMPT, {
+        ...usageValues(NO_USAGE),
+        rowIndex,
+        outcome: "reused",
+        errorClass: null,
+        message: reusedText(answer),
+        startedAt: null,
+        now,
+        transcript: "[]",
+      });
+    }
+    return adopted;
   }
 
   #keep(

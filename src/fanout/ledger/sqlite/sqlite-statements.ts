@@ -5,13 +5,19 @@ export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 export const READ_JOB = "SELECT * FROM agent_jobs";
 
 export const INSERT_JOB = `
-  INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, input_path, output_path,
-    created_at, updated_at)
-  VALUES (:id, :key, 'pending', :task, :settings, :headers, :totalRows, :inputPath, :outputPath, :createdAt, :createdAt)`;
+  INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, is_reading, input_path,
+    output_path, created_at, updated_at)
+  VALUES (:id, :key, 'pending', :task, :settings, :headers, :totalRows, :isReading, :inputPath, :outputPath, :createdAt,
+    :createdAt)`;
 
 export const INSERT_ITEM = `
   INSERT INTO agent_job_items (row_index, item_id, source_id, row_json, question)
-  VALUES (:rowIndex, :itemId, :sourceId, :row, unhex(:question))`;
+  VALUES (:rowIndex, :itemId, :sourceId, :row, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
+
+export const COUNT_READ_ROWS = "UPDATE agent_jobs SET total_rows = MAX(total_rows, :totalRows)";
+
+export const FINISH_READING = `
+  UPDATE agent_jobs SET headers_json = :headers, total_rows = :totalRows, is_reading = 0`;
 
 export const COUNT_ITEMS = `
   SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,

@@ -1,19 +1,18 @@
 import { systemClock } from "../../async/clock.ts";
 import { affordableBatchRows } from "../batch/batch-budget.ts";
 import { BatchRun } from "../batch/batch-run.ts";
-import type { ItemRecord, JobRecord, ScheduleEnd } from "../job.ts";
+import type { ItemRecord, JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { Price } from "../money/price-table.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
+import type { Companion } from "./companions.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
 
 /** How long an API that takes no batches is waited for, unless the caller says otherwise. */
 const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
 
-/** The batches of a run, and the signal by which it ends them. */
-export interface RunningBatches {
+export interface RunningBatches extends Companion {
   readonly out: BatchRun["out"];
-  run(signal: AbortSignal): Promise<void>;
 }
 
 /** Null for a run that has nothing to do with batches: none is asked for, and none is out. */
@@ -58,27 +57,4 @@ export async function openBatches(
       return batch.run();
     },
   };
-}
-
-/** Runs batches beside single calls: what breaks the batches ends the calls, and the end of the calls ends the batches. */
-export async function withBatches(
-  batches: RunningBatches | null,
-  signal: AbortSignal,
-  schedule: (signal: AbortSignal) => Promise<ScheduleEnd>,
-): Promise<ScheduleEnd> {
-  if (!batches) return schedule(signal);
-  const over = new AbortController();
-  const broken = new AbortController();
-  const running = batches.run(AbortSignal.any([over.signal, signal]));
-  running.catch((error: unknown) => broken.abort(error));
-  try {
-    return await schedule(AbortSignal.any([signal, broken.signal]));
-  } finally {
-    over.abort(new Error("the run is over"));
-    await running.catch((error: unknown) => {
-      if (!over.signal.aborted || error !== over.signal.reason) {
-        if (!signal.aborted) throw error;
-      }
-    });
-  }
 }
