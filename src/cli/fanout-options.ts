@@ -26,66 +26,6 @@ import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { checkConnectUrls, parseSandbox } from "./host-options.ts";
 import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./request-options.ts";
 
-export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
-       procwire fanout worker --database-url URL [options]
-       procwire fanout migrate --database-url URL [--grant-to ROLE]
-
-Runs one agent per row of a table (CSV, TSV, JSON lines, a JSON array; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
-OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is kept at once;
-the same command again goes on where the last one ended.
-
-      --instruction TEXT       what to do with each row, or
-      --instruction-file FILE  the same from a file
-      --output FILE            where the results go (default: beside the input), as its ending says: .csv, .tsv, .jsonl;
-                               \`-\` is stdout
-      --model NAME             the model (default ${DEFAULT_MODEL});  --reasoning-effort LEVEL
-      --id-column NAME         a column that names the rows (default: row numbers)
-      --schema FILE            a JSON Schema every result has to fit; one repair turn
-      --format csv|tsv|jsonl|json  of the input (default: by its name)
-      --delimiter CHAR         between the fields of the input;  --encoding NAME  of its text (default utf-8)
-      --keep-going             leave out rows that cannot be read, and tell how many, in place of refusing the table
-      --explode                give each field of the results a column of its own
-      --escape-formulas        keep spreadsheets from running cells as formulas
-      --sample N               only the first N rows for now
-      --random-sample N        N rows picked at random, the same ones each time, as a job of their own
-      --dry-run                show the first prompts, count rows and tokens, ask nothing
-      --fresh                  start over although the job is known
-`;
-
-/** Shared by everything that runs rows. */
-export const RUN_HELP = `      --concurrency N          rows at a time (default ${DEFAULT_CONCURRENCY})
-      --row-timeout SECONDS    for one attempt at a row (default ${DEFAULT_ROW_TIMEOUT_SECONDS})
-      --max-attempts N         attempts at a row (default ${DEFAULT_MAX_ATTEMPTS}); faults of the connection cost none
-      --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL); anthropic takes
-                               ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY
-      --header "NAME: VALUE"   sent with every request; may be repeated
-      --service-tier NAME      e.g. flex or priority, as the provider calls it
-      --fallback-model NAME    ask it about rows that the model refuses, or fails in all its attempts
-      --rpm N, --tpm N         requests and tokens a minute at most
-      --budget TOKENS          pause before the job uses more
-      --budget-usd DOLLARS     pause before the job costs more
-      --prices FILE            what models cost, as JSON, where the package does not know; or PROCWIRE_PRICES
-      --fail-fast N|N%         give up after so many failed rows
-      --tools none|exec        what agents can do besides reporting (default none)
-      --connect URL            run their commands on that server; repeat it to spread rows over several
-      --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
-      --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
-      --inherit-env NAME       pass a variable on to their commands although it looks like a secret; may be repeated
-      --verbose                say which variables were left out as secrets
-      --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
-      --database-url-file PATH the same from a file, which no list of processes shows; or PROCWIRE_DATABASE_URL
-      --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
-      --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
-      --batch                  hand rows to the provider's Batch API, for half the price and within a day; what a batch
-                               leaves open is asked by single calls (Responses and Chat Completions; no tools, no votes)
-      --no-reuse               ask again what other jobs of this folder or database have answered already
-      --json                   events as JSON lines on stdout
-`;
-
-export const FANOUT_EXIT_HELP = `
-Exit codes: 0 every row completed, 1 some failed or are left, 130 interrupted, 2 bad arguments.
-`;
-
 export const RUN_FLAGS = {
   concurrency: { type: "string" },
   "row-timeout": { type: "string" },
@@ -112,6 +52,7 @@ export const RUN_FLAGS = {
   "outage-patience": { type: "string" },
   "idle-timeout": { type: "string" },
   explode: { type: "boolean" },
+  costs: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
   batch: { type: "boolean" },
   "no-reuse": { type: "boolean" },
@@ -150,7 +91,7 @@ export interface RunOptions {
   heartbeatSeconds: number | undefined;
   outagePatienceSeconds: number | undefined;
   idleTimeoutSeconds: number | undefined;
-  export: { explode: boolean; escapeFormulas: boolean };
+  export: { explode: boolean; escapeFormulas: boolean; costs: boolean };
   /** Hand rows to the provider as batches. */
   batch: boolean;
   /** Take answers that other jobs have paid for. */
@@ -188,7 +129,8 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       delimiter: { type: "string" },
       encoding: { type: "string" },
       "keep-going": { type: "boolean" },
-      "random-sample": { type: "string" },
+      random: { type: "boolean" },
+      seed: { type: "string" },
       sample: { type: "string" },
       "dry-run": { type: "boolean" },
       fresh: { type: "boolean" },
@@ -220,7 +162,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
     settings: {
       maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
       rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
-      rowLimit: count("sample", values.sample) ?? null,
+      rowLimit: values.random ? null : (count("sample", values.sample) ?? null),
       reuse: run.reuse,
       batch: run.batch,
       fallbackModel: run.fallbackModel,
@@ -243,9 +185,16 @@ function parseReading(values: {
   delimiter?: string | undefined;
   encoding?: string | undefined;
   "keep-going"?: boolean | undefined;
-  "random-sample"?: string | undefined;
+  random?: boolean | undefined;
+  seed?: string | undefined;
+  sample?: string | undefined;
 }): TableReading {
   const { delimiter, encoding } = values;
+  if (values.random && values.sample === undefined) {
+    throw new UsageError("--random picks the rows of a sample; say how many with --sample N");
+  }
+  if (values.seed !== undefined && !values.random)
+    throw new UsageError("--seed goes with --sample N --random");
   const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
   if (character !== undefined && (character.length !== 1 || /["\r\n]/.test(character))) {
     throw new UsageError(
@@ -261,7 +210,8 @@ function parseReading(values: {
     delimiter: character,
     encoding,
     keepGoing: values["keep-going"],
-    randomSample: positive("random-sample", values["random-sample"]),
+    randomSample: values.random ? positive("sample", values.sample) : undefined,
+    seed: values.seed,
   };
 }
 
@@ -315,7 +265,11 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
     outagePatienceSeconds: count("outage-patience", text("outage-patience")),
     idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
-    export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
+    export: {
+      explode: values.explode === true,
+      escapeFormulas: values["escape-formulas"] === true,
+      costs: values.costs === true,
+    },
     batch: values.batch === true,
     reuse: values["no-reuse"] !== true,
     json: values.json === true,

@@ -1,6 +1,7 @@
 import { openModelApi } from "../agent/config.ts";
 import type { JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
+import type { ExportOptions } from "../fanout/output/export.ts";
 import { JsonJobOutput } from "../fanout/output/job-json-output.ts";
 import type { JobListener } from "../fanout/output/job-listener.ts";
 import { HumanJobOutput } from "../fanout/output/job-terminal-output.ts";
@@ -60,17 +61,23 @@ export function coordinatorOptions(
   options: RunOptions,
   resources: RowResources,
   store: JobStore,
+  model: string,
 ): CoordinatorOptions {
   return {
     ...resources,
     store,
     jobsHome: jobsHome(process.env, process.cwd()),
-    export: options.export,
+    export: exportOptions(options, model),
     budget: { tokens: options.budgetTokens, usd: options.budgetUsd },
     prices: options.prices,
     failFast: options.failFast,
     listener: jobOutput(options.json),
   };
+}
+
+export function exportOptions({ export: given, prices }: RunOptions, model: string): ExportOptions {
+  const { costs, ...rest } = given;
+  return { ...rest, costs: costs ? { price: prices.priceOf(model) } : undefined };
 }
 
 export function jobOutput(json: boolean): JobListener {

@@ -42,6 +42,9 @@ export class PriceTable {
   }
 }
 
+/** When the package's prices were written down. */
+export const PRICES_AS_OF: string = packaged.asOf;
+
 export const PACKAGE_PRICES = new PriceTable(decodePrices(packaged.models, "of the package"));
 
 /** What was used, in dollars. */

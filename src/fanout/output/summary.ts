@@ -74,6 +74,7 @@ export function fullSummaryFields(summary: JobSummary): Record<string, unknown> 
   return {
     ...summaryFields(summary),
     pending_items: summary.counts.pending + summary.counts.running,
+    is_reading: summary.job.isReading,
     unsampled_items: summary.job.totalRows - summary.counts.total,
     failures_by_class: Object.fromEntries(summary.failuresByClass),
     usage: usageFields(summary.counts.usage),

@@ -87,7 +87,7 @@ async function workOn(
   const price = prices.priceOf(job.task.model);
   const folder = path.join(options.jobsHome, job.id);
   await mkdir(folder, { recursive: true });
-  const log = await ResultsLog.open(path.join(folder, "results.jsonl"), ledger);
+  const log = await ResultsLog.open(path.join(folder, "results.jsonl"), ledger, price);
   const tell = (item: ItemRecord) => {
     if (log.append(item)) listener.row?.(item);
   };
