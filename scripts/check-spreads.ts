@@ -11,7 +11,6 @@ import ts from "typescript";
 const LEFT: Readonly<Record<string, number>> = {
   "src/agent": 8,
   "src/cli": 8,
-  "src/fanout": 3,
   "src/tools": 17,
 };
 

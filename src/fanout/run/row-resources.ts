@@ -22,7 +22,7 @@ export interface RowResources {
   /** The tools a row agent has besides the report; null: none. */
   openTools?: OpenRowTools | undefined;
   signal: AbortSignal;
-  clock?: Clock;
+  clock?: Clock | undefined;
 }
 
 /**

@@ -29,10 +29,8 @@ import {
   COUNT_READ_ROWS,
   FAIL_DEAD_ITEM,
   FAIL_ITEM,
-  FILTER_OPEN_ITEMS,
   FINISH_JOB_INSERT,
   READ_JOB,
-  READ_OPEN_ITEMS,
   READ_SETTLED_BY,
   RELEASE_ITEM,
   RETRY_FAILED_ITEMS,
@@ -40,6 +38,7 @@ import {
   SET_OPTIONS,
   SET_STATUS,
 } from "./postgres-statements.ts";
+import { dropUnwanted, enqueueMissing } from "./queue-upkeep.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
 
@@ -136,7 +135,7 @@ export class PostgresLedger implements JobLedger {
   async beginRun(options: { join?: boolean } = {}): Promise<boolean> {
     if (this.#touching) return true;
     await this.#queue.create();
-    if (!options.join) await this.#enqueueMissing();
+    if (!options.join) await enqueueMissing(this.#database, this.#queue, this.jobId);
     this.#touchLater();
     this.#database.outage.onBack.add(this.#touch);
     return true;
@@ -165,7 +164,8 @@ export class PostgresLedger implements JobLedger {
       now: this.#clock.now(),
     });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
-    await this.#dropUnwanted(deliveries.filter((one) => !claimed.has(one.itemId)));
+    const unwanted = deliveries.filter((one) => !claimed.has(one.itemId));
+    await dropUnwanted(this.#database, this.#queue, this.jobId, unwanted);
     return deliveries.flatMap((one, index) => {
       const row = claimed.get(one.itemId);
       const token = tokens[index];
@@ -253,7 +253,7 @@ export class PostgresLedger implements JobLedger {
       now: this.#clock.now(),
     });
     this.#isBatch = options.settings.batch === true;
-    if (this.#touching) await this.#enqueueMissing();
+    if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
   }
 
   async retryFailed(filter: {
@@ -265,7 +265,7 @@ export class PostgresLedger implements JobLedger {
       errorClasses: filter.errorClasses ?? null,
       itemIds: filter.itemIds ?? null,
     });
-    if (this.#touching) await this.#enqueueMissing();
+    if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
     return rowCount ?? 0;
   }
 
@@ -294,46 +294,6 @@ export class PostgresLedger implements JobLedger {
       // Another process has just finished the job, and its queue is gone.
       if ((await this.job()).status !== "running") return [];
       throw error;
-    }
-  }
-
-  /** Every row that is not finished has a delivery, or gets one. */
-  async #enqueueMissing(): Promise<void> {
-    for (let after = -1; ; ) {
-      const rows = await this.#database.all(READ_OPEN_ITEMS, {
-        jobId: this.jobId,
-        after,
-        pageRows: ENQUEUE_ROWS,
-      });
-      const queued = rows.map((row) => ({
-        itemId: String(row.item_id),
-        rowIndex: Number(row.row_index),
-        dueAtMs: Number(row.due_at),
-      }));
-      await this.#queue.put(queued);
-      const last = queued.at(-1);
-      if (!last || queued.length < ENQUEUE_ROWS) return;
-      after = last.rowIndex;
-    }
-  }
-
-  /**
-   * What was delivered and is finished, or lies behind the row limit, is dropped: it is queued again when the limit is
-   * lifted. What belongs to a job that has just been stopped goes back.
-   */
-  async #dropUnwanted(deliveries: readonly Delivery[]): Promise<void> {
-    if (deliveries.length === 0) return;
-    const rows = await this.#database.all(FILTER_OPEN_ITEMS, {
-      jobId: this.jobId,
-      itemIds: deliveries.map((one) => one.itemId),
-    });
-    const open = new Set(rows.map((row) => String(row.item_id)));
-    await this.#queue.done(deliveries.filter((one) => !open.has(one.itemId)));
-    for (const one of deliveries.filter((candidate) => open.has(candidate.itemId))) {
-      await this.#database.transaction(async (client) => {
-        await this.#queue.done([one], client);
-        await this.#queue.put([{ itemId: one.itemId, rowIndex: one.rowIndex, dueAtMs: 0 }], client);
-      });
     }
   }
 
@@ -444,6 +404,3 @@ export class PostgresLedger implements JobLedger {
     };
   }
 }
-
-/** Rows put into the queue at a time. */
-const ENQUEUE_ROWS = 5_000;
