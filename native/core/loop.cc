@@ -244,20 +244,21 @@ void Loop::onReady() {
     const bool replied = count > 0 && awaitExpected();
     flushSockets();
     bury();
-    takeBulk();
-    if (!replied || closing_ || !dialogue_.replied(nowNs())) return;
+    const bool goesOn = replied && !closing_ && dialogue_.replied(nowNs());
+    if (!goesOn || floods_.isDue(nowNs())) takeBulk();
+    if (!goesOn) return;
     count = takeNextLine();
     if (count == 0) return;
   }
 }
 
-// What libuv has to tell comes first. A flood fills the time.
+// What libuv has to tell comes first. A flood whose turn has come fills the time.
 int Loop::takeNextLine() {
   int count = 0;
-  const bool found = lookUntil(dialogue_.repliedNs() + (isFlooded() ? kAwaitInFloodNs : kNextLineNs), [&] {
+  const bool found = lookUntil(dialogue_.repliedNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kNextLineNs), [&] {
     count = takeReady();
     if (count > 0) return true;
-    takeBulk();
+    if (floods_.isDue(nowNs())) takeBulk();
     if (timerRunning_ && nowNs() >= timerDueNs_) return true;
     struct pollfd libuv = {libuvFd_, POLLIN, 0};
     return poll(&libuv, 1, 0) != 0;
@@ -291,11 +292,12 @@ void Loop::takeBulk() {
   bulkIsReady_ = false;
   struct epoll_event event;
   if (epoll_wait(bulkEpoll_, &event, 1, 0) != 1) return;
+  floods_.begin(nowNs());
   serve(*static_cast<Watch*>(event.data.ptr), event.events);
-  bulkNs_ = nowNs();
-  wasBusy();
   flushSockets();
   bury();
+  floods_.end(nowNs());
+  wasBusy();
 }
 
 // An earlier event of this round may have closed or silenced it.
@@ -308,7 +310,7 @@ bool Loop::awaitExpected() {
   Child* const child = expected_;
   if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return false;
   // Whatever comes ends it: on a busy loop others do not wait for this one.
-  lookUntil(nowNs() + (isFlooded() ? kAwaitInFloodNs : kAwaitOutputNs), [this] { return takeReady() > 0; });
+  lookUntil(nowNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kAwaitOutputNs), [this] { return takeReady() > 0; });
   return child->wasAwaited();
 }
 

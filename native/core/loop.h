@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/awake.h"
+#include "core/flood-turns.h"
 #include "core/uv-lite.h"
 #include "process/spawn.h"
 #include "wire/frame-queue.h"
@@ -22,15 +23,10 @@ class Listener;
 class Socket;
 struct Watch;
 
-// How much is read from one stream at once.
-constexpr size_t kReadBytes = 256 * 1024;
 // A stream that gives this much at once is bulk: it waits for everybody else, and takes turns with its kind.
 constexpr size_t kBulkFromBytes = 32 * 1024;
 // A bulk stream that gives less than this is none any more.
 constexpr size_t kBulkUntilBytes = 4 * 1024;
-// How much is read from a bulk stream at once while other processes are being talked to: whoever comes meanwhile waits
-// for that much to be read, encoded and sent.
-constexpr size_t kShortReadBytes = 64 * 1024;
 // Input longer than this is no line of somebody who waits for its answer.
 constexpr size_t kLineBytes = 4 * 1024;
 
@@ -73,8 +69,8 @@ class Loop {
   // Whether its events wait for those of others.
   void setBulk(Watch& watch, bool bulk);
   // A process that is no flood was heard of, or written a line: floods are read in short pieces for a while.
-  void heardOfOne() { heardNs_ = nowNs(); }
-  size_t bulkReadBytes() const { return nowNs() - heardNs_ < kShortReadsNs ? kShortReadBytes : kReadBytes; }
+  void heardOfOne() { floods_.heardOfOne(nowNs()); }
+  size_t bulkReadBytes() const { return floods_.readBytes(nowNs(), dialogue_.goesOn()); }
   // Reads this one again in a moment instead of when it is readable.
   void delay(Watch& watch);
   void undelay(Watch& watch);
@@ -126,7 +122,6 @@ class Loop {
   void onMail();
   int takeReady();
   void takeBulk();
-  bool isFlooded() const { return nowNs() - bulkNs_ < kFloodGoesOnNs; }
   void serve(Watch& watch, uint32_t events);
   int takeNextLine();
   bool awaitExpected();
@@ -144,8 +139,7 @@ class Loop {
   int epoll_ = -1;
   int bulkEpoll_ = -1;  // within the other one
   bool bulkIsReady_ = false;
-  int64_t bulkNs_ = 0;
-  int64_t heardNs_ = 0;
+  FloodTurns floods_;
   int libuvFd_ = -1;  // readable when something of libuv's own is ready
   void* poll_ = nullptr;
   void* timer_ = nullptr;
