@@ -2,6 +2,7 @@ import type { Clock } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
 import { Watch } from "../async/watch.ts";
+import { Backpressure } from "./backpressure.ts";
 import { ChunkStore } from "./chunk-store.ts";
 import { type CursorOptions, EventCursor } from "./event-cursor.ts";
 import type {
@@ -15,7 +16,7 @@ import type {
   ReadResult,
 } from "./exec-process.ts";
 import { HeadTailBuffer } from "./head-tail-buffer.ts";
-import type { Evictable, RetentionBudget } from "./retention-budget.ts";
+import { type Evictable, LEAST_HELD_BYTES, type RetentionBudget } from "./retention-budget.ts";
 
 export interface EventLogLimits {
   /** Output kept for cursors; also how much a holding cursor may leave untaken before the process is paused. */
@@ -36,9 +37,6 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
 
 /** What a snapshot keeps even when all of them together keep too much. */
 const LEAST_SNAPSHOT_BYTES = 8 * 1024;
-
-/** The retention while everything that is kept together is too much: a pipe's worth. */
-const TIGHT_RETAINED_BYTES = 64 * 1024;
 
 /** A chunk up to this size is never kept in pieces, however small the retention is. */
 const SMALLEST_PIECE_BYTES = 4096;
@@ -76,12 +74,11 @@ export class EventLog {
   readonly #cursors = new Set<EventCursor>();
   readonly #wake = new Watch(0);
   readonly #listeners = new Set<() => void>();
+  readonly #backpressure: Backpressure;
   #nextSeq = 1;
   #exit: (ExitStatus & { seq: number }) | null = null;
   #closedSeq: number | null = null;
   #failure: string | null = null;
-  #paused = false;
-  #isTight = false;
   #disposed = false;
   #lastEventAtMs: number;
 
@@ -98,6 +95,7 @@ export class EventLog {
     this.#clock = options.clock ?? systemClock;
     this.#isFollower = options.isFollower ?? false;
     this.#budget = options.budget;
+    this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) => this.onPressure(paused));
     this.#lastEventAtMs = this.#clock.monotonic();
     this.#budget?.join(this);
     const log = this;
@@ -109,6 +107,8 @@ export class EventLog {
         return log.isClosed;
       },
       evictTo: (bytes) => this.#shrinkSnapshots(bytes),
+      // No cursor holds a snapshot.
+      roomChanged: () => undefined,
     };
     this.#snapshotBudget = options.snapshotBudget;
     this.#snapshotBudget?.join(this.#snapshots);
@@ -337,9 +337,7 @@ export class EventLog {
     this.#evict(bytes);
   }
 
-  /** While everything kept together is too much, little is retained and the process is paused early; nothing held is lost. */
-  holdLittle(isTight: boolean): void {
-    this.#isTight = isTight;
+  roomChanged(): void {
     this.cursorMoved();
   }
 
@@ -360,7 +358,7 @@ export class EventLog {
 
   get #retention(): number {
     const { retainedBytes } = this.#limits;
-    return this.#isTight ? Math.min(retainedBytes, TIGHT_RETAINED_BYTES) : retainedBytes;
+    return this.#budget?.isTight ? Math.min(retainedBytes, LEAST_HELD_BYTES) : retainedBytes;
   }
 
   #evict(maxBytes = this.#retention): void {
@@ -377,28 +375,9 @@ export class EventLog {
   }
 
   #updatePressure(): void {
-    const { retainedChunks } = this.#limits;
-    const retainedBytes = this.#retention;
-    const { totalBytes, retainedBytes: here, count } = this.#chunks;
-    let full = false;
-    let roomy = true;
-    for (const cursor of this.#cursors) {
-      if (!cursor.holding) continue;
-      // What is evicted already is held by nobody, wherever the cursor stands.
-      const heldBytes = Math.min(totalBytes - cursor.offset, here);
-      const heldChunks = Math.min(this.#nextSeq - 1 - cursor.seq, count);
-      const extraBytes = this.#isTight && Number.isFinite(cursor.extraBytes) ? 0 : cursor.extraBytes;
-      if (heldBytes >= retainedBytes + extraBytes || heldChunks >= retainedChunks) full = true;
-      // Half way back before going on, so that a reader at the edge does not make the process stutter.
-      if (heldBytes > retainedBytes / 2 + extraBytes || heldChunks > retainedChunks / 2) roomy = false;
-    }
-    if (!this.#paused && full) {
-      this.#paused = true;
-      this.onPressure(true);
-    } else if (this.#paused && roomy) {
-      this.#paused = false;
-      this.onPressure(false);
-    }
+    const { totalBytes, retainedBytes, count: retainedChunks } = this.#chunks;
+    const lastSeq = this.#nextSeq - 1;
+    this.#backpressure.update({ cursors: this.#cursors, totalBytes, lastSeq, retainedBytes, retainedChunks });
   }
 
   #heldAfterSeq(): number {

@@ -5,23 +5,30 @@ export interface Evictable {
   readonly retainedBytes: number;
   readonly isClosed: boolean;
   evictTo(bytes: number): void;
-  /** While true, its process is paused as soon as a little is held for a reader that does not take it. */
-  holdLittle?(isTight: boolean): void;
+  /** Noticeably more or less can be held than before. */
+  roomChanged(): void;
 }
 
 /** Of its bound, what retained output keeps whatever others need: reading large files must not empty every log. */
 const KEPT_PART = 1 / 4;
 
+/** What one log may hold for a slow reader however much the others hold: a pipe's worth. */
+export const LEAST_HELD_BYTES = 64 * 1024;
+
 /**
  * Bounds the retained output of all processes together. When the total is passed, logs of closed processes give way
- * first, then the largest; what a cursor holds stays. With a ledger it counts there too, gives way when others need the
- * room, and lets processes be paused early while the ledger is full.
+ * first, then the largest. What a cursor holds stays; so that this is bounded too, no log may hold more than is still
+ * free: the more logs hold something, the less each of them may, and together they stay within the total. With a ledger
+ * it counts there too, gives way when others need the room, and while that is full no log may hold more than a little.
  */
 export class RetentionBudget {
   readonly #maxBytes: number;
   readonly #ledger: ByteLedger | undefined;
   readonly #logs = new Set<Evictable>();
   #bytes = 0;
+  #heldBytes = 0;
+  /** What was held when all logs looked at the room last. */
+  #heldAtLook = 0;
   #evicting = false;
   /** When so much is held that nobody can give way, it is not asked for again with every chunk. */
   #nextAt: number;
@@ -32,7 +39,7 @@ export class RetentionBudget {
     this.#ledger = ledger;
     ledger?.onNeed((bytes) => this.#giveWay(Math.max(this.#bytes - bytes, maxBytes * KEPT_PART)));
     ledger?.onFull(() => {
-      for (const log of this.#logs) log.holdLittle?.(ledger.isFull);
+      for (const log of this.#logs) log.roomChanged();
     });
   }
 
@@ -42,7 +49,6 @@ export class RetentionBudget {
 
   join(log: Evictable): void {
     this.#logs.add(log);
-    if (this.#ledger?.isFull) log.holdLittle?.(true);
   }
 
   leave(log: Evictable): void {
@@ -63,6 +69,24 @@ export class RetentionBudget {
     this.#bytes -= bytes;
     if (this.#bytes <= this.#maxBytes) this.#nextAt = this.#maxBytes;
     this.#ledger?.remove(bytes);
+  }
+
+  /** While true, everything kept together is too much: little is retained, and processes are paused early. */
+  get isTight(): boolean {
+    return this.#ledger?.isFull ?? false;
+  }
+
+  /** How much one log may hold now. */
+  get roomToHold(): number {
+    return this.isTight ? LEAST_HELD_BYTES : Math.max(LEAST_HELD_BYTES, this.#maxBytes - this.#heldBytes);
+  }
+
+  /** A log holds that much more, or less, than before. The others are asked to look again when that has added up. */
+  hold(bytes: number): void {
+    this.#heldBytes += bytes;
+    if (Math.abs(this.#heldBytes - this.#heldAtLook) < this.#maxBytes / 16) return;
+    this.#heldAtLook = this.#heldBytes;
+    for (const log of this.#logs) log.roomChanged();
   }
 
   #giveWay(target: number): void {

@@ -102,7 +102,8 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       notify: (notification) => client.notified(notification),
       crowded: false,
       congested: false,
-      idle: true,
+      mark: () => 0,
+      hasLeft: () => true,
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };

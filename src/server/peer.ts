@@ -12,8 +12,10 @@ export interface Peer {
   readonly crowded: boolean;
   /** Enough is queued: every stream waits for the drain. */
   readonly congested: boolean;
-  /** Everything told so far has left this program. */
-  readonly idle: boolean;
+  /** Stands for all that was told so far. */
+  mark(): number;
+  /** Whether all that was told up to that mark has left this program. Never true too early; late by what else is queued. */
+  hasLeft(mark: number): boolean;
   /** Calls back when a congested peer can take more; returns how to stop. */
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
@@ -27,6 +29,8 @@ export class ConnectionPeer implements Peer {
   readonly #listeners = new Set<() => void>();
   /** Large answers that wait to be queued. */
   #waiting: (() => void)[] = [];
+  /** Bytes of output so far. */
+  #toldBytes = 0;
   #quoted = { id: "", json: '""' };
   #gone = false;
 
@@ -41,12 +45,14 @@ export class ConnectionPeer implements Peer {
         // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
         const { processId, seq, stream, chunk } = notification.params;
         const head = `{"method":"process/output","params":{"processId":${this.#quote(processId)},"seq":${seq},"stream":"${stream}","chunk":"`;
+        this.#toldBytes += chunk.length;
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
         const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${this.#quote(sessionId)},"stream":"${stream}","chunk":"`;
+        this.#toldBytes += chunk.length;
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
@@ -74,8 +80,13 @@ export class ConnectionPeer implements Peer {
     return this.#connection.queuedBytes >= CONGESTED_BYTES;
   }
 
-  get idle(): boolean {
-    return this.#connection.queuedBytes === 0;
+  mark(): number {
+    return this.#toldBytes;
+  }
+
+  /** Output takes more bytes in the queue than it has, so what is not queued any more has left. */
+  hasLeft(mark: number): boolean {
+    return this.#toldBytes - this.#connection.queuedBytes >= mark;
   }
 
   get straightWay(): StraightWay | undefined {
