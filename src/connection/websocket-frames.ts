@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
+import { freeBytes } from "../exec/free-bytes.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBuffers } from "./frame-buffers.ts";
-import { freeBytes } from "./free-bytes.ts";
 
 /**
  * WebSocket frames (RFC 6455), both roles, without extensions.

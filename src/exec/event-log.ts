@@ -116,23 +116,27 @@ export class EventLog {
 
   // ---- the producer's side
 
-  append(stream: OutputStream, chunk: Uint8Array): void {
-    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
+  /** "copied" when nothing here looks at the chunk's own memory any more. */
+  append(stream: OutputStream, chunk: Uint8Array): "kept" | "copied" {
+    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed)
+      return "copied";
     // Chunks are evicted whole: one that is large beside the retention is kept in pieces, so that not all of it goes.
     const pieceBytes = this.#isFollower
       ? chunk.length
       : Math.floor(Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES));
+    const isWhole = chunk.length <= pieceBytes;
     for (let at = 0; at < chunk.length; at += pieceBytes) {
       // A copy, because a view would keep the whole chunk for as long as one of its pieces is here.
-      const piece = chunk.length <= pieceBytes ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
+      const piece = isWhole ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });
+      this.#headTail(stream).push(piece);
     }
-    this.#headTail(stream).push(chunk);
     this.#countSnapshots();
     this.#budget?.grow(chunk.length);
     this.#evict();
     this.#updatePressure();
     this.#changed();
+    return isWhole ? "kept" : "copied";
   }
 
   /**

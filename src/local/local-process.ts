@@ -22,6 +22,7 @@ import type {
   WaitResult,
   WriteStatus,
 } from "../exec/exec-process.ts";
+import { freeBytes } from "../exec/free-bytes.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import type { LimitName } from "../exec/process-limits.ts";
@@ -276,7 +277,8 @@ export class LocalProcess implements HostProcess {
   #onOutput(stream: OutputStream, chunk: Uint8Array): void {
     const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= left) {
-      this.log.append(stream, chunk);
+      // Not left to the collector, which may not come before there are hundreds of such chunks.
+      if (this.log.append(stream, chunk) === "copied" && ownsItsMemory(chunk)) freeBytes(chunk);
       return;
     }
     if (left > 0) this.log.append(stream, chunk.subarray(0, left));
@@ -340,4 +342,9 @@ function ended(running: boolean, survivors: number[]): TerminateResult {
 /** Loaded by the first wait for a port. */
 async function isPortListening(port: number): Promise<boolean> {
   return (await import("./port-check.ts")).isPortListening(port);
+}
+
+/** Whether no other bytes share the memory of these. */
+function ownsItsMemory(bytes: Uint8Array): boolean {
+  return bytes.byteLength === bytes.buffer.byteLength;
 }

@@ -1,6 +1,6 @@
 import type { ByteLedger } from "../async/byte-ledger.ts";
 import type { Connection } from "../connection/connection.ts";
-import { freeBytes } from "../connection/free-bytes.ts";
+import { freeBytes } from "../exec/free-bytes.ts";
 import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
 import { type MethodName, methods } from "../protocol/methods.ts";

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { ManualClock } from "../../src/async/clock.ts";
 import { EventLog } from "../../src/exec/event-log.ts";
 import type { ExecEvent, ExitStatus } from "../../src/exec/exec-process.ts";
+import { freeBytes } from "../../src/exec/free-bytes.ts";
 import { RetentionBudget } from "../../src/exec/retention-budget.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
@@ -547,4 +548,20 @@ test("gives up what it kept for snapshots when all of them together keep too muc
   ended.dispose();
   running.dispose();
   assert.equal(snapshotBudget.bytes, 0);
+});
+
+test("says when a chunk was copied, and then needs its memory no more", () => {
+  const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
+  const small = new Uint8Array(16 * 1024).fill(1);
+  const large = new Uint8Array(20 * 1024).fill(2);
+  assert.equal(log.append("stdout", small), "kept");
+  assert.equal(log.append("stdout", large), "copied");
+  freeBytes(large);
+  const read = log.read().chunks.map(({ chunk }) => [chunk.length, chunk.at(-1)]);
+  assert.deepEqual(read, [
+    [16 * 1024, 1],
+    [16 * 1024, 2],
+    [4 * 1024, 2],
+  ]);
+  assert.deepEqual(log.headTail("stdout").tail().at(-1), 2);
 });
