@@ -53,6 +53,9 @@ class AnswerHabit {
     answered_ = true;
   }
 
+  // Nothing comes any more.
+  void ended() { answersAtOnce_ = false; }
+
   bool answersAtOnce() const { return answersAtOnce_; }
 
   // Output was waited for since the last input: true when there was any.

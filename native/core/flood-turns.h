@@ -1,9 +1,9 @@
 // When processes in flood have their turn beside the others on the loop, and how much is read from one in a turn.
 //
-// A dialogue (input, its answer, the next input, microseconds apart) and a flood share the loop by time: after a turn of
-// a flood the dialogue has the loop to itself for as long as that turn took. A turn is therefore long, because long reads
-// cost less per byte, and most lines of the dialogue meet no flood at all. Beside processes that are heard of now and
-// then, a turn is short, since every one of their lines may have to wait for it.
+// A dialogue (input, its answer, the next input, microseconds apart) and a flood share the loop by time: after a turn
+// of a flood the dialogue has the loop to itself for as long as that turn took. A turn is therefore long, because long
+// reads cost less per byte, and most lines of the dialogue meet no flood at all. Beside processes that are heard of now
+// and then, a turn is short, since every one of their lines may have to wait for it.
 #ifndef PROCWIRE_FLOOD_TURNS_H
 #define PROCWIRE_FLOOD_TURNS_H
 

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "core/loop.h"
+#include "process/input-limits.h"
+#include "process/spawn.h"
 #include "process/write-ids.h"
 
 namespace procwire {
@@ -35,23 +37,18 @@ struct OutStream {
   uint64_t totalBytes = 0;
 };
 
-class Child final : public Watched {
+class Child final : public Resident {
  public:
   Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
 
-  // The object JavaScript holds; made once, within the caller's handle scope.
-  napi_value handle();
   // Starts watching.
   void begin();
 
   void onReady(Watch& watch, uint32_t events) override;
   void onDelayOver(Watch& watch) override;
-  // Tells `close` when everything has ended.
-  void settle();
-  // The loop is going away: kill, give everything back, tell nobody.
-  void abandon();
-  void retain() { references_++; }
-  void release();
+  void onSettle() override { settle(); }
+  // Kills it.
+  void abandon() override;
 
   // What JavaScript asks for. All harmless after the end.
   void write(const char* bytes, size_t length);
@@ -70,11 +67,11 @@ class Child final : public Watched {
   // Takes a write that came by a socket, when it can be accepted at once; false leaves it to JavaScript.
   bool writeThrough(const WriteRequest& request);
   // Whether it usually has output soon after input, so that the two are worth sending together.
-  bool answersAtOnce() const { return loop_ && habit_.answersAtOnce(); }
-  // Output was waited for since the last input: true when there was any.
-  bool wasAwaited() { return habit_.wasAwaited(); }
+  AnswerHabit* habit() { return &habit_; }
 
  private:
+  // Tells `close` when everything has ended.
+  void settle();
   OutStream* outStreamOf(Watch& watch);
   void armOut(OutStream& stream);
   void readOnce(OutStream& stream);
@@ -94,7 +91,6 @@ class Child final : public Watched {
 
   Loop* loop_;
   napi_ref onEvent_;
-  int references_ = 1;
   const pid_t pid_;
   const bool terminal_;
   const bool pipeStdin_;
