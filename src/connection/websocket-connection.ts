@@ -2,6 +2,7 @@ import { isUtf8 } from "node:buffer";
 import type { ByteTurns } from "../async/byte-turns.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
+import { freeCopied } from "../protocol/free-bytes.ts";
 import { holdsTooManyStrings, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
@@ -119,7 +120,10 @@ export class WebSocketConnection implements Connection {
     );
     if (this.#options.keepAlive) this.#schedulePing();
     this.#socket.open({
-      bytes: (chunk) => reader.push(chunk),
+      bytes: (chunk) => {
+        // A large message would leave as much again to the collector as it has itself.
+        if (reader.push(chunk) === "copied") freeCopied(chunk);
+      },
       text: (text) => this.#text(text),
       message: (payload) => this.#message(payload, "text"),
       write: (id, params) => {

@@ -22,12 +22,12 @@ import type {
   WaitResult,
   WriteStatus,
 } from "../exec/exec-process.ts";
-import { freeBytes } from "../exec/free-bytes.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import type { LimitName } from "../exec/process-limits.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
+import { freeCopied } from "../protocol/free-bytes.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
@@ -278,7 +278,7 @@ export class LocalProcess implements HostProcess {
     const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= left) {
       // Not left to the collector, which may not come before there are hundreds of such chunks.
-      if (this.log.append(stream, chunk) === "copied" && ownsItsMemory(chunk)) freeBytes(chunk);
+      if (this.log.append(stream, chunk) === "copied") freeCopied(chunk);
       return;
     }
     if (left > 0) this.log.append(stream, chunk.subarray(0, left));
@@ -342,9 +342,4 @@ function ended(running: boolean, survivors: number[]): TerminateResult {
 /** Loaded by the first wait for a port. */
 async function isPortListening(port: number): Promise<boolean> {
   return (await import("./port-check.ts")).isPortListening(port);
-}
-
-/** Whether no other bytes share the memory of these. */
-function ownsItsMemory(bytes: Uint8Array): boolean {
-  return bytes.byteLength === bytes.buffer.byteLength;
 }

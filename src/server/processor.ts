@@ -1,8 +1,8 @@
 import type { ByteLedger } from "../async/byte-ledger.ts";
 import type { Connection } from "../connection/connection.ts";
-import { freeBytes } from "../exec/free-bytes.ts";
 import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
+import { freeBytes } from "../protocol/free-bytes.ts";
 import { type MethodName, methods } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
