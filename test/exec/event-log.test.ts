@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { ManualClock } from "../../src/async/clock.ts";
 import { EventLog } from "../../src/exec/event-log.ts";
 import type { ExecEvent, ExitStatus } from "../../src/exec/exec-process.ts";
-import { freeBytes } from "../../src/protocol/free-bytes.ts";
 import { RetentionBudget } from "../../src/exec/retention-budget.ts";
+import { freeBytes } from "../../src/protocol/free-bytes.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 const bytes = (text: string) => new TextEncoder().encode(text);
