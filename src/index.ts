@@ -15,7 +15,7 @@ export type { UnixClientOptions, WebSocketClientOptions } from "./client/node/so
 export { ExecServerClient } from "./client/node/socket-client.ts";
 export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawned-exec-server.ts";
 export { spawnLocalExecServer } from "./client/node/spawned-exec-server.ts";
-export type { SpawnedProcess, StreamOptions } from "./client/node/spawned-process.ts";
+export type { SpawnedProcess } from "./client/node/spawned-process.ts";
 export type { RemoteBackend } from "./client/remote-backend.ts";
 export type { RemoteFile } from "./client/remote-file.ts";
 export type { RemoteFiles } from "./client/remote-files.ts";
@@ -25,7 +25,6 @@ export type { ReconnectPolicy } from "./client/resume.ts";
 export { communicate } from "./exec/communicate.ts";
 // ---- processes, wherever they run
 export * from "./exec/exec-process.ts";
-export { ExecServerError } from "./exec/exec-server-error.ts";
 export type { LinesOptions } from "./exec/lines.ts";
 export { lines } from "./exec/lines.ts";
 export type { RunOptions, RunResult } from "./exec/run-program.ts";
@@ -40,6 +39,7 @@ export { runMain, runMainWithTransport } from "./host/run-main.ts";
 export { createLocalBackend } from "./host/this-machine.ts";
 // ---- the client, and what it hands out
 export { DisconnectedError, RequestError } from "./protocol/errors.ts";
+export { ExecServerError } from "./protocol/exec-server-error.ts";
 // ---- tools for models
 export { availableSandboxes } from "./sandbox/available.ts";
 export type { WebSocketAuth } from "./server/auth.ts";

@@ -238,11 +238,15 @@ export class EventLog {
     return gap ? { ...result, gap } : result;
   }
 
-  /** Like `read`, but waits up to `waitMs` when there is nothing to tell yet. */
-  async readWaiting(params: ReadParams, signal?: AbortSignal): Promise<ReadResult> {
-    const afterSeq = params.afterSeq ?? 0;
-    const waitMs = params.waitMs ?? 0;
+  /**
+   * Like `read`, but waits up to `waitMs` when there is nothing to tell yet. Rejects when the reader's own signal aborts;
+   * a reader that is gone only ends the wait.
+   */
+  async readWaiting(params: ReadParams, gone?: AbortSignal): Promise<ReadResult> {
+    const { afterSeq = 0, waitMs = 0, signal = gone } = params;
+    params.signal?.throwIfAborted();
     if (waitMs > 0 && !this.#hasNews(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
+    params.signal?.throwIfAborted();
     return this.read(params);
   }
 
@@ -285,11 +289,12 @@ export class EventLog {
     const cursor = this.cursor({ afterSeq: options.afterSeq ?? 0, holding: options.lossless ?? false });
     try {
       for (;;) {
+        options.signal?.throwIfAborted();
         const event = cursor.next();
         if (event) {
           yield event;
           if (event.type === "closed" || event.type === "failed") return;
-        } else if (cursor.ended || options.signal?.aborted) {
+        } else if (cursor.ended) {
           return;
         } else {
           await this.nextChange(options.signal ? { signal: options.signal } : {});

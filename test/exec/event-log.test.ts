@@ -85,7 +85,7 @@ describe("events", () => {
     assert.equal(read.closed, true);
   });
 
-  test("ends quietly when its signal is aborted, and then holds nothing", async () => {
+  test("throws the reason when its signal is aborted, and then holds nothing", async () => {
     const { log } = small();
     const stop = new AbortController();
     const words: string[] = [];
@@ -93,8 +93,8 @@ describe("events", () => {
       for await (const event of log.events({ lossless: true, signal: stop.signal })) words.push(word(event));
     })();
     await Promise.resolve();
-    stop.abort();
-    await done;
+    stop.abort("no longer wanted");
+    await assert.rejects(done, (reason) => reason === "no longer wanted");
     for (let n = 0; n < 100; n++) log.append("stdout", bytes("0123456789"));
     assert.equal(log.retainedBytes, 10);
     assert.deepEqual(words, []);
