@@ -152,6 +152,7 @@ void Child::drainAtExit(OutStream& stream, size_t most) {
     napi_value chunk;
     ssize_t length = readChunk(stream, std::min(most, stream.terminal ? kTerminalChunkBytes : kReadBytes), chunk);
     if (length > 0) tell(stream.event, chunk);
+    else if (length == kReadFailed) failOut(stream, errno);
     napi_close_handle_scope(env, scope);
     if (length == 0) endOut(stream);
     if (length <= 0) return;

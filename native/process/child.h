@@ -19,11 +19,14 @@ namespace procwire {
 struct WriteRequest;
 
 // The first argument of a child's event callback, and its name in JavaScript, which is given this list.
-enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
-constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain"};
+enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5, kUnreadable = 6 };
+constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain", "unreadable"};
 
 // A terminal gives at most 4 KiB per read; this much is put together into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
+
+// What a read answers when it failed and nothing more can be read.
+constexpr ssize_t kReadFailed = -2;
 
 // One stream the child writes to and we read from.
 struct OutStream {
@@ -81,6 +84,7 @@ class Child final : public Resident {
   ssize_t readTerminal(OutStream& stream, size_t most, napi_value& chunk);
   void chunkDone(OutStream& stream, size_t length, size_t asked);
   void endOut(OutStream& stream);
+  void failOut(OutStream& stream, int error);
   void onExit();
   void awaitTracer();
   void flush(bool hungUp);

@@ -211,7 +211,7 @@ export class Session {
     if (this.#slots.size < maxProcesses) return;
     let live = 0;
     for (const slot of this.#slots.values()) {
-      if (slot.type === "starting" || slot.entry.process.log.exit === null) live++;
+      if (slot.type === "starting" || isLive(slot.entry.process)) live++;
     }
     if (live >= maxProcesses) {
       throw invalidRequest(
@@ -268,6 +268,10 @@ export class Session {
     entry.forget();
     endProcess(entry.process);
   }
+}
+
+function isLive({ log }: HostProcess): boolean {
+  return log.exit === null && log.failure === null;
 }
 
 function endProcess(process: HostProcess): void {

@@ -132,7 +132,8 @@ export class V0Processes {
         return;
       case "failed":
         this.#open.delete(sessionId);
-        this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
+        if (process.log.exit === null)
+          this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
         return;
       case "gap":
         return;
