@@ -33,6 +33,8 @@ const MAY_IMPORT = {
     "server",
     "tools",
   ],
+  // Nobody imports them: each is an entry of the package.
+  adapters: ["tools"],
   web: ["async", "client", "connection", "exec", "protocol"],
 };
 

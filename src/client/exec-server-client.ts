@@ -123,6 +123,7 @@ export class ExecServerClient implements AsyncDisposable {
     return ExecServerClient.over({ connect, canReconnect: false }, options);
   }
 
+  /** @internal */
   protected static async over(
     transport: Transport,
     options: ExecServerClientOptions,

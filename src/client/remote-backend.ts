@@ -44,6 +44,7 @@ export class RemoteBackend implements ExecBackend {
   #writes = 0;
   readonly #writerId: string;
 
+  /** @internal */
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
@@ -118,6 +119,7 @@ export class RemoteBackend implements ExecBackend {
 
   // ---- what the client tells it
 
+  /** @internal */
   notified(notification: ServerNotification): void {
     this.#released.notified(notification);
     switch (notification.method) {
@@ -157,11 +159,13 @@ export class RemoteBackend implements ExecBackend {
     }
   }
 
+  /** @internal */
   resumed(): void {
     this.#released.resumed();
     for (const process of this.#processes.values()) process.follower.resumed();
   }
 
+  /** @internal */
   failed(error: DisconnectedError): void {
     for (const process of [...this.#processes.values()]) process.follower.fail(error.message);
   }

@@ -15,6 +15,7 @@ export class RemoteFile implements AsyncDisposable {
   readonly #handleId: string;
   #isClosed = false;
 
+  /** @internal */
   constructor(link: () => Link, handleId: string, path: string) {
     this.#link = link;
     this.#handleId = handleId;

@@ -59,6 +59,7 @@ export class RemoteFiles {
   readonly #newId: () => string;
   readonly #missing: MissingPaths;
 
+  /** @internal */
   constructor(link: () => Link, newId: () => string, clock: Clock) {
     this.#link = link;
     this.#newId = newId;
@@ -159,15 +160,21 @@ export class RemoteFiles {
     return asked({ method: "fs/watchMissing", path: all[0] }, appear, signal);
   }
 
+  /** @internal */
   notified(notification: ServerNotification): void {
     if (notification.method === "fs/missingChanged") this.#missing.wakeAll();
   }
 
-  /** Watches end with their connection: whoever waits looks for itself and watches anew. */
+  /**
+   * Watches end with their connection: each waiter looks for itself and watches anew.
+   *
+   * @internal
+   */
   resumed(): void {
     this.#missing.wakeAll();
   }
 
+  /** @internal */
   failed(): void {
     this.resumed();
   }

@@ -37,6 +37,7 @@ export class RemoteHttp {
   readonly #newId: () => string;
   readonly #streams = new Map<string, BodyStream>();
 
+  /** @internal */
   constructor(link: () => Link, newId: () => string) {
     this.#link = link;
     this.#newId = newId;
@@ -80,12 +81,17 @@ export class RemoteHttp {
     }
   }
 
+  /** @internal */
   notified(notification: ServerNotification): void {
     if (notification.method !== "http/request/bodyDelta") return;
     this.#streams.get(notification.params.requestId)?.push(notification.params);
   }
 
-  /** Requests belong to their connection and end with it. */
+  /**
+   * Requests belong to their connection and end with it.
+   *
+   * @internal
+   */
   lost(reason: string | null): void {
     for (const stream of this.#streams.values())
       stream.fail(new DisconnectedError(reason ?? undefined, {}, HTTP_REQUEST));

@@ -47,7 +47,11 @@ export interface RemoteProcessDeps extends FollowerDeps {
  * a lost connection that is recovered from does not show.
  */
 export class RemoteProcess implements ExecProcess {
-  /** What the server tells goes there. */
+  /**
+   * What the server tells goes there.
+   *
+   * @internal
+   */
   readonly follower: ProcessFollower;
   readonly #params: StartParams | null;
   readonly #link: Link;
@@ -61,6 +65,7 @@ export class RemoteProcess implements ExecProcess {
   #hasOpenStdin: boolean;
   #droppedEnv: readonly string[] | undefined;
 
+  /** @internal */
   constructor(processId: string, params: StartParams | null, deps: RemoteProcessDeps) {
     this.follower = new ProcessFollower(processId, deps);
     this.#params = params;
@@ -84,7 +89,11 @@ export class RemoteProcess implements ExecProcess {
     return this.#sandboxType;
   }
 
-  /** The client's own copy of what the process has told. */
+  /**
+   * The client's own copy of what the process has told.
+   *
+   * @internal
+   */
   get log(): EventLog {
     return this.follower.log;
   }
@@ -93,7 +102,11 @@ export class RemoteProcess implements ExecProcess {
     return this.#droppedEnv;
   }
 
-  /** The server has answered that it runs. */
+  /**
+   * The server has answered that it runs.
+   *
+   * @internal
+   */
   started({ sandboxType = "none", droppedEnv }: Omit<ResultOf<"process/start">, "processId">): void {
     this.#sandboxType = sandboxType;
     this.#droppedEnv = droppedEnv;

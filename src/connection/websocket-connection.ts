@@ -8,9 +8,10 @@ import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
-import type { FrameSocket, StraightWay } from "./frame-socket.ts";
+import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import { type LongMessage, PartedSender } from "./parted-sender.ts";
+import type { StraightWay } from "./straight-way.ts";
 import {
   CloseCode,
   FrameReader,

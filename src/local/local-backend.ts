@@ -83,6 +83,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
+  /** @internal */
   constructor(machine: LocalMachine, options: LocalBackendOptions) {
     this.#machine = machine;
     this.#options = options;

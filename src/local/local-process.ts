@@ -78,6 +78,7 @@ export class LocalProcess implements HostProcess {
   #drained: PromiseWithResolvers<void> | null = null;
   #closed = Promise.withResolvers<void>();
 
+  /** @internal */
   constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
     this.processId = params.processId;
     this.sandboxType = deps.sandboxType;
@@ -90,7 +91,11 @@ export class LocalProcess implements HostProcess {
     this.#startedAtMs = deps.clock.now();
   }
 
-  /** What the child calls; it may do so before `attach`. */
+  /**
+   * What the child calls; it may do so before `attach`.
+   *
+   * @internal
+   */
   get childEvents(): ChildEvents {
     return {
       output: (stream, chunk) => this.#onOutput(stream, chunk),
@@ -101,6 +106,7 @@ export class LocalProcess implements HostProcess {
     };
   }
 
+  /** @internal */
   attach(child: Child): void {
     this.#child = child;
     if (this.log.failure !== null) void this.end("terminated").catch(() => undefined);
@@ -117,7 +123,11 @@ export class LocalProcess implements HostProcess {
     return this.#child?.pid ?? null;
   }
 
-  /** The started program below; null before it has started. */
+  /**
+   * The started program below; null before it has started.
+   *
+   * @internal
+   */
   get child(): Child | null {
     return this.#child;
   }

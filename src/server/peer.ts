@@ -1,6 +1,6 @@
 import type { Connection } from "../connection/connection.ts";
 import { CONGESTED_BYTES, CROWDED_BYTES } from "../connection/connection.ts";
-import type { StraightWay } from "../connection/frame-socket.ts";
+import type { StraightWay } from "../connection/straight-way.ts";
 import { encodeNotification } from "../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
 import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";

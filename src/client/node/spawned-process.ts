@@ -38,6 +38,7 @@ export class SpawnedProcess implements ExecProcess {
   readonly #process: ExecProcess;
   readonly #argv: readonly string[];
 
+  /** @internal */
   constructor(process: ExecProcess, argv: readonly string[]) {
     this.#process = process;
     this.#argv = argv;
