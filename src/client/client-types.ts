@@ -3,7 +3,7 @@
 export type { Clock, Timer } from "../async/clock.ts";
 export type { WatchReceiver } from "../async/watch.ts";
 export type { Connection, ConnectionEvent, TakeBytes } from "../connection/connection.ts";
-export type { LongMessage } from "../connection/parted-sender.ts";
+export type { LongMessage } from "../connection/long-message.ts";
 export type { StraightWay, WriteParams as StraightWrite } from "../connection/straight-way.ts";
 export type { CollectedOutput, CollectOptions } from "../exec/collect-output.ts";
 export type { CommunicateResult } from "../exec/communicate.ts";

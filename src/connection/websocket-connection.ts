@@ -10,7 +10,8 @@ import { messageEvent } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
-import { type LongMessage, PartedSender } from "./parted-sender.ts";
+import type { LongMessage } from "./long-message.ts";
+import { PartedSender } from "./parted-sender.ts";
 import type { StraightWay } from "./straight-way.ts";
 import {
   CloseCode,
