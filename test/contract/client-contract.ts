@@ -139,17 +139,17 @@ export function clientContract(
       const { files, backend } = context;
       const late = new AbortController();
       const { signal } = late;
+      await using sleeper = await shell("sleep 1000", { pipeStdin: true });
       const waiting: Promise<unknown>[] = [
         process.wait({ signal }),
         process.read({ afterSeq: 1_000_000, waitMs: PATIENCE_MS, signal }),
         waitFor(process, "never", { signal }),
         drained(process.events({ signal })),
         drained(lines(process, { signal })),
-        communicate(await shell("sleep 1000", { pipeStdin: true }), "", { signal }),
+        ...(options.noCloseStdin ? [] : [communicate(sleeper, "", { signal })]),
         run(backend, ["sleep", "1000"], { cwd: "/", signal }),
         ...(files ? [files.waitForPath(join(directory, "never"), { signal })] : []),
       ].map((call: Promise<unknown>) => assert.rejects(patiently(call, "the end"), isReason));
-      if (options.noCloseStdin) waiting.splice(5, 1);
       late.abort(reason);
       await Promise.all(waiting);
 
