@@ -4,7 +4,8 @@ import { describe, test } from "node:test";
 import { Environment, type SpawnedProcess } from "../../src/index.ts";
 import { InjectedFault, whyNoStrace } from "../support/injected-faults.ts";
 import { descendantsOf } from "../support/program-figures.ts";
-import { serve, until } from "../support/serve.ts";
+import { serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const missing = whyNoStrace();
 if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/host need it`);
