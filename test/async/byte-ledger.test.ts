@@ -65,6 +65,8 @@ test("processes are paused early while too much is held, and go on when there is
     };
     return state;
   });
+  // Others keep so much that even this budget does not fit beside it.
+  ledger.add(6 * MIB);
   let written = 0;
   for (let round = 0; round < 32; round++) {
     for (const { log, paused } of held) {
@@ -75,7 +77,7 @@ test("processes are paused early while too much is held, and go on when there is
   }
   assert.ok(ledger.isFull);
   assert.ok(held.every(({ paused }) => paused));
-  assert.ok(written < 10 * MIB, `${written} bytes were taken from processes nobody reads`);
+  assert.ok(written < 4 * MIB, `${written} bytes were taken from processes nobody reads`);
   for (const { cursor } of held) cursor.close();
   assert.equal(ledger.isFull, false);
   assert.ok(held.every(({ paused }) => !paused));
