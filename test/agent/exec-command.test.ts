@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
@@ -198,6 +198,35 @@ suite("procwire exec", { concurrency: 3 }, () => {
         /sandbox `bubblewrap` is not available: .*; --dangerously-bypass-approvals-and-sandbox runs/,
       );
       assert.equal(mock.requests.length, 0);
+    });
+  });
+
+  test("a command that runs again without the sandbox is one JSON item, completed once", {
+    skip: noWalls,
+  }, async () => {
+    // No part of /tmp, which is writable behind the walls too.
+    await using other = await mkdtempDisposable("/var/tmp/procwire-retried-");
+    await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ folder, exec }) => {
+      const rules = path.join(folder, "rules.toml");
+      await writeFile(rules, 'default = "allow"\nunsandboxed = "allow"\n');
+      const { code, stdout, stderr } = await exec([
+        "-s",
+        "workspace-write",
+        "--rules",
+        rules,
+        "--json",
+        "go",
+      ]);
+      assert.equal(code, 0, stderr);
+      const told = stdout
+        .split("\n")
+        .filter((line) => line.includes('"command_execution"'))
+        .map((line) => JSON.parse(line))
+        .map(({ type, item }) => [type, item.id, item.aggregated_output, item.exit_code, item.status]);
+      assert.deepEqual(told, [
+        ["item.started", "item_0", "", null, "in_progress"],
+        ["item.completed", "item_0", "tried\nwritten\n", 0, "completed"],
+      ]);
     });
   });
 

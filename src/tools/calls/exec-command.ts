@@ -61,21 +61,43 @@ async function run(
   if (typeof request === "string") return refusal(`exec_command: ${request}`);
   const permission = await context.gate.permit(request, call);
   if (permission.type === "refused") return notStarted("declined", request, permission.reason);
-  let attempted = await attempt(context, invocation, request, choice, 1);
-  if (attempted.type === "started" && wasDenied(attempted.session)) {
-    // The first attempt may have put links where directories were.
-    const retry = await requestFor(context, args, "retry", { type: "none" });
-    if (typeof retry === "string") return refusal(`exec_command: ${retry}`);
-    const again = await context.gate.permit(retry, call);
-    if (again.type === "allowed") attempted = await attempt(context, invocation, retry, { type: "none" }, 2);
-  }
-  if (attempted.type === "notStarted") return notStarted("failed", request, attempted.message);
-  const { session } = attempted;
+  const first = await attempt(context, invocation, request, choice);
+  if (first.type === "notStarted") return notStarted("failed", request, first.message);
+  const last = await againIfDenied(context, invocation, first.session);
+  if (last.type === "refused") return refusal(`exec_command: ${last.reason}`);
+  const { session } = last;
   return answer(context, session, {
     sinceMs: session.startedAtMs,
     maxOutputTokens: args.max_output_tokens,
     signal: call.signal,
   });
+}
+
+type LastAttempt = { type: "started"; session: ExecSession } | { type: "refused"; reason: string };
+
+/** The session to answer from: a second one without walls when they were in the way and may go, else the first. */
+async function againIfDenied(
+  context: ExecContext,
+  invocation: Invocation,
+  first: ExecSession,
+): Promise<LastAttempt> {
+  let runsAgain = false;
+  try {
+    if (!wasDenied(first)) return { type: "started", session: first };
+    // The first attempt may have put links where directories were, so the request is made anew.
+    const retry = await requestFor(context, invocation.args, "retry", { type: "none" });
+    if (typeof retry === "string") return { type: "refused", reason: retry };
+    const again = await context.gate.permit(retry, invocation.call);
+    if (again.type === "refused") return { type: "started", session: first };
+    const second = await attempt(context, invocation, retry, { type: "none" }, () => {
+      runsAgain = true;
+      first.settle(true);
+    });
+    if (second.type === "started") return second;
+    return { type: "refused", reason: `could not be run again without the sandbox: ${second.message}` };
+  } finally {
+    if (!runsAgain) first.settle(false);
+  }
 }
 
 /** No event tells of it, so the answer does. */
@@ -118,17 +140,28 @@ function wasDenied({ end, command }: ExecSession): boolean {
 
 type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted"; message: string };
 
-/** Starts what was permitted, behind the chosen walls, and waits out its window. */
+/**
+ * Starts what was permitted, behind the chosen walls, and waits out its window. `onAgain` makes it the second attempt, and
+ * is called once that has started, before any event of it.
+ */
 async function attempt(
   context: ExecContext,
   { sessionId, args, call }: Invocation,
   { cmd, argv, workdir: cwd, tty }: ApprovalRequest,
   choice: SandboxChoice,
-  number: 1 | 2,
+  onAgain?: () => void,
 ): Promise<Attempt> {
-  const command = { cmd, argv: [...argv], cwd, tty, sandbox: choice.type, attempt: number };
+  const command: SessionCommand = {
+    cmd,
+    argv: [...argv],
+    cwd,
+    tty,
+    sandbox: choice.type,
+    attempt: onAgain ? 2 : 1,
+  };
   const started = await start(context, command, choice);
   if (typeof started === "string") return { type: "notStarted", message: started };
+  onAgain?.();
   const session = await context.openSession(sessionId, started, command);
   await waitWindow(context, session, execWindowMs(args.yield_time_ms, context.yieldLimits), call);
   return { type: "started", session };

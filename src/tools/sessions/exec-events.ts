@@ -19,7 +19,7 @@ export interface ExecCommandBegin {
   cwd: string;
   tty: boolean;
   sandbox: "none" | "bubblewrap";
-  /** 2 when the walls refused something and it runs again without them. */
+  /** 2 when the walls refused something and it runs again without them, under the same `sessionId`. */
   attempt: 1 | 2;
   atMs: number;
 }
@@ -50,6 +50,8 @@ export interface ExecCommandEnd {
   sessionId: number;
   processId: string;
   end: SessionEnd;
+  /** The walls refused something, and the same command has been started again without them: its `attempt` 2 follows. */
+  runsAgain: boolean;
   /** The beginning and the end of what it wrote; `omittedBytes` fell out between them. */
   head: Uint8Array;
   tail: Uint8Array;

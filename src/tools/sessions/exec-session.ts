@@ -6,7 +6,7 @@ import { isSandboxDenial } from "../../sandbox/denial.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { CollectedOutput } from "../output/token-budget.ts";
 import { WholeCharacters } from "../output/utf8-boundary.ts";
-import type { EventFeed, ExecCommandBegin, SessionEnd } from "./exec-events.ts";
+import type { EventFeed, ExecCommandBegin, ExecCommandEnd, SessionEnd } from "./exec-events.ts";
 
 /** Output kept between two calls: half from the beginning, half from the end. */
 const CALL_OUTPUT_BYTES = 1024 * 1024;
@@ -52,6 +52,9 @@ export class ExecSession {
   #endAs: "evicted" | "closed" | null = null;
   #end: SessionEnd | null = null;
   #drain: Timer | null = null;
+  /** Until it is settled, an end caused by the walls is not told: the command may be run again without them. */
+  #isSettled: boolean;
+  #untoldEnd: ExecCommandEnd | null = null;
   #waiting = 0;
   #onUnwatched: () => void = () => undefined;
 
@@ -60,6 +63,7 @@ export class ExecSession {
     this.process = process;
     this.command = command;
     this.archive = deps.archive;
+    this.#isSettled = command.sandbox === "none";
     this.#deps = deps;
     this.startedAtMs = deps.clock.now();
     this.#lastOutputAtMs = this.startedAtMs;
@@ -137,6 +141,14 @@ export class ExecSession {
     await this.ended;
     deadline.cancel();
     this.#following.abort();
+  }
+
+  /** Says whether the command has been started again without walls; called once for each session behind walls. */
+  settle(runsAgain: boolean): void {
+    this.#isSettled = true;
+    const end = this.#untoldEnd;
+    this.#untoldEnd = null;
+    if (end) this.#deps.feed.emit({ ...end, runsAgain });
   }
 
   /** Stops following what has ended and is held open by somebody else. */
@@ -221,15 +233,18 @@ export class ExecSession {
     if (this.#end) return;
     this.#end = end;
     const atMs = this.#deps.clock.now();
-    this.#deps.feed.emit({
+    const event: ExecCommandEnd = {
       type: "ExecCommandEnd",
       ...this.#ids,
       end,
+      runsAgain: false,
       ...this.archive.ends(),
       totalBytes: this.archive.totalBytes,
       durationMs: atMs - this.startedAtMs,
       atMs,
-    });
+    };
+    if (!this.#isSettled && end.type === "exited" && end.sandboxDenied) this.#untoldEnd = event;
+    else this.#deps.feed.emit(event);
     this.#ended.resolve();
   }
 }
