@@ -28,15 +28,14 @@ export async function connectTo(
     import("../client/node/socket-client.ts"),
     import("../host/this-wire.ts"),
   ]);
-  const authToken = readToken(values["token-file"]);
   return Client.connectWebSocket({
     url,
     clientName: "procwire-cli",
-    ...(authToken !== undefined && { authToken }),
-    ...(values.session !== undefined && { resumeSessionId: values.session }),
+    authToken: readToken(values["token-file"]),
+    resumeSessionId: values.session,
     // Its byte loops, not its processes: stdin is masked and encoded on its way out.
     codec: thisCodec(),
-    ...(onConnectionState && { onConnectionState }),
+    onConnectionState,
   });
 }
 

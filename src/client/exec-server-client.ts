@@ -42,10 +42,10 @@ export interface ExecServerClientOptions {
    */
   reconnect?: boolean | Partial<ReconnectPolicy>;
   /** Comes back to a session that an earlier client left, instead of opening one. */
-  resumeSessionId?: string;
+  resumeSessionId?: string | undefined;
   /** With `resumeSessionId`: also when another connection is still attached to it; that one is closed. */
   takeOver?: boolean;
-  onConnectionState?: (state: ConnectionState) => void;
+  onConnectionState?: ((state: ConnectionState) => void) | undefined;
   /** How much of a process's output the client itself keeps. */
   logLimits?: Partial<EventLogLimits> | undefined;
   clock?: Clock;

@@ -14,7 +14,7 @@ export interface SocketClientOptions extends ExecServerClientOptions {
   /** How long the connection itself may take. Default 10 s. */
   connectTimeoutMs?: number;
   /** Sent as `Authorization: Bearer …`. */
-  authToken?: string;
+  authToken?: string | undefined;
   /** Faster byte loops than Node's own, where they are at hand. */
   codec?: ByteCodec | undefined;
 }

@@ -129,7 +129,7 @@ async function requestFor(
     tty: args.tty ?? false,
     workdir,
     sandbox: choice.type,
-    ...(args.justification !== undefined && { justification: args.justification }),
+    justification: args.justification,
   };
 }
 
@@ -181,7 +181,8 @@ async function start(
       env: { ...ADDED_ENVIRONMENT, ...context.env },
       envPolicy: context.envPolicy,
       tty,
-      ...(tty ? { size: context.terminalSize } : { pipeStdin: context.pipeStdin }),
+      size: tty ? context.terminalSize : undefined,
+      pipeStdin: tty ? undefined : context.pipeStdin,
       mode: "prepared",
       sandbox: sandboxIntent(choice),
       sandboxScope: context,

@@ -83,7 +83,7 @@ async function waitOn(
   const { signal } = call;
   try {
     const result = await whileWaiting(context, session, call, () =>
-      session.process.wait({ until, timeoutMs, afterSeq: session.inputSeq, ...(signal && { signal }) }),
+      session.process.wait({ until, timeoutMs, afterSeq: session.inputSeq, signal }),
     );
     if (result.reason === "exited" || result.reason === "closed")
       await waitWindow(context, session, LAST_OUTPUT_MS, call);

@@ -87,8 +87,8 @@ export async function answer(
     state: stateOf(session),
     output: fitToBudget(isHeard ? session.takeOutput() : NO_OUTPUT, budget),
     archivedAs: session.sessionId,
-    ...(awaitingInput && { awaitingInput }),
-    ...(options.waited !== undefined && { waited: options.waited }),
+    awaitingInput,
+    waited: options.waited,
   };
   if (session.end && isHeard) context.sessions.remove(session);
   return {

@@ -38,7 +38,7 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
   });
   const handle = serveStdio(newServer, {
     transport: new StdioServerTransport(input, output),
-    ...(options.onError && { onerror: options.onError }),
+    onerror: (error) => options.onError?.(error),
   });
   return {
     closed,
