@@ -251,6 +251,16 @@ export interface ProcessListing {
 export interface ExecBackend {
   /** Where processes run that nobody gave a directory; a path or a URI. Absent: where this program runs. */
   readonly defaultCwd?: string | undefined;
+  /** Of a backend that keeps secrets from the environments it makes; see `guardSecrets`. */
+  readonly secrets?: SecretKeeping | undefined;
   start(params: StartParams): Promise<ExecProcess>;
   list(): Promise<ProcessListing[]>;
+}
+
+/** For callers that make a part of an environment themselves: what to leave out of it, and how to say so. */
+export interface SecretKeeping {
+  /** Names that are passed on although they look like secrets. */
+  readonly inherit: readonly string[];
+  /** To be called with the names that were left out. */
+  onDropped(names: readonly string[]): void;
 }

@@ -6,7 +6,7 @@ import { TaskSet } from "../async/task-set.ts";
 import type { EnvPolicy, ExecBackend, TerminalSize } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
-import { execCommandTool } from "./calls/exec-command.ts";
+import { execCommandTool, startIn } from "./calls/exec-command.ts";
 import { killSessionTool } from "./calls/kill-session.ts";
 import { listSessionsTool } from "./calls/list-sessions.ts";
 import { readOutputTool } from "./calls/read-output.ts";
@@ -16,7 +16,9 @@ import { refusal } from "./calls/window-call.ts";
 import { writeStdinTool } from "./calls/write-stdin.ts";
 import type { YieldLimits } from "./calls/yield-window.ts";
 import { DEFAULT_YIELD_LIMITS } from "./calls/yield-window.ts";
+import { LOGIN_DEADLINE_MS, loginEnvironment } from "./login/login-environments.ts";
 import { ArchiveShelf } from "./output/archive-shelf.ts";
+import { Notice } from "./output/notice.ts";
 import type { ArchiveLimits } from "./output/output-archive.ts";
 import { DEFAULT_ARCHIVE_LIMITS } from "./output/output-archive.ts";
 import { MAX_OUTPUT_TOKENS } from "./output/token-budget.ts";
@@ -62,6 +64,8 @@ export interface UnifiedExecOptions {
   limits?: Partial<YieldLimits & SessionLimits & ArchiveLimits> & {
     /** No call gets more output than this, whatever it asks for. Default: 10,000. */
     maxOutputTokens?: number;
+    /** How long the profile of a login shell may take; commands run without it when it takes longer. Default: 10,000 ms. */
+    loginDeadlineMs?: number;
   };
   clock?: Clock;
   /** How often the backend has lost everything and begun anew; the model is told once each time. */
@@ -97,6 +101,17 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     clock,
     cwd: options.cwd,
     shell: absoluteShell(options.shell ?? "/bin/bash"),
+    login: (shell, choice) =>
+      loginEnvironment(options.backend, options.renewals?.() ?? 0, {
+        backend,
+        clock,
+        tasks,
+        shell,
+        start: startIn(context, options.cwd, choice),
+        deadlineMs: limits.loginDeadlineMs ?? LOGIN_DEADLINE_MS,
+        newProcessId,
+      }),
+    loginNotice: new Notice(),
     env,
     envPolicy,
     pipeStdin: options.pipeStdin ?? false,

@@ -101,8 +101,8 @@ suite("procwire exec", { concurrency: 3 }, () => {
           item.status,
         ]),
         [
-          ["item.started", "/bin/bash -lc 'pwd; exit 3'", "", null, "in_progress"],
-          ["item.completed", "/bin/bash -lc 'pwd; exit 3'", "/\n", 3, "failed"],
+          ["item.started", "/bin/bash -c 'pwd; exit 3'", "", null, "in_progress"],
+          ["item.completed", "/bin/bash -c 'pwd; exit 3'", "/\n", 3, "failed"],
         ],
       );
     });

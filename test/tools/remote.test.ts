@@ -12,6 +12,7 @@ import { call, collectEvents, fact, sessionOf, textOf, typesOf, until } from "./
 import { testCommands } from "./command-behaviour.ts";
 import type { Host } from "./host.ts";
 import { behavesOn } from "./host.ts";
+import { testLogin } from "./login-behaviour.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
 /** A server of its own, and a client that reaches it through a proxy which can cut the connection. */
@@ -38,6 +39,7 @@ const behaves = behavesOn(() => openRemote());
 describe("far away", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
+  testLogin(behaves);
 });
 
 async function withTools(

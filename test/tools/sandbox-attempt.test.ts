@@ -4,7 +4,7 @@ import { parseSandboxIntent } from "../../src/sandbox/sandbox-intent.ts";
 import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src/tools/policy/approval.ts";
 import type { SandboxChoice } from "../../src/tools/policy/sandbox-attempt.ts";
 import { checkSandbox, sandboxIntent } from "../../src/tools/policy/sandbox-attempt.ts";
-import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
+import { createUnifiedExec, type UnifiedExec } from "../../src/tools/unified-exec.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "./calls.ts";
 import { ScriptedBackend } from "./scripted-backend.ts";
 
@@ -73,19 +73,23 @@ function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
   return { backend, clock, unified, events: collectEvents(unified) };
 }
 
+/** Commands are called for without a login environment, which is taken by a process of its own. */
+const exec = (unified: UnifiedExec, args: Record<string, unknown>) =>
+  call(unified, "exec_command", { login: false, ...args });
+
 /** Lets a call get as far as it can without time passing. */
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 test("a denial asks again, and runs once more without the walls", async () => {
   const approval = policy("ask");
   const { backend, clock, unified, events } = setUp(approval);
-  const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
+  const result = exec(unified, { cmd: "touch /etc/x" });
   await settled();
   backend.last.print("touch: Read-only file system\n", "stderr");
   backend.last.end(1);
   await clock.advance(0);
   assert.equal(backend.started.length, 2);
-  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "touch /etc/x"]);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "touch /etc/x"]);
   backend.last.print("done\n");
   backend.last.end(0);
   await clock.advance(0);
@@ -112,7 +116,7 @@ test("a denial asks again, and runs once more without the walls", async () => {
 
 test("a denial that may not be retried is told as it is", async () => {
   const { backend, clock, unified } = setUp(policy("refuse"));
-  const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
+  const result = exec(unified, { cmd: "touch /etc/x" });
   await settled();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
@@ -126,7 +130,7 @@ test("a denial that may not be retried is told as it is", async () => {
 test("it is retried once only, and only for a denial", async () => {
   const approval = policy("allow", "allow", "allow");
   const { backend, clock, unified } = setUp(approval);
-  const denied = call(unified, "exec_command", { cmd: "a" });
+  const denied = exec(unified, { cmd: "a" });
   await settled();
   for (let attempt = 0; attempt < 2; attempt++) {
     backend.last.print("Permission denied\n");
@@ -134,7 +138,7 @@ test("it is retried once only, and only for a denial", async () => {
     await clock.advance(0);
   }
   assert.equal(fact(await denied, "exit_code"), 1);
-  const failed = call(unified, "exec_command", { cmd: "b" });
+  const failed = exec(unified, { cmd: "b" });
   await settled();
   backend.last.print("2 tests failed\n");
   backend.last.end(1);
@@ -146,7 +150,7 @@ test("it is retried once only, and only for a denial", async () => {
 
 test("without walls a refusal by the system is nobody's denial", async () => {
   const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
-  const result = call(unified, "exec_command", { cmd: "a" });
+  const result = exec(unified, { cmd: "a" });
   await settled();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
@@ -167,7 +171,7 @@ test("a model may ask to leave the walls, with its reason and a prefix", async (
   };
   const result = call(unified, "exec_command", args);
   await settled();
-  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "git pull"]);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "git pull"]);
   backend.last.end(0);
   await clock.advance(0);
   await result;

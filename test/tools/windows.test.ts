@@ -388,7 +388,7 @@ test("the request that reaches the backend is resolved, quiet and without secret
     ...{ COLORTERM: "", PAGER: "less", GIT_PAGER: "cat", GH_PAGER: "cat", EXTRA: "1" },
   });
   await session({ cmd: "ls", tty: true });
-  assert.deepEqual(backend.last.params.argv, ["/bin/sh", "-lc", "ls"]);
+  assert.deepEqual(backend.last.params.argv, ["/bin/sh", "-c", "ls"]);
   assert.deepEqual(backend.last.params.size, { rows: 24, cols: 80 });
   await unified.close();
 });

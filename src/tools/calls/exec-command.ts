@@ -1,6 +1,7 @@
 import { posix } from "node:path";
-import type { ExecProcess } from "../../exec/exec-process.ts";
+import type { ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import { messageOf } from "../../protocol/message-of.ts";
+import type { LoginEnvironment } from "../login/login-environment.ts";
 import type { ApprovalRequest } from "../policy/approval.ts";
 import { describeCommand } from "../policy/approval.ts";
 import { realWorkdir } from "../policy/real-workdir.ts";
@@ -57,20 +58,23 @@ async function run(
   const invocation: Invocation = { sessionId: context.sessions.allocate(), args, call };
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
   const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
-  const request = await requestFor(context, args, escalates ? "unsandboxed" : "command", choice);
-  if (typeof request === "string") return refusal(`exec_command: ${request}`);
+  const prepared = await prepare(context, args, escalates ? "unsandboxed" : "command", choice, call.signal);
+  if (typeof prepared === "string") return refusal(`exec_command: ${prepared}`);
+  const { request } = prepared;
   const permission = await context.gate.permit(request, call);
   if (permission.type === "refused") return notStarted("declined", request, permission.reason);
-  const first = await attempt(context, invocation, request, choice);
+  const first = await attempt(context, invocation, prepared, choice);
   if (first.type === "notStarted") return notStarted("failed", request, first.message);
   const last = await againIfDenied(context, invocation, first.session);
   if (last.type === "refused") return refusal(`exec_command: ${last.reason}`);
   const { session } = last;
-  return answer(context, session, {
+  const output = await answer(context, session, {
     sinceMs: session.startedAtMs,
     maxOutputTokens: args.max_output_tokens,
     signal: call.signal,
   });
+  const notice = noticeOf(prepared.login);
+  return notice === null || call.signal?.aborted ? output : context.loginNotice.addTo(output, notice);
 }
 
 type LastAttempt = { type: "started"; session: ExecSession } | { type: "refused"; reason: string };
@@ -85,9 +89,9 @@ async function againIfDenied(
   try {
     if (!wasDenied(first)) return { type: "started", session: first };
     // The first attempt may have put links where directories were, so the request is made anew.
-    const retry = await requestFor(context, invocation.args, "retry", { type: "none" });
+    const retry = await prepare(context, invocation.args, "retry", { type: "none" }, invocation.call.signal);
     if (typeof retry === "string") return { type: "refused", reason: retry };
-    const again = await context.gate.permit(retry, invocation.call);
+    const again = await context.gate.permit(retry.request, invocation.call);
     if (again.type === "refused") return { type: "started", session: first };
     const second = await attempt(context, invocation, retry, { type: "none" }, () => {
       runsAgain = true;
@@ -106,13 +110,21 @@ function notStarted(how: "declined" | "failed", { argv }: ApprovalRequest, reaso
   return { ok: false, text, structured: { not_started: how, argv, reason } };
 }
 
-/** What would be started, for whoever decides on it; or what is wrong with the arguments. */
-async function requestFor(
+/** A command that is ready to be judged, and then to be started exactly so. */
+interface Prepared {
+  request: ApprovalRequest;
+  /** What a login shell would add to its environment; null where it is not wanted, or the shell adds it itself. */
+  login: LoginEnvironment | null;
+}
+
+/** What would be started; or what is wrong with the arguments. */
+async function prepare(
   context: ExecContext,
   args: ExecCommandArguments,
   kind: ApprovalRequest["kind"],
   choice: SandboxChoice,
-): Promise<ApprovalRequest | string> {
+  signal: AbortSignal | undefined,
+): Promise<Prepared | string> {
   const named = posix.resolve(context.cwd, args.workdir ?? "");
   const { backend, newProcessId } = context;
   let workdir = named;
@@ -123,14 +135,55 @@ async function requestFor(
   }
   const shell = chooseShell(args.shell, context.shell, workdir);
   if (!shell) return `shell \`${args.shell}\` must be an absolute path`;
-  return {
+  // A shell that is neither configured nor the system's own may be anything, so it is not run before it is judged.
+  const takes = args.login === undefined && shell.kind !== "other";
+  const login = takes ? await orAborted(context.login(shell.path, choice), signal) : null;
+  if (login === "aborted") return "the call was cancelled before the command was started";
+  const request: ApprovalRequest = {
     kind,
-    ...describeCommand(args.cmd, shell, { login: args.login ?? true, prefixRule: args.prefix_rule }),
+    ...describeCommand(args.cmd, shell, {
+      login: needsLoginShell(args, login),
+      prefixRule: args.prefix_rule,
+    }),
     tty: args.tty ?? false,
     workdir,
     sandbox: choice.type,
     justification: args.justification,
   };
+  return { request, login };
+}
+
+async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): Promise<T | "aborted"> {
+  if (!signal) return task;
+  const { promise, resolve } = Promise.withResolvers<"aborted">();
+  const onAbort = () => resolve("aborted");
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    return await Promise.race([task, promise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** A login shell is needed only where its environment is wanted and was not taken beforehand. */
+function needsLoginShell(
+  { login: wanted = true }: ExecCommandArguments,
+  login: LoginEnvironment | null,
+): boolean {
+  return wanted && login?.type !== "taken" && login?.type !== "late";
+}
+
+/** What a model should know of a profile that could not be used as usual. */
+function noticeOf(login: LoginEnvironment | null): string | null {
+  switch (login?.type) {
+    case "late":
+      return `${login.reason}; commands run without the login environment (login=true runs a login shell all the same)`;
+    case "failed":
+      return `the login environment could not be taken once for all commands: ${login.reason}; each command runs in a login shell`;
+    default:
+      return null;
+  }
 }
 
 /** The walls that were put up here were in the way. */
@@ -147,7 +200,7 @@ type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted";
 async function attempt(
   context: ExecContext,
   { sessionId, args, call }: Invocation,
-  { cmd, argv, workdir: cwd, tty }: ApprovalRequest,
+  { request: { cmd, argv, workdir: cwd, tty }, login }: Prepared,
   choice: SandboxChoice,
   onAgain?: () => void,
 ): Promise<Attempt> {
@@ -159,7 +212,7 @@ async function attempt(
     sandbox: choice.type,
     attempt: onAgain ? 2 : 1,
   };
-  const started = await start(context, command, choice);
+  const started = await start(context, command, choice, login);
   if (typeof started === "string") return { type: "notStarted", message: started };
   onAgain?.();
   const session = await context.openSession(sessionId, started, command);
@@ -167,27 +220,50 @@ async function attempt(
   return { type: "started", session };
 }
 
-/** The process, or why there is none, in the words of whoever could not start it. */
+/** The process, or why there is none, in the words of the backend that could not start it. */
 async function start(
   context: ExecContext,
   { argv, cwd, tty }: SessionCommand,
   choice: SandboxChoice,
+  login: LoginEnvironment | null,
 ): Promise<ExecProcess | string> {
   try {
     return await context.backend.start({
+      ...withLogin(startIn(context, cwd, choice), login),
       processId: context.newProcessId(),
       argv: [...argv],
-      cwd,
-      env: { ...ADDED_ENVIRONMENT, ...context.env },
-      envPolicy: context.envPolicy,
       tty,
       size: tty ? context.terminalSize : undefined,
       pipeStdin: tty ? undefined : context.pipeStdin,
       mode: "prepared",
-      sandbox: sandboxIntent(choice),
-      sandboxScope: context,
     });
   } catch (error) {
     return messageOf(error);
   }
+}
+
+type Surroundings = Pick<StartParams, "cwd" | "env" | "envPolicy" | "sandbox" | "sandboxScope">;
+
+/** What every command has around it: directory, environment, walls. */
+export function startIn(context: ExecContext, cwd: string, choice: SandboxChoice): Surroundings {
+  return {
+    cwd,
+    env: { ...ADDED_ENVIRONMENT, ...context.env },
+    envPolicy: context.envPolicy,
+    sandbox: sandboxIntent(choice),
+    sandboxScope: context,
+  };
+}
+
+/** The same with what a login shell's profile sets and removes, as if the profile had just run. */
+function withLogin(surroundings: Surroundings, login: LoginEnvironment | null): Surroundings {
+  if (login?.type !== "taken") return surroundings;
+  const { env, envPolicy } = surroundings;
+  const { set, unset } = login;
+  const kept = Object.entries(env).filter(([name]) => !unset.includes(name));
+  return {
+    ...surroundings,
+    env: { ...Object.fromEntries(kept), ...set },
+    envPolicy: envPolicy && { ...envPolicy, exclude: [...envPolicy.exclude, ...unset] },
+  };
 }

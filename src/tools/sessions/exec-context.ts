@@ -3,7 +3,9 @@ import type { Lanes } from "../../async/lanes.ts";
 import type { TaskSet } from "../../async/task-set.ts";
 import type { EnvPolicy, ExecBackend, ExecProcess, TerminalSize } from "../../exec/exec-process.ts";
 import type { YieldLimits } from "../calls/yield-window.ts";
+import type { LoginEnvironment } from "../login/login-environment.ts";
 import type { ArchiveShelf } from "../output/archive-shelf.ts";
+import type { Notice } from "../output/notice.ts";
 import type { ApprovalGate } from "../policy/approval.ts";
 import type { SandboxChoice } from "../policy/sandbox-attempt.ts";
 import type { ExecSession, SessionCommand } from "./exec-session.ts";
@@ -15,6 +17,9 @@ export interface ExecContext {
   clock: Clock;
   cwd: string;
   shell: string;
+  /** What the profile of a login shell does to the environment of commands behind these walls. */
+  login: (shell: string, choice: SandboxChoice) => Promise<LoginEnvironment>;
+  loginNotice: Notice;
   env: Record<string, string>;
   envPolicy: EnvPolicy | null;
   pipeStdin: boolean;

@@ -1,3 +1,4 @@
+import { withNotice } from "../output/notice.ts";
 import type { ToolOutput } from "../tool.ts";
 import type { SessionTable } from "./session-table.ts";
 
@@ -17,12 +18,7 @@ export class RenewalNotice {
     const renewals = this.#renewals();
     if (renewals === this.#told) return output;
     this.#told = renewals;
-    const notice = noticeOf(this.#lost());
-    return {
-      ...output,
-      text: `Note: ${notice}\n${output.text}`,
-      structured: { ...output.structured, notice },
-    };
+    return withNotice(output, noticeOf(this.#lost()));
   }
 
   /** Those that nobody has asked about since. */
