@@ -33,6 +33,8 @@ export interface ToolOutput {
 /** One callable tool. `call` never rejects for what a model did wrong: that is an output with `ok: false`. */
 export interface Tool {
   readonly definition: ToolDefinition;
+  /** What `structured` of an answer is that is `ok`; a JSON Schema of an object. */
+  readonly outputSchema?: (JsonSchema & { readonly type: "object" }) | undefined;
   /** What it starts is told by events of its own; a call as such is no news. */
   readonly tellsItself?: boolean;
   call(args: unknown, context?: ToolCallContext): Promise<ToolOutput>;

@@ -9,6 +9,7 @@ import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 import { execCommandTool, startIn } from "./calls/exec-command.ts";
 import { killSessionTool } from "./calls/kill-session.ts";
 import { listSessionsTool } from "./calls/list-sessions.ts";
+import { OUTPUT_SCHEMAS } from "./calls/output-schemas.ts";
 import { readOutputTool } from "./calls/read-output.ts";
 import { readScreenTool } from "./calls/read-screen.ts";
 import { waitForTool } from "./calls/wait-for.ts";
@@ -137,8 +138,10 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     return closing;
   };
   const renewed = new RenewalNotice(options.renewals, sessions);
+  const outputSchemas: Readonly<Record<string, Tool["outputSchema"]>> = OUTPUT_SCHEMAS;
   const untilClosed = (tool: Tool): Tool => ({
     definition: tool.definition,
+    outputSchema: outputSchemas[tool.definition.name],
     tellsItself: tool.tellsItself ?? false,
     call: async (args, call) => {
       if (keeper.closed) return refusal(`${tool.definition.name}: unified exec is closed`);
