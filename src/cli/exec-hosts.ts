@@ -34,7 +34,17 @@ export async function openHostPool(options: ExecHostOptions): Promise<HostPool> 
       ? [thisMachine(options)]
       : options.connect.map((url) => (options.renews ? renewedServer : server)(url, options));
   const { sandbox, writable = [], approval, outagePatienceMs, signal, onTrouble } = options;
-  return new HostPool({ hosts, sandbox, writable, approval, outagePatienceMs, signal, onTrouble });
+  return new HostPool({
+    hosts,
+    sandbox,
+    writable,
+    // One agent works on one thing; rows of a fan-out share hosts, and leave nothing for each other.
+    lastingTmp: options.renews,
+    approval,
+    outagePatienceMs,
+    signal,
+    onTrouble,
+  });
 }
 
 export function parseSandbox(value: string | undefined): SandboxMode {

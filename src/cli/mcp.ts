@@ -156,7 +156,7 @@ async function openHost(url: string | undefined, values: ConnectValues): Promise
 function sandboxChoice(mode: string, writableRoots: string[], network: string): SandboxChoice {
   if (network !== "on" && network !== "off")
     throw new UsageError(`--network \`${network}\` must be on or off`);
-  const walls = { type: "bubblewrap", network: network === "on" } as const;
+  const walls = { type: "bubblewrap", network: network === "on", privateTmp: "lasting" } as const;
   switch (mode) {
     case "none":
       return { type: "none" };

@@ -57,11 +57,17 @@ export interface StartParams {
   /** An unresolved sandbox intent, as the current protocol carries it; the backend enforces it or refuses. */
   sandbox?: unknown;
   /** Starts with the same object agree on where the roots of their intents lead: what leads elsewhere later is refused. */
-  sandboxScope?: object;
+  sandboxScope?: SandboxScope;
   /** Ends the process (gracefully, then by force) after this long. */
   timeoutMs?: number | undefined;
   /** What it may use at most; refused where it cannot be enforced. */
   limits?: ProcessLimits | undefined;
+}
+
+/** What starts behind walls have in common: a session, or a set of tools. */
+export interface SandboxScope {
+  /** Resolves when nothing more is started in it: what was kept for it on the host can go. Absent: it is never known. */
+  readonly ended?: Promise<void>;
 }
 
 /** Why a process ended. */

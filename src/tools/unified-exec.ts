@@ -96,6 +96,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const keeper = new SessionKeeper({ clock, feed, shelf, sessions, tasks });
   const { env = {}, envPolicy = HOST_ENVIRONMENT } = options;
   const backend = options.envPolicy === undefined ? guardSecrets(options.backend) : options.backend;
+  const ended = Promise.withResolvers<void>();
   const newProcessId = () => `exec-${randomUUID()}`;
   const context: ExecContext = {
     backend,
@@ -103,7 +104,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     cwd: options.cwd,
     shell: absoluteShell(options.shell ?? "/bin/bash"),
     login: (shell, choice) =>
-      loginEnvironment(options.backend, options.renewals?.() ?? 0, {
+      loginEnvironment(options.backend, options.renewals?.() ?? 0, choice, {
         backend,
         clock,
         tasks,
@@ -118,6 +119,8 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
     pipeStdin: options.pipeStdin ?? false,
     terminalSize: options.terminalSize ?? DEFAULT_TERMINAL_SIZE,
     sandbox,
+    tmpName: randomUUID(),
+    ended: ended.promise,
     yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
     maxOutputTokens: limits.maxOutputTokens ?? MAX_OUTPUT_TOKENS,
     gate: new ApprovalGate(options.approval ?? neverAsk()),
@@ -132,6 +135,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   let closing: Promise<void> | null = null;
   const close = () => {
     closing ??= keeper.close().then(() => {
+      ended.resolve();
       feed.close();
       return shelf.close();
     });

@@ -46,6 +46,7 @@ test("the walls that were chosen are asked for as the wire says it, and raised b
     workspaceRoots: null,
     temporaryDirectories: null,
     privateTmp: true,
+    lastingTmp: null,
   });
 });
 

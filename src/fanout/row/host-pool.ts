@@ -37,6 +37,8 @@ export interface HostPoolOptions {
   sandbox: SandboxMode;
   /** With `workspace-write`: can be written as well as where commands run. */
   writable?: readonly string[];
+  /** All commands of an agent find one /tmp behind their walls, until its tools are closed. Default: each has its own. */
+  lastingTmp?: boolean | undefined;
   /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
   clock?: Clock;
@@ -62,6 +64,7 @@ export class HostPool implements AsyncDisposable {
   #members: Member[];
   #sandbox: SandboxMode;
   #writable: readonly string[];
+  #lastingTmp: boolean;
   #approval: ApprovalPolicy | undefined;
   #clock: Clock;
   #outage: Outage | null;
@@ -72,6 +75,7 @@ export class HostPool implements AsyncDisposable {
     this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, restsUntilMs: 0 }));
     this.#sandbox = options.sandbox;
     this.#writable = options.writable ?? [];
+    this.#lastingTmp = options.lastingTmp ?? false;
     this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
     this.#outage = options.outagePatienceMs ? this.#createOutage(options, options.outagePatienceMs) : null;
@@ -171,7 +175,11 @@ export class HostPool implements AsyncDisposable {
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxChoice(this.#sandbox, [host.cwd, ...this.#writable]),
+      sandbox: sandboxChoice(
+        this.#sandbox,
+        [host.cwd, ...this.#writable],
+        this.#lastingTmp ? "lasting" : true,
+      ),
       approval: this.#approval,
       renewals: () => host.renewals(),
       ...(host.shell === null ? {} : { shell: host.shell }),
@@ -222,9 +230,14 @@ interface Member {
   restsUntilMs: number;
 }
 
-function sandboxChoice(mode: SandboxMode, writable: readonly string[]): SandboxChoice {
+function sandboxChoice(
+  mode: SandboxMode,
+  writable: readonly string[],
+  privateTmp: true | "lasting",
+): SandboxChoice {
   if (mode === "none") return { type: "none" };
-  return { type: "bubblewrap", writableRoots: mode === "workspace-write" ? writable : [], network: false };
+  const writableRoots = mode === "workspace-write" ? writable : [];
+  return { type: "bubblewrap", writableRoots, network: false, privateTmp };
 }
 
 function toolNamed(tools: readonly Tool[], name: string): Tool {

@@ -250,7 +250,7 @@ export function startIn(context: ExecContext, cwd: string, choice: SandboxChoice
     cwd,
     env: { ...ADDED_ENVIRONMENT, ...context.env },
     envPolicy: context.envPolicy,
-    sandbox: sandboxIntent(choice),
+    sandbox: sandboxIntent(choice, context.tmpName),
     sandboxScope: context,
   };
 }

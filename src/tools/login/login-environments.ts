@@ -9,17 +9,18 @@ const taken = new WeakMap<ExecBackend, Map<string, Promise<LoginEnvironment>>>()
 
 /**
  * The environment of a login shell on a host: taken when a command first needs it, then known. `generation` changes when
- * the host was restarted, whose profile may then say something else.
+ * the host was restarted, whose profile may then say something else; `walls` are what the profile runs behind.
  */
 export function loginEnvironment(
   host: ExecBackend,
   generation: number,
+  walls: unknown,
   probe: LoginProbe,
 ): Promise<LoginEnvironment> {
   const ofHost = taken.get(host) ?? new Map<string, Promise<LoginEnvironment>>();
   taken.set(host, ofHost);
-  const { env, envPolicy, sandbox } = probe.start;
-  const key = JSON.stringify([generation, probe.shell, env, envPolicy, sandbox]);
+  const { env, envPolicy } = probe.start;
+  const key = JSON.stringify([generation, probe.shell, env, envPolicy, walls]);
   const known = ofHost.get(key);
   if (known) return known;
   const taking = takeLoginEnvironment(probe).then((login) => {

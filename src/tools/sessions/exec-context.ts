@@ -25,6 +25,10 @@ export interface ExecContext {
   pipeStdin: boolean;
   terminalSize: TerminalSize;
   sandbox: SandboxChoice;
+  /** Names the /tmp that commands behind walls share, where they do. */
+  tmpName: string;
+  /** Resolves when these tools are closed. */
+  ended: Promise<void>;
   yieldLimits: YieldLimits;
   /** No call gets more, whatever it asks for. */
   maxOutputTokens: number;
