@@ -15,6 +15,7 @@ import { HumanOutput } from "../agent/human-output.ts";
 import { JsonlOutput } from "../agent/jsonl-output.ts";
 import type { ModelApi } from "../agent/model-api.ts";
 import { createModelCaller } from "../agent/model-call.ts";
+import { wantsColor } from "../agent/paint.ts";
 import type { JsonObject } from "../agent/response-events.ts";
 import { latestThread, Rollout, readRollout, threadsHome } from "../agent/rollout.ts";
 import type { HostPool } from "../fanout/row/host-pool.ts";
@@ -64,6 +65,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
         stderr: process.stderr,
         banner: banner(options, config, cwd),
         progressInPlace: options.progressInPlace || undefined,
+        color: wantsColor(options.color, process.stderr, process.env),
       });
   for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
   try {

@@ -239,6 +239,26 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
+  test("--color always colours what a person reads and nothing else; a pipe and --color never have none", async () => {
+    const command = "printf '\\033[31mred'; exit 3";
+    await withExec(runs(command), async ({ exec }) => {
+      const [always, auto, never] = await Promise.all(
+        [["--color", "always"], [], ["--color", "never"]].map((flags) => exec([...flags, "go"])),
+      );
+      assert.match(
+        always?.stderr ?? "",
+        /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s,
+      );
+      // Colours of the command's own are shown, not obeyed.
+      const own = /red/.exec(always?.stderr.split("exited 3")[1] ?? "");
+      assert.ok(own);
+      assert.doesNotMatch(always?.stderr ?? "", /\x1b\[31mred/);
+      for (const plain of [auto?.stderr, never?.stderr, always?.stdout.replaceAll("\x1b[31mred", "")])
+        assert.ok(plain && !plain.includes("\x1b["), plain);
+      assert.equal((await exec(["--color", "sometimes", "go"])).code, 2);
+    });
+  });
+
   test("an output schema, images and what is piped in go to the model", async () => {
     const seen: unknown[] = [];
     const model: MockHandler = ({ body }) => {
