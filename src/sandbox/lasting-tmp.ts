@@ -57,7 +57,7 @@ export class LastingTmps {
   }
 
   #of(scope: SandboxScope, name: string): Lasting {
-    if (!this.#swept) this.#track(removeLeftOvers(this.#parent));
+    if (!this.#swept) void this.#track(removeLeftOvers(this.#parent));
     this.#swept = true;
     const known = this.#ofScope.get(scope) ?? new Map<string, Lasting>();
     this.#ofScope.set(scope, known);
@@ -81,9 +81,12 @@ export class LastingTmps {
     return scopeIsOver && users === 0 ? this.#track(removeTree(outer)) : Promise.resolve();
   }
 
-  #track(removal: Promise<void>): Promise<void> {
-    this.#removals.add(removal);
-    return removal.finally(() => this.#removals.delete(removal));
+  /** A folder that cannot be removed is no reason for a command to fail: it stays for the next time. */
+  async #track(removal: Promise<void>): Promise<void> {
+    const settled = removal.catch(() => undefined);
+    this.#removals.add(settled);
+    await settled;
+    this.#removals.delete(settled);
   }
 }
 
