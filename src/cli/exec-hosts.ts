@@ -16,11 +16,11 @@ export interface ExecHostOptions {
   values: ConnectValues;
   /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
-  /** A server that lost the session is gone on with in a new one. For one agent; a fan-out has other hosts, and retries. */
+  /** When a server has lost the session, commands go on in a new one. For one agent; a fan-out has other hosts, and retries. */
   renews?: boolean;
   /** Which of the hosts' secrets its commands get. */
   guard: GuardOptions;
-  /** How long servers that were there before may all be away, who may cut that short, and who is told. Default: not at all. */
+  /** How long all servers may be unreachable after one was connected, what aborts the wait, and who is told. Default: not at all. */
   outagePatienceMs?: number | undefined;
   signal?: AbortSignal | undefined;
   onTrouble?: ((message: string) => void) | undefined;

@@ -26,8 +26,8 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
       --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
   -s, --sandbox MODE   walls around its commands: workspace-write (default), read-only, or danger-full-access for none
       --dangerously-bypass-approvals-and-sandbox  neither walls nor questions: for hosts that are walled themselves
-      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where these want
-                       somebody to be asked
+      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
+                       say ask
       --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
       --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
       --verbose        say which variables were left out as secrets

@@ -121,7 +121,7 @@ function keeper(home: string, warn: (message: string) => void) {
   };
 }
 
-/** Somebody at the terminal, also when input and output are files. */
+/** Asks the person at the terminal, also when input and output are files. */
 async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
   const [{ askOnTerminal }, { openTerminal }] = await Promise.all([
     import("../tools/policy/ask-on-terminal.ts"),

@@ -150,7 +150,7 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
   }
 }
 
-/** Whoever waits for this program sees what they would have seen of the command itself. */
+/** The parent of this program sees the same exit as if it had run the command itself. */
 async function dieLike(signal: string, exitCode: number): Promise<number> {
   if (!isSignal(signal) || !REPEATABLE.has(signal)) return exitCode;
   process.kill(process.pid, signal);

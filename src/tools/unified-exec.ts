@@ -69,9 +69,9 @@ export interface UnifiedExecOptions {
     loginDeadlineMs?: number;
   };
   clock?: Clock;
-  /** How often the backend has lost everything and begun anew; the model is told once each time. */
+  /** How often the backend has lost its session and opened another; the model is told once each time. */
   renewals?: (() => number) | undefined;
-  /** Told what nobody could be told otherwise: a failure in the background. */
+  /** Called with failures in the background, which belong to no call. */
   onError?: (error: unknown) => void;
 }
 

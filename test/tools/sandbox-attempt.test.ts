@@ -149,7 +149,7 @@ test("it is retried once only, and only for a denial", async () => {
   await unified.close();
 });
 
-test("without walls a refusal by the system is nobody's denial", async () => {
+test("without walls a refusal by the system is not a sandbox denial", async () => {
   const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
   const result = exec(unified, { cmd: "a" });
   await settled();

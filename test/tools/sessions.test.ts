@@ -74,7 +74,7 @@ test("the 8 most recently used never go, not even when they have exited", async 
   await unified.close();
 });
 
-test("a session somebody waits for goes last", async () => {
+test("a session that a call waits for is evicted last", async () => {
   const { clock, unified, open, known } = setUp({ limits: { maxSessions: 3, protectedSessions: 1 } });
   await open();
   const waiting = call(unified, "write_stdin", { session_id: 1, yield_time_ms: 300_000 });

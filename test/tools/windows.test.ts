@@ -99,7 +99,7 @@ test("a call is answered as soon as the process has exited and closed its stream
   await unified.close();
 });
 
-test("streams that somebody holds open are waited for 50 ms after the exit, and no longer", async () => {
+test("streams that another process holds open are waited for 50 ms after the exit, and no longer", async () => {
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "daemon &" });
   backend.last.exit(0);
@@ -197,7 +197,7 @@ test("Ctrl-C into a terminal is sent as it is", async () => {
   await unified.close();
 });
 
-test("an interrupt does not queue behind a write that nobody reads", async () => {
+test("an interrupt does not queue behind a write that the process does not read", async () => {
   const { backend, unified, begin, session, clock } = setUp({ pipeStdin: true });
   const session_id = await session();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -226,7 +226,7 @@ test("a closed stdin is told at once, with what to do about it", async () => {
   await unified.close();
 });
 
-test("a process that cannot be started is told in the words of whoever could not", async () => {
+test("a process that cannot be started is reported in the words of the backend", async () => {
   const { backend, unified } = setUp();
   backend.startError = "No such file or directory (os error 2)";
   const output = await call(unified, "exec_command", { cmd: "x" });

@@ -49,7 +49,7 @@ async function conditionOf(args: WaitForArguments): Promise<WaitCondition | stri
       if (args.pattern === undefined) return "missing argument `pattern`";
       return (
         (await problemWith(args.pattern)) ?? {
-          // Output is lines to whoever writes the pattern.
+          // Models write patterns for lines of output.
           type: "output",
           pattern: `(?m)${args.pattern}`,
         }

@@ -12,7 +12,7 @@ export interface CallResult {
   output: ShownOutput;
   /** The number under which `read_output` finds all of it; null when nothing keeps it. */
   archivedAs: number | null;
-  /** What the terminal itself says: somebody is to type. */
+  /** The terminal's mode says that the program waits for input. */
   awaitingInput?: { secret: boolean } | undefined;
   /** How a `wait_for` ended, in words. */
   waited?: string | undefined;

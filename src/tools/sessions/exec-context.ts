@@ -37,7 +37,7 @@ export interface ExecContext {
   shelf: ArchiveShelf;
   tasks: TaskSet;
   writes: Lanes<ExecSession>;
-  /** Begins to follow a process under a number; whoever has to go for it is ended. */
+  /** Begins to follow a process under a number; a session that is evicted for it is ended. */
   openSession: (sessionId: number, process: ExecProcess, command: SessionCommand) => Promise<ExecSession>;
   newProcessId: () => string;
   newChunkId: () => string;

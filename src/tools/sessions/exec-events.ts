@@ -30,7 +30,7 @@ export interface ExecCommandOutputDelta {
   processId: string;
   stream: OutputStream;
   chunk: Uint8Array;
-  /** Output before this chunk that this subscriber was too slow for, or that nobody kept. */
+  /** Bytes before this chunk that were dropped because this subscriber was too slow, or that were not retained. */
   omittedBytes: number;
 }
 
@@ -68,7 +68,7 @@ export type SessionEnd =
   | { type: "evicted" }
   /** Unified exec was closed around it. */
   | { type: "closed" }
-  /** It can no longer be followed; nobody knows how it ended, or whether. */
+  /** It can no longer be followed; how it ended, or whether, is not known. */
   | { type: "failed"; message: string };
 
 /** A subscriber that leaves this much output untaken loses the oldest of it, and is told how much. */

@@ -10,7 +10,7 @@ import type { EventFeed, ExecCommandBegin, ExecCommandEnd, SessionEnd } from "./
 
 /** Output kept between two calls: half from the beginning, half from the end. */
 const CALL_OUTPUT_BYTES = 1024 * 1024;
-/** After the exit, how long a stream that somebody else holds open is waited for. */
+/** After the exit, how long a stream that another process holds open is waited for. */
 const DRAIN_MS = 50;
 /** TERM comes this long before KILL when a session is ended. */
 const END_GRACE_MS = 2000;
@@ -90,7 +90,7 @@ export class ExecSession {
     return this.#ended.promise;
   }
 
-  /** Somebody waits on it right now. */
+  /** A call waits on it right now. */
   get watched(): boolean {
     return this.#waiting > 0;
   }
@@ -136,7 +136,7 @@ export class ExecSession {
     this.#endAs = type;
     const { clock } = this.#deps;
     const deadline = clock.after(END_GRACE_MS + END_DEADLINE_MS, () => this.#finish({ type }));
-    // One that cannot be reached any more is over as far as anyone here will know.
+    // A process that cannot be reached any more counts as over.
     this.process.terminate({ type: "graceful", timeoutMs: END_GRACE_MS }).catch(() => this.#finish({ type }));
     await this.ended;
     deadline.cancel();
@@ -151,7 +151,7 @@ export class ExecSession {
     if (end) this.#deps.feed.emit({ ...end, runsAgain });
   }
 
-  /** Stops following what has ended and is held open by somebody else. */
+  /** Stops following a session that has ended while another process holds its streams open. */
   letGo(): void {
     this.#following.abort();
   }
@@ -184,7 +184,7 @@ export class ExecSession {
       case "closed":
         this.#seq = event.seq;
         this.#finish(this.#endOf("the process closed its streams without an exit"));
-        // Nothing more comes: what the backend keeps of it can go, once nobody looks for something in it any more.
+        // No more events come: the backend may drop what it retains, once no call searches in it any more.
         await this.#unwatched();
         await this.process[Symbol.asyncDispose]();
         return;
