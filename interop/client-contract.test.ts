@@ -14,7 +14,7 @@ import { ManualClock } from "../src/async/clock.ts";
 import { ExecServerClient } from "../src/client/node/socket-client.ts";
 import { clientContract } from "../test/contract/client-contract.ts";
 import { FaultProxy } from "../test/support/fault-proxy.ts";
-import { until } from "../test/support/serve.ts";
+import { until } from "../test/support/until.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));
 const skip = existsSync(CODEX)

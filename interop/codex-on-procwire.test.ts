@@ -3,7 +3,8 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { CuttingProxy } from "../test/support/cutting-proxy.ts";
-import { isAlive, PROCWIRE, type ServeChild, serve, until } from "../test/support/serve.ts";
+import { isAlive, PROCWIRE, type ServeChild, serve } from "../test/support/serve.ts";
+import { until } from "../test/support/until.ts";
 import {
   type CodexTarget,
   codexHome,

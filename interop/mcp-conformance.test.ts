@@ -3,7 +3,8 @@ import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { PROCWIRE, ServeChild, until } from "../test/support/serve.ts";
+import { PROCWIRE, ServeChild } from "../test/support/serve.ts";
+import { until } from "../test/support/until.ts";
 
 /** The official conformance suite against `procwire mcp --http`; expected failures have their reason beside them. */
 

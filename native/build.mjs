@@ -41,8 +41,8 @@ function build() {
   const stamp = stampOf(includeDir);
   const stampFile = join(outDir, "stamp");
   const addonFile = join(outDir, "procwire.node");
-  const programs = ["watchdog"];
-  const outputs = [addonFile, ...programs.map((name) => join(outDir, name))];
+  const programs = { watchdog: ["watchdog.c", "server-group.c"] };
+  const outputs = [addonFile, ...Object.keys(programs).map((name) => join(outDir, name))];
   if (outputs.every(existsSync) && existsSync(stampFile) && readFileSync(stampFile, "utf8") === stamp) return;
 
   mkdirSync(outDir, { recursive: true });
@@ -61,11 +61,11 @@ function build() {
   ];
   // Self-contained where the static library is at hand, so that a prebuild runs on other machines.
   compile(cxx, addonFile, [...common, ...addon], asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
-  for (const name of programs)
+  for (const [name, parts] of Object.entries(programs))
     compile(
       cc,
       join(outDir, name),
-      [...common, "-s", join(here, "programs", `${name}.c`)],
+      [...common, "-s", ...parts.map((part) => join(here, "programs", part))],
       [["-static"], []],
     );
   writeFileSync(stampFile, stamp);

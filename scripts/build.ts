@@ -1,4 +1,4 @@
-/** `npm run build`: the CLI as bundles that start fast, the library with its types, and the stamp that says of when they are. */
+/** `npm run build`: the CLI as bundles that start fast, the library with its types, and the stamp of the build's time. */
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { globSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
@@ -50,7 +50,7 @@ const run = (...args: string[]) =>
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
 run("scripts/build-browser.ts");
 
-// What a command has compiled by its end stays behind beside its bundle, for all later runs.
+// V8's code cache of each command is stored beside its bundle for later runs.
 for (const command of commands) {
   const name = basename(command, ".ts");
   if (name === "serve") await serveOnce();

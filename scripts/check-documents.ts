@@ -51,7 +51,7 @@ function brokenSteps(architecture: string): string[] {
   );
 }
 
-/** What one opens first in a folder says in a sentence what the folder is. */
+/** Every folder has a README.md that begins with a sentence on what the folder is. */
 function foldersWithoutSentence(): string[] {
   return globSync(["src/**/", "native/*/"])
     .map((folder) => folder.replace(/\/?$/, "/"))
@@ -62,7 +62,7 @@ function foldersWithoutSentence(): string[] {
     .map((folder) => `${folder} has no README.md that says what it is`);
 }
 
-/** Two files of one name are told apart by nobody who searches for one. */
+/** No two files of src have the same name: a search by name finds one file. */
 function namesGivenTwice(): string[] {
   const seen = new Map<string, string>();
   return globSync("src/**/*.ts").flatMap((path) => {

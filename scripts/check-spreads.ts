@@ -30,7 +30,7 @@ export function checkSpreads(): string | null {
   return problems.length === 0 ? null : problems.join("\n");
 }
 
-/** The lines they stand on. */
+/** Line numbers of the conditional spreads in a file. */
 function conditionalSpreads(path: string): number[] {
   const file = ts.createSourceFile(path, readFileSync(path, "utf8"), ts.ScriptTarget.Latest, true);
   const lines: number[] = [];

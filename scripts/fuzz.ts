@@ -51,7 +51,7 @@ await using nodeServer = await serve(nodeEnv);
 const auth = ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", secretFile];
 await using authServer = await serve(nativeEnv, ...auth);
 const all = { nativeEcho, nodeEcho, nativeServer, nodeServer, authServer };
-// One that hangs does not hear anything milder.
+// A server that hangs handles no other signal.
 process.on("exit", () => {
   for (const { child } of Object.values(all)) child.kill("SIGKILL");
 });
@@ -63,7 +63,7 @@ await tokens();
 for (const [name, server] of Object.entries(all)) {
   assert.equal(server.child.exitCode, null, `${name} ended: ${server.stderr}`);
   assert.doesNotMatch(server.stderr, /Sanitizer|runtime error:|Error:/, name);
-  // The time may have been over while one hung.
+  // The time may have run out while a server hung.
   const late = setTimeout(() => assert.fail(`${name} hangs`), HANGS_AFTER_MS);
   assert.notEqual(
     await status(server, Buffer.from("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")),
@@ -74,7 +74,7 @@ for (const [name, server] of Object.entries(all)) {
 }
 console.log("all servers still serve");
 
-/** Echoes answer before they see the end, so all they say can be compared; of a server, what it says at once. */
+/** An echo server answers before it sees the end of the stream, so its whole answer is compared; of the real server, what comes at once. */
 async function frames(): Promise<void> {
   const property = fc.asyncProperty(
     hostileFrames,
@@ -135,7 +135,7 @@ function status(server: ServeChild, head: Buffer, { staysOpen = false } = {}): P
       socket.end(head);
       return;
     }
-    // Who is gone before it is known who it was is not let in.
+    // A peer that leaves before its token was checked is not let in.
     socket.on("data", () => {
       if (text.includes("\r\n\r\n")) socket.destroy();
     });
@@ -150,7 +150,7 @@ async function tokens(): Promise<void> {
     alg: fc.constantFrom("HS256", "HS256", "none", "HS512", "hs256", null),
     exp: fc.constantFrom<unknown>(soon, soon, 0, -1, "soon", null, String(soon)),
     secret: fc.constantFrom(SECRET, SECRET, "", "another"),
-    // Where a letter of what was signed is changed afterwards, if at all.
+    // Where the signed text is changed afterwards, if at all.
     changed: fc.oneof(fc.constant(null), fc.nat()),
     tail: fc.constantFrom("", "", ".", ".x", "=", " ", "\x80"),
     scheme: fc.constantFrom("Bearer ", "bearer   ", "Basic ", "Bearer", ""),

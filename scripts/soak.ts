@@ -6,8 +6,9 @@
 import { parseArgs } from "node:util";
 import { FaultProxy } from "../test/support/fault-proxy.ts";
 import { descendantsOf, type Figures, figuresOf, processorSeconds } from "../test/support/program-figures.ts";
-import { serve, until } from "../test/support/serve.ts";
+import { serve } from "../test/support/serve.ts";
 import { randomFault, type SoakCounts, useServer } from "../test/support/soak-workload.ts";
+import { until } from "../test/support/until.ts";
 
 /** Middle of the last third against middle of the first: what a garbage collector leaves to chance. */
 const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };

@@ -29,7 +29,7 @@ if (problem === null) {
   process.exitCode = 1;
 }
 
-/** The version that is there is the one that is pinned. */
+/** Whether the pinned version is installed. */
 function installed({ folder, name }: Place): boolean {
   const wanted: unknown = JSON.parse(readFileSync(`${folder}/package.json`, "utf8")).dependencies[name];
   const manifest = `${folder}/node_modules/${name}/package.json`;
@@ -37,7 +37,7 @@ function installed({ folder, name }: Place): boolean {
   return JSON.parse(readFileSync(manifest, "utf8")).version === wanted;
 }
 
-/** Null when it worked, else why not. */
+/** Null when the install worked, else the reason why not. */
 function install({ folder, name, what }: Place): string | null {
   process.stderr.write(`installing ${what} below ${folder}/\n`);
   const { status, signal, error } = spawnSync("npm", ["ci", "--prefix", folder], { stdio: "inherit" });

@@ -14,7 +14,7 @@
 
 namespace procwire {
 
-constexpr size_t kMaxArguments = 13;
+constexpr size_t kMaxArguments = 14;
 
 struct Call {
   napi_env env;

@@ -15,7 +15,8 @@ namespace {
 
 // ---- one process
 
-// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups)
+// (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups,
+// directory)
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   auto request = std::make_unique<SpawnRequest>();
@@ -34,6 +35,7 @@ napi_value spawn(napi_env env, napi_callback_info info) {
                                {static_cast<uint64_t>(limits[at + 1]), static_cast<uint64_t>(limits[at + 2])},
                                true});
   request->cgroups = call.texts(12);
+  request->directory = static_cast<int>(call.number(13));
   call.loop()->spawn(std::move(request), call.argv[8], call.argv[9]);
   return nullptr;
 }

@@ -32,7 +32,7 @@ bool Child::writeThrough(const WriteRequest& request) {
     if (writeIds_.has(request.writeId)) return true;
     writeIds_.add(request.writeId);
   }
-  // Whoever wrote this waits for nothing, so nobody needs to be told when it is taken.
+  // The writer does not wait for it, so no drain event is needed when it is taken.
   const bool wantsDrain = wantsDrain_;
   write(bytes, length);
   wantsDrain_ = wantsDrain;

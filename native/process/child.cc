@@ -102,7 +102,7 @@ void Child::onExit() {
   siginfo_t info = {};
   if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) < 0) {
     if (errno == EINTR) return;
-    // Somebody else has reaped it; how it ended can no longer be learned.
+    // Other code has reaped it; how it ended can no longer be learned.
     info.si_code = CLD_EXITED;
     info.si_status = -1;
   } else if (info.si_pid == 0) {
@@ -138,8 +138,8 @@ void Child::onExit() {
   release();
 }
 
-// It has ended, but its end belongs to whoever traces it, and to us only when that one lets it go. Until then a pidfd
-// says "ready" for ever, and to believe it would keep a processor busy.
+// It has ended, but its exit status belongs to its tracer, and to us only when the tracer detaches. Until then the pidfd
+// stays readable, and polling it would keep a processor busy.
 void Child::awaitTracer() {
   loop_->arm(exit_, 0);
   int ends[2];
@@ -256,7 +256,7 @@ bool Child::terminalState(unsigned short& rows, unsigned short& cols, bool& echo
   return true;
 }
 
-// Only before it is reaped: afterwards the number may belong to somebody else.
+// Only before it is reaped: afterwards the number may belong to another process.
 bool Child::signalGroup(int signal) { return !reaped_ && !closed_ && kill(-pid_, signal) == 0; }
 
 void Child::cut() {

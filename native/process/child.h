@@ -63,7 +63,7 @@ class Child final : public Watched {
   bool terminalState(unsigned short& rows, unsigned short& cols, bool& echo, bool& canonical) const;
   bool signalGroup(int signal);
   void cut();
-  // It is being ended: who writes to it from now on must be told so by JavaScript.
+  // It is being ended: writes from now on are left to JavaScript, which refuses them.
   void refuseInput() { refusesInput_ = true; }
   WriteIds& writeIds() { return writeIds_; }
 

@@ -77,7 +77,8 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
   // The parent may have died before the line above.
   if (syscall(SYS_getppid) != plan->parent) failChild(plan, "getppid", ESRCH);
   if (plan->terminal && syscall(SYS_ioctl, plan->stdinFd, TIOCSCTTY, 0) < 0) failChild(plan, "ioctl", errno);
-  if (syscall(SYS_chdir, plan->cwd) < 0) failChild(plan, "chdir", errno);
+  const long entered = plan->directory >= 0 ? syscall(SYS_fchdir, plan->directory) : syscall(SYS_chdir, plan->cwd);
+  if (entered < 0) failChild(plan, "chdir", errno);
   for (int at = 0; at < plan->cgroupCount; at++)
     if (syscall(SYS_write, plan->cgroups[at], "0", size_t{1}) < 0) failChild(plan, "cgroup", errno);
   // All three are above 2, so no dup2 can overwrite one that is still needed; and dup3 to another number drops CLOEXEC.

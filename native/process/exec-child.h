@@ -17,6 +17,7 @@ struct ResourceLimit {
 // All that the child needs, laid out before it exists.
 struct ChildPlan {
   const char* cwd;
+  int directory;  // a descriptor of it; -1: `cwd` is looked up
   char* const* argv;
   char* const* envp;
   const char* const* candidates;
@@ -29,7 +30,7 @@ struct ChildPlan {
   int passedCount;
   const ResourceLimit* limits;
   int limitCount;
-  // Files that put whoever writes to them into a cgroup.
+  // Files (cgroup.procs) that put the process that writes to them into a cgroup.
   const int* cgroups;
   int cgroupCount;
   pid_t parent;

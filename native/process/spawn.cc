@@ -255,6 +255,7 @@ bool start(SpawnRequest& request) {
   std::vector<char*> envp = pointers(request.envp);
   ChildPlan plan = {};
   plan.cwd = request.cwd.c_str();
+  plan.directory = request.directory;
   plan.argv = argv.data();
   plan.envp = envp.data();
   plan.candidates = paths.data();

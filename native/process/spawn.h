@@ -24,6 +24,7 @@ struct SpawnRequest {
   std::vector<std::string> argv;
   std::vector<std::string> envp;
   std::string cwd;
+  int directory = -1;  // a descriptor of it, then `cwd` is only its name; the asker's own, open until it is answered
   bool terminal = false;
   bool pipeStdin = false;
   unsigned short rows = 24;

@@ -11,11 +11,18 @@
 // It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. A
 // server that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it
 // knows this program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as
-// the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no other file.
+// the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no file
+// of the server.
+//
+// Where the kernel gives a cgroup (server-group.h), the server and all it starts are in one. A third process, the
+// guard, then stands beside the two: when they and the server were all killed at once, it kills all that is left in the
+// group. It is no parent of anybody, has a session of its own, and is ended by the upper watchdog in every other case.
+// When it was killed as well, the next server that is started beside this one ends what is left.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,8 +34,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server-group.h"
+
 #ifndef SYS_close_range
 #define SYS_close_range 436
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
 #endif
 
 // A process that has not died this long after SIGKILL hangs in the kernel, and no more can be done about it.
@@ -40,7 +52,7 @@
 // The upper one leaves the lower one the time to kill a stuck server and all that is below it.
 #define LONGER_MS (1000 + SWEEP_SECONDS * 1000)
 
-// Whoever is below is told to end when `parent` dies.
+// The calling process gets SIGTERM when `parent` dies.
 static void end_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   // It may have died before the line above.
@@ -59,18 +71,34 @@ static void run_server(char** argv, const sigset_t* mask, pid_t watchdog) {
   _exit(err == ENOENT ? 127 : 126);
 }
 
-static void let_go_of_files(void) {
+// What a watchdog keeps open: its group, and the end of a pipe that tells the guard when no watchdog is left.
+struct kept {
+  struct server_group group;
+  int alive;
+};
+
+// Closes everything from 3 on but what is kept, which gets the first numbers.
+static void let_go_of_files(struct kept* kept) {
   int null = open("/dev/null", O_RDWR);
   if (null >= 0) {
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
   }
-  if (syscall(SYS_close_range, 3u, ~0u, 0u) < 0) {
-    for (int fd = 3; fd < 1024; fd++) close(fd);
+  int* const fds[] = {&kept->group.parent, &kept->group.fd, &kept->alive};
+  const int count = sizeof fds / sizeof *fds;
+  const int first = 3 + count;
+  for (int at = 0; at < count; at++)
+    if (*fds[at] >= 0) *fds[at] = fcntl(*fds[at], F_DUPFD_CLOEXEC, first);
+  for (int at = 0; at < count; at++) {
+    if (*fds[at] >= 0) *fds[at] = dup3(*fds[at], 3 + at, O_CLOEXEC);
+    else close(3 + at);
+  }
+  if (syscall(SYS_close_range, (unsigned)first, ~0u, 0u) < 0) {
+    for (int fd = first; fd < 1024; fd++) close(fd);
   }
 }
 
-// Reaps whoever is dead; true, with its status, when the server was among them.
+// Reaps every dead child; true, with its status, when the server was among them.
 static int reap(pid_t server, int* status) {
   int found = 0;
   for (;;) {
@@ -182,7 +210,19 @@ struct below {
   long patience_ms;
   // Whom the word of a server that ends is passed on to; 0 for nobody.
   pid_t above;
+  // 0 where there is none, and for the lower watchdog.
+  pid_t guard;
+  struct kept* kept;
 };
+
+// By its number, so that a sweep with nobody else to end need not look through /proc.
+static void end_guard(pid_t guard) {
+  siginfo_t info;
+  // One that was killed and reaped before may have left its number to a stranger.
+  if (guard <= 0 || waitid(P_PID, (id_t)guard, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return;
+  kill(guard, SIGKILL);
+  while (waitpid(guard, NULL, 0) < 0 && errno == EINTR) {}
+}
 
 // Until it has ended, and nothing is left of what it started. How to end then.
 static int watch(const struct below* below) {
@@ -201,7 +241,11 @@ static int watch(const struct below* below) {
         break;
       case SIGCHLD:
         if (!reap(below->pid, &status)) break;
+        kill_group(&below->kept->group);
+        end_guard(below->guard);
         sweep();
+        // The upper one alone: the other shares the lock on it.
+        if (!below->above) remove_group(&below->kept->group);
         return end_as(status);
       case SIGTERM:
       case SIGHUP:
@@ -219,6 +263,37 @@ static int watch(const struct below* below) {
       default: break;
     }
   }
+}
+
+// Beside the watchdogs: waits until both of them and the server are gone, and ends what is left in the group. The lower
+// watchdog writes the server's number to `told`, and the pipe ends when neither watchdog has it open any more.
+static int guard(const struct server_group* group, int told) {
+  pid_t server = 0;
+  char more;
+  setsid();
+  if (chdir("/") < 0) return 1;
+  dup2(STDOUT_FILENO, STDERR_FILENO);
+  prctl(PR_SET_NAME, "procwire-guard");
+  end_deserted_groups(group);
+  if (read(told, &server, sizeof server) != sizeof server) server = 0;
+  int end = server > 0 ? (int)syscall(SYS_pidfd_open, server, 0) : -1;
+  while (read(told, &more, 1) < 0 && errno == EINTR) {}
+  // A server that lost both watchdogs is told so by the kernel, and ends what it started itself.
+  struct pollfd ended = {.fd = end, .events = POLLIN};
+  while (end >= 0 && poll(&ended, 1, -1) < 0 && errno == EINTR) {}
+  kill_group(group);
+  remove_group(group);
+  return 0;
+}
+
+// A watchdog does without one where there is no group, or no room for another process.
+static pid_t start_guard(const struct kept* kept, int told) {
+  if (kept->group.fd < 0 || told < 0) return 0;
+  pid_t pid = fork();
+  if (pid != 0) return pid;
+  struct kept own = {.group = kept->group, .alive = told};
+  let_go_of_files(&own);
+  _exit(guard(&own.group, own.alive));
 }
 
 int main(int argc, char** argv) {
@@ -246,7 +321,13 @@ int main(int argc, char** argv) {
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &taken, &before);
 
-  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .above = 0};
+  struct kept kept;
+  int pipe_ends[2] = {-1, -1};
+  make_group(&kept.group);
+  if (pipe2(pipe_ends, O_CLOEXEC) < 0) pipe_ends[0] = pipe_ends[1] = -1;
+  kept.alive = pipe_ends[1];
+
+  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .above = 0, .kept = &kept};
   pid_t upper = getpid();
   below.pid = fork();
   if (below.pid == 0) {
@@ -256,13 +337,18 @@ int main(int argc, char** argv) {
     below.patience_ms = patience_ms;
     below.above = upper;
     pid_t lower = getpid();
-    below.pid = fork();
+    below.pid = fork_into_group(&kept.group);
     if (below.pid == 0) run_server(command, &before, lower);
+    // Without the number the guard does not wait for the server, only for the watchdogs.
+    if (below.pid > 0 && write(kept.alive, &below.pid, sizeof below.pid) < 0) errno = 0;
+  } else if (below.pid > 0) {
+    below.guard = start_guard(&kept, pipe_ends[0]);
   }
   if (below.pid < 0) {
     fprintf(stderr, "procwire: cannot start %s: %s\n", *command, strerror(errno));
+    if (getpid() == upper) remove_group(&kept.group);
     return 126;
   }
-  let_go_of_files();
+  let_go_of_files(&kept);
   return watch(&below);
 }

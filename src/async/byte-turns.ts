@@ -4,8 +4,8 @@ interface Turn {
 }
 
 /**
- * Bounds the bytes that several hold at once: whoever finds no room waits, in the order of asking. One that alone is
- * larger than all of it goes alone.
+ * Bounds the bytes that several tasks hold at once. A task that finds no room waits, first come first served; one that
+ * needs more than the whole bound runs alone.
  */
 export class ByteTurns {
   readonly #maxBytes: number;
@@ -21,12 +21,12 @@ export class ByteTurns {
     return this.#bytes;
   }
 
-  /** Somebody waits. */
+  /** At least one task waits for room. */
   get isAwaited(): boolean {
     return this.#waiting.length > 0;
   }
 
-  /** Resolves with how to give them back. Rejects with the signal's reason when it is aborted before. */
+  /** Resolves with a function that gives the bytes back. Rejects with the signal's reason when it is aborted before. */
   take(bytes: number, signal: AbortSignal): Promise<() => void> {
     return new Promise((resolve, reject) => {
       const stop = () => {

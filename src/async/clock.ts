@@ -8,7 +8,7 @@ export interface Timer {
 }
 
 export interface Clock {
-  /** Milliseconds since the epoch, for telling. Somebody may set it, so no duration is measured by it. */
+  /** Milliseconds since the epoch, for display. The time of day can be set, so durations are never measured by it. */
   now(): number;
   /** Milliseconds since some moment, for durations: it runs evenly whatever the time of day is set to. */
   monotonic(): number;
@@ -50,7 +50,7 @@ export class ManualClock implements Clock {
     return this.#now;
   }
 
-  /** Somebody sets the time of day this much forward, or back; no time goes by. */
+  /** Sets the time of day forward or back by this much; the monotonic clock does not move. */
   setForward(ms: number): void {
     this.#setBy += ms;
   }

@@ -2,11 +2,11 @@ import { type Clock, sleep } from "./clock.ts";
 
 export interface OutageOptions {
   words: OutageWords;
-  /** Whether an error says that it is away, and not that it refuses something. */
+  /** Whether an error means that the service cannot be reached, as opposed to a refusal by it. */
   isLoss(error: unknown): boolean;
-  /** Resolves when it can be used. */
+  /** Resolves when the service can be used. */
   probe(): Promise<unknown>;
-  /** How long it may be away before the wait is given up. */
+  /** How long an outage may last before the wait is given up. */
   patienceMs: number;
   clock: Clock;
   /** Aborted when the user ends the program: then the wait is cut short. */
@@ -28,23 +28,23 @@ export interface OutageWords {
 /** The first look after a loss is soon, because most are only a session that was ended. */
 const FIRST_LOOK_MS = 50;
 /**
- * Who holds something by a heartbeat must notice that its keeper is back before the keeper looks for old heartbeats,
- * which it does every few seconds.
+ * A worker that holds rows by a heartbeat must reach the database again before the database's sweep for old heartbeats,
+ * which runs every few seconds.
  */
 const LONGEST_LOOK_MS = 250;
-/** What a process that was told to end still waits, so that it can leave in good order. */
+/** How long a program that was told to end still waits, so that it can settle what it has. */
 const INTERRUPTED_PATIENCE_MS = 3_000;
 
 /** Patience is over. */
 export class OutageError extends Error {}
 
-/** Waits, once for all tasks of a process, while what they need is away, and then has each of them run again. */
+/** Lets all tasks of a program wait together while a service is away, then runs each of them again. */
 export class Outage {
-  /** Called when it is back, before any task runs again. */
+  /** Called when the service is back, before any task runs again. */
   readonly onBack = new Set<() => Promise<void>>();
   #options: OutageOptions;
   #waiting: Promise<void> | null = null;
-  /** Since when it is away, also after patience was over: what comes then is tried once and waits no more. */
+  /** When the outage began. Kept after patience is over: tasks that come later are tried once and do not wait. */
   #awaySinceMs: number | null = null;
   #backAtMs = Number.NEGATIVE_INFINITY;
 
@@ -52,14 +52,14 @@ export class Outage {
     this.#options = options;
   }
 
-  /** For how long nothing has been away; 0 while something is. */
+  /** How long the service has been reachable; 0 during an outage. */
   get steadyMs(): number {
     return this.#awaySinceMs === null ? this.#options.clock.monotonic() - this.#backAtMs : 0;
   }
 
   /**
-   * Runs a task until nothing was away from its beginning to its end. `isRepeat`: an earlier try may have been
-   * carried out although its answer was lost.
+   * Runs a task until no outage interrupts it. `isRepeat`: an earlier try may have been carried out although its answer
+   * was lost.
    */
   async ride<T>(task: (isRepeat: boolean) => Promise<T>): Promise<T> {
     for (let isRepeat = false; ; isRepeat = true) {

@@ -1,7 +1,12 @@
 import { openSync } from "node:fs";
 import { ReadStream, WriteStream } from "node:tty";
 
+/** The controlling terminal of whoever opens it. */
+const PATH = "/dev/tty";
+
 export interface Terminal extends Disposable {
+  /** Where it can be opened once more. */
+  terminalPath: string;
   input: ReadStream;
   output: WriteStream;
 }
@@ -15,8 +20,9 @@ export function openTerminal(): Terminal | null {
   if (fd === null) return null;
   // Each stream closes a descriptor of its own.
   const input = new ReadStream(fd);
-  const output = new WriteStream(openSync("/dev/tty", "w"));
+  const output = new WriteStream(openSync(PATH, "w"));
   return {
+    terminalPath: PATH,
     input,
     output,
     [Symbol.dispose]() {
@@ -28,7 +34,7 @@ export function openTerminal(): Terminal | null {
 
 function openOrNull(): number | null {
   try {
-    return openSync("/dev/tty", "r");
+    return openSync(PATH, "r");
   } catch {
     return null;
   }

@@ -1,3 +1,6 @@
+import type * as wire from "../protocol/file-schemas.ts";
+import type { Infer } from "../protocol/schema.ts";
+
 /** What a server needs of files. Every path is a `file:` URI; failures are `RequestError`s with the wire's texts. */
 export interface FileSystem {
   /** `admit` is asked with the file's size before any of it is read, and waited for. */
@@ -30,102 +33,22 @@ export interface MissingWatchTable {
   close(): void;
 }
 
-export interface ReadFileParams {
-  path: string;
-  /** Default true. False refuses a symbolic link anywhere in the path. */
-  followSymlinks?: boolean | undefined;
-}
+/** The wire's parameters without its sandbox, which is settled before a file is touched. */
+type Params<S> = Omit<Infer<S>, "sandbox">;
 
-export interface WriteFileParams {
-  path: string;
+export type ReadFileParams = Params<typeof wire.readFileParams>;
+export interface WriteFileParams extends Omit<Params<typeof wire.writeFileParams>, "dataBase64"> {
   data: Uint8Array;
-  followSymlinks?: boolean | undefined;
 }
-
-export interface CreateDirectoryParams {
-  path: string;
-  /** Default true: makes missing parents, and a directory that is there already is fine. */
-  recursive?: boolean | undefined;
-  followSymlinks?: boolean | undefined;
-}
-
-export interface GetMetadataParams {
-  path: string;
-  followSymlinks?: boolean | undefined;
-}
-
-/** Of what the path leads to, except `isSymlink`, which is of the path itself. */
-export interface FileMetadata {
-  isDirectory: boolean;
-  isFile: boolean;
-  isSymlink: boolean;
-  size: number;
-  /** 0 where the file system does not tell. */
-  createdAtMs: number;
-  modifiedAtMs: number;
-}
-
-export interface DirectoryEntry {
-  fileName: string;
-  isDirectory: boolean;
-  isFile: boolean;
-}
-
-export interface WalkParams {
-  path: string;
-  options: {
-    maxDepth: number;
-    maxDirectories: number;
-    maxEntries: number;
-    followDirectorySymlinks: boolean;
-    /** Lists directories whose name begins with a dot, but does not enter them. */
-    pruneHiddenDirectories?: boolean | undefined;
-  };
-}
-
-export interface WalkResult {
-  entries: { path: string; kind: "file" | "directory" }[];
-  errors: { path: string; message: string }[];
-  truncated: boolean;
-}
-
-export interface RemoveParams {
-  path: string;
-  /** Default true. */
-  recursive?: boolean | undefined;
-  /** Default true: a path that is not there is no error. */
-  force?: boolean | undefined;
-  followSymlinks?: boolean | undefined;
-}
-
-export interface CopyParams {
-  sourcePath: string;
-  destinationPath: string;
-  recursive: boolean;
-}
-
-export interface OpenParams {
-  handleId: string;
-  path: string;
-  /** `replace` empties or creates the file at once, in place. Default `read`. */
-  mode?: "read" | "replace" | undefined;
-}
-
-export interface ReadBlockParams {
-  handleId: string;
-  offset: number;
-  len: number;
-}
-
-export interface WriteBlockParams {
-  handleId: string;
-  offset: number;
-  chunk: Uint8Array;
-}
-
-export interface WatchMissingParams {
-  /** Must be greater than any the connection used before; a greater one ends the watch before it. */
-  watchId: number;
-  missing: string[];
-  present?: string | undefined;
-}
+export type CreateDirectoryParams = Params<typeof wire.createDirectoryParams>;
+export type GetMetadataParams = Params<typeof wire.getMetadataParams>;
+export type FileMetadata = Infer<typeof wire.metadataResult>;
+export type DirectoryEntry = Infer<typeof wire.directoryEntry>;
+export type WalkParams = Params<typeof wire.walkParams>;
+export type WalkResult = Infer<typeof wire.walkResult>;
+export type RemoveParams = Params<typeof wire.removeParams>;
+export type CopyParams = Params<typeof wire.copyParams>;
+export type OpenParams = Params<typeof wire.openParams>;
+export type ReadBlockParams = Infer<typeof wire.readBlockParams>;
+export type WriteBlockParams = Infer<typeof wire.writeBlockParams>;
+export type WatchMissingParams = Params<typeof wire.watchMissingParams>;

@@ -1,4 +1,4 @@
-/** This machine as an environment: the composition that a client alone may not make. */
+/** Environments that may be this machine: the client library alone must not import the local backend. */
 
 import {
   Environment as AnyEnvironment,

@@ -29,13 +29,13 @@ export interface LocalHostOptions {
   hidden?: readonly string[];
   /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
   subreaper?: boolean;
-  /** Refuses an id that a live process has: where a program uses the backend itself. */
+  /** Refuses an id that a live process has; for programs that use the backend without a server. */
   uniqueIds?: boolean;
   /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
   keepFreedMemory?: boolean;
 }
 
-/** A host, and its backend as a program uses it that has no server in between. */
+/** A host, and its backend for programs that use it without a server. */
 export interface LocalHost extends HostServices {
   readonly backend: LocalBackend;
 }
@@ -97,7 +97,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
       degraded: () => backend.degraded(),
       sandboxes: async () => {
         const { availableSandboxes } = await import("../sandbox/available.ts");
-        // Bubblewrap, run to see whether it works, leaves one behind.
+        // The probe of bubblewrap leaves a zombie behind.
         backend.expectOrphans();
         return availableSandboxes();
       },

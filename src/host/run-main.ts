@@ -12,17 +12,17 @@ import { createLocalHost } from "./local-host.ts";
 
 export interface RunMainOptions extends ListenOptions {
   config?: Partial<ServerConfig>;
-  /** Told as warnings once it listens. */
+  /** Logged as warnings once the server listens. */
   warnings?: readonly string[];
   /** A token that was made for this run, shown once on stderr. */
   newToken?: string;
-  /** Files that let their reader in; hidden from whoever is behind walls. */
+  /** Token and secret files; hidden from sandboxed processes. */
   secretFiles?: readonly string[];
   /** What is told on stderr; default `warn`. */
   logLevel?: LogLevel;
 }
 
-/** Late enough not to be in the way of the first request, early enough that nobody has used up the processes yet. */
+/** Late enough not to delay the first request, early enough that clients have not used up the process limit yet. */
 const MAKE_THREADS_AFTER_MS = 50;
 
 /** Serves this machine on stdio, as a program of its own would, until stdin ends or a signal comes. */
@@ -64,7 +64,7 @@ export async function runMainWithTransport(
   });
 }
 
-/** The only place a token that was made here is ever told. */
+/** The only place where a generated token is shown. */
 export function tokenHint(url: string, token: string): string {
   return `its token, shown this once: ${token}\n  PROCWIRE_TOKEN=${token} procwire run --connect ${url} -- uname -a`;
 }

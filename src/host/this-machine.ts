@@ -1,6 +1,6 @@
 /**
- * Processes on this machine, with the addon where it is there. Only composition roots import it: whoever starts
- * processes is given a machine, and does not look for one.
+ * Processes on this machine, with the addon where it is there. Only composition roots import it: code that
+ * starts processes is given a backend and does not choose one.
  */
 
 import type { StartParams } from "../exec/exec-process.ts";
@@ -14,7 +14,7 @@ export interface ThisMachineOptions extends LocalBackendOptions {
   forceFallback?: boolean | undefined;
 }
 
-/** What starts processes here, behind walls where a sandbox intent asks for them; the first such loads what raises them. */
+/** Starts processes on this machine. The sandbox code is loaded by the first start that has a sandbox intent. */
 export function createLocalBackend({ forceFallback, ...options }: ThisMachineOptions = {}): LocalBackend {
   const resolveSandbox = options.resolveSandbox ?? resolvePlainly;
   let hasWalls = false;

@@ -1,6 +1,6 @@
 /**
- * What connections can go by on this machine, with the addon where it is there. Only composition roots import it: whoever
- * listens or connects is given these, and does not look for them.
+ * The sockets of this machine: the addon's where it is there. Only composition roots import it: code that listens or
+ * connects is given its sockets and does not choose them.
  */
 
 import { setFlagsFromString } from "node:v8";
@@ -33,10 +33,10 @@ export function keepFreedMemory(): void {
 
 let collect: (() => void) | null = null;
 
-/** Chunks that nobody holds stay until V8 looks for them, and a program that does nothing gives it no reason to look. */
+/** V8 collects unused chunks only when the program allocates; an idle server would keep them for ever. */
 function collectGarbage(): void {
   if (!collect) {
-    // Only whoever asks for it in a new context gets it; nothing changes for the rest of the program.
+    // `gc` appears in new contexts only; nothing changes for the rest of the program.
     setFlagsFromString("--expose-gc");
     const found: unknown = runInNewContext("gc");
     collect = typeof found === "function" ? () => void found() : () => undefined;

@@ -17,22 +17,22 @@ import { type ResolvedWalls, resolveSandbox } from "../sandbox/resolve-sandbox.t
 import { cannotEnforce } from "../sandbox/sandbox-intent.ts";
 import type { WalledFileServers, WalledFiles } from "../server/host-services.ts";
 
-/** An inner server that is not asked for this long is ended; a patch asks a dozen times within a second. */
+/** An inner server without a request for this long is ended; applying a patch makes a dozen requests within a second. */
 const IDLE_MS = 10_000;
 /** A healthy inner server answers within 200 ms. */
 const START_WITHIN_MS = 10_000;
 
 export interface BubblewrappedFilesOptions {
-  /** Files of the host that nobody inside may reach. */
+  /** Files of the host that must not be reachable from inside. */
   hidden: HiddenFiles;
   clock?: Clock;
-  /** An inner server has ended; bubblewrap leaves one behind that nobody waits for. */
+  /** Called when an inner server has ended: bubblewrap leaves a zombie that has to be reaped. */
   onEnded?: () => void;
 }
 
 interface InnerRequest {
   intent: unknown;
-  /** Of the session: where a root leads is what its first use found. */
+  /** The session: its roots stay resolved as at their first use. */
   scope: object;
   hidden: HiddenFiles;
 }
@@ -78,7 +78,7 @@ export class BubblewrappedFiles implements WalledFileServers {
 interface StartedServer {
   caller: Caller;
   child: ChildProcess;
-  /** Resolves when it is gone and nothing of its walls is left. */
+  /** Resolves when the inner server has ended and its sandbox is removed. */
   takenDown: Promise<void>;
 }
 
@@ -106,7 +106,7 @@ class InnerServer {
   async end(): Promise<void> {
     this.#idle?.cancel();
     this.#onGone();
-    // One that never started has nothing to end.
+    // A server that never started has nothing to end.
     const started = await this.#started.catch(() => null);
     started?.caller.close();
     started?.child.kill("SIGKILL");
@@ -116,13 +116,13 @@ class InnerServer {
   async #start({ intent, scope, hidden }: InnerRequest): Promise<StartedServer> {
     try {
       const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
-      // It needs no watchdog, and is not to warn that it has none: its walls end with this program.
+      // No watchdog and no warning about a missing one: bubblewrap ends the inner server with this program.
       const argv = [process.execPath, ownProgram(), "serve", "--listen", "stdio://", "--log-level", "error"];
       const start = { argv, cwd: null, env, sandboxScope: scope };
-      // A server of our own inside: the door has nothing to fear from it.
+      // The inner server is our own program, so its connections are not refused as a sandboxed peer's.
       const onNetworked = () => () => undefined;
       const resolved = await resolveSandbox(intent, start, { hidden, onNetworked });
-      // Whoever asks for no walls is served outside of them, and never comes here.
+      // Requests without a sandbox intent never come here.
       if (resolved.type === "none") throw cannotEnforce();
       const { child, stdin, stdout, takenDown } = startWalled(resolved);
       child.once("exit", this.#onEnded);
@@ -151,7 +151,7 @@ function startWalled(walls: ResolvedWalls) {
   const { file, argv, env, descriptors } = walls.child;
   const child = spawn(file, argv.slice(1), { stdio: ["pipe", "pipe", "ignore", ...descriptors], env });
   child.unref();
-  // Its descriptors are its own by now.
+  // The child has its own copies of the descriptors by now.
   walls.started(child.pid ?? null);
   const takenDown = new Promise<void>((resolve) => {
     child.once("close", () => void walls.ended().then(resolve, resolve));

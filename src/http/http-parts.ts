@@ -1,12 +1,6 @@
 import { isUtf8 } from "node:buffer";
 import { invalidParams } from "../protocol/errors.ts";
-
-export interface HttpHeaderParam {
-  name: string;
-  value: string;
-  /** The value of this variable of the server's environment is put after `value`. */
-  valueEnvVar?: string | undefined;
-}
+import type { HttpHeaderParam } from "../protocol/http-schemas.ts";
 
 /** The parts of a request as the wire gives them, checked and worded as the protocol words them. */
 export function checkedUrl(text: string): URL {

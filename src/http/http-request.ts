@@ -2,53 +2,19 @@ import type { Agent, ClientRequest, IncomingMessage, RequestOptions } from "node
 import { type Clock, systemClock } from "../async/clock.ts";
 import { TaskSet } from "../async/task-set.ts";
 import { internalError, invalidParams } from "../protocol/errors.ts";
+import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
 import {
   checkedMethod,
   checkedUrl,
-  type HttpHeaderParam,
   namesFromEnvironment,
   outgoingHeaders,
   receivedHeaders,
 } from "./http-parts.ts";
 import { type Hop, nextHop } from "./redirect.ts";
 
-/** The wire's `http/request`, with the body as bytes. */
-export interface HttpRequestParams {
-  method: string;
-  url: string;
-  headers?: HttpHeaderParam[] | undefined;
-  body?: Uint8Array | undefined;
-  /** For the whole exchange, body included. Default: as long as it takes. */
-  timeoutMs?: number | undefined;
-  /** Default `follow`. */
-  redirectPolicy?: "follow" | "stop" | undefined;
-  /** Names the body's deltas; must be free among the connection's streams. Not looked at without `streamResponse`. */
-  requestId: string;
-  /** Answers with an empty body and sends it as deltas instead. */
-  streamResponse?: boolean | undefined;
-}
-
-export interface HttpResponse {
-  status: number;
-  headers: { name: string; value: string }[];
-  body: Uint8Array;
-  /** Of a streamed answer alone: begins its deltas. */
-  stream?: () => void;
-}
-
-/** A piece of a streamed body; the last one is empty and `done`, with the reason in `error` if the body broke off. */
-export interface BodyDelta {
-  requestId: string;
-  /** From 1. */
-  seq: number;
-  delta: Uint8Array;
-  done: boolean;
-  error: string | null;
-}
-
 export interface HttpRequestsOptions {
   /** Where deltas go; the next one waits for it. A rejection ends the stream. */
-  sink: (delta: BodyDelta) => Promise<void>;
+  sink: (delta: HttpBodyDelta) => Promise<void>;
   onError: (error: unknown) => void;
   env?: NodeJS.ProcessEnv;
   clock?: Clock;
@@ -84,7 +50,7 @@ export class HttpRequests {
   }
 
   /** A streamed answer's deltas begin with `stream()`, so that the caller can send the answer first. */
-  async request(params: HttpRequestParams): Promise<HttpResponse> {
+  async request(params: HttpRequestParams): Promise<HttpAnswer> {
     const { requestId } = params;
     if (params.streamResponse !== true) return await this.#buffered(params);
     if (this.#streams.has(requestId)) {
@@ -109,7 +75,7 @@ export class HttpRequests {
     await this.#tasks.settled();
   }
 
-  async #buffered(params: HttpRequestParams): Promise<HttpResponse> {
+  async #buffered(params: HttpRequestParams): Promise<HttpAnswer> {
     const { maxBodyBytes } = this.#options;
     const { response, end } = await this.#send(params);
     const chunks: Buffer[] = [];
@@ -284,6 +250,6 @@ async function* bytesOf(response: IncomingMessage): AsyncGenerator<Buffer> {
   for await (const chunk of response) if (Buffer.isBuffer(chunk)) yield chunk;
 }
 
-function answer(response: IncomingMessage, body: Uint8Array): HttpResponse {
+function answer(response: IncomingMessage, body: Uint8Array): HttpAnswer {
   return { status: response.statusCode ?? 0, headers: receivedHeaders(response.rawHeaders), body };
 }

@@ -7,11 +7,11 @@ export type Controller = "memory" | "pids";
 
 /** A cgroup of one process and all it starts. */
 export interface Cgroup {
-  /** Whoever writes to it comes in. */
+  /** Its cgroup.procs: a process that writes "0" to it is in the cgroup. */
   readonly procsPath: string;
-  /** Whether the kernel has killed somebody in it for want of memory. */
+  /** Whether the kernel has killed a process in it because memory ran out. */
   wasOutOfMemory(): boolean;
-  /** Tries to remove it; it stays while somebody is in it, and is tried again by `removeEmptyCgroups`. */
+  /** Tries to remove it; it stays while a process is in it, and is tried again by `removeEmptyCgroups`. */
   remove(): void;
 }
 
@@ -37,11 +37,14 @@ let made = 0;
 const busy = new Set<string>();
 const cleaned = new Set<string>();
 
-/** Throws the system's error, or one that says what is missing, when it cannot be made. */
-export function makeCgroup(controller: Controller, limit: number): Cgroup {
+/**
+ * Throws the system's error, or one that says what is missing, when it cannot be made. `procSelf` says where this program is
+ * and where cgroups are mounted.
+ */
+export function makeCgroup(controller: Controller, limit: number, procSelf = "/proc/self"): Cgroup {
   let refusal: unknown = new Error(`there is no ${controller} cgroup that this program may add to`);
   removeEmptyCgroups();
-  for (const place of placesFor(controller)) {
+  for (const place of placesFor(controller, procSelf)) {
     const path = join(place.path, `${owner()}-${++made}`);
     try {
       removeLeftovers(place.path);
@@ -66,19 +69,24 @@ export function makeCgroup(controller: Controller, limit: number): Cgroup {
   throw refusal;
 }
 
-/** Those that somebody was in when they should have been removed. */
+/** Removes the cgroups that still had processes when they were to be removed. */
 export function removeEmptyCgroups(): void {
   for (const path of busy) remove(path);
 }
 
+/** The group of a server and all it starts (`native/programs/server-group.c`), the last part of its path. */
+const SERVER_GROUP = /\/procwire-server-[^/]*$/;
+
 /** Where this program is, and one above: version 2 has no groups with controllers below one that has processes. */
-function placesFor(controller: Controller): Place[] {
+function placesFor(controller: Controller, procSelf: string): Place[] {
   const own = new Map<string, string>();
-  for (const line of lines("/proc/self/cgroup")) {
-    const [, controllers = "", path = "/"] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
-    for (const name of controllers.split(",")) own.set(name, path);
+  for (const line of lines(join(procSelf, "cgroup"))) {
+    const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    // The last line is empty, and so is the name of version 2.
+    if (controllers === undefined || path === undefined) continue;
+    for (const name of controllers.split(",")) own.set(name, path.replace(SERVER_GROUP, "") || "/");
   }
-  return lines("/proc/self/mountinfo").flatMap((line): Place[] => {
+  return lines(join(procSelf, "mountinfo")).flatMap((line): Place[] => {
     const [before = "", after = ""] = line.split(" - ");
     const [, , , root = "/", mountPoint = ""] = before.split(" ");
     const [type, , options = ""] = after.split(" ");
@@ -96,7 +104,7 @@ function placesFor(controller: Controller): Place[] {
   });
 }
 
-/** What a program that was killed has left, once nobody is in it any more. Looked for once in each place. */
+/** Removes the empty cgroups of programs that were killed. Looked for once in each place. */
 function removeLeftovers(place: string): void {
   if (cleaned.has(place)) return;
   cleaned.add(place);

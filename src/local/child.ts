@@ -8,6 +8,8 @@ export interface ChildSpec {
   /** What the program sees; `argv[0]` may differ from `file`. */
   argv: string[];
   cwd: string;
+  /** A descriptor of the directory to start in, instead of looking `cwd` up. Stays the caller's, as `descriptors` do. */
+  directory?: number | undefined;
   env: Record<string, string>;
   /** Null: pipes. */
   terminal: TerminalSize | null;

@@ -12,11 +12,11 @@ const RLIMIT_NOFILE = 7;
 export interface EnforcedLimits {
   /** Three numbers each: the resource, its soft and its hard limit. */
   readonly resources: readonly number[];
-  /** Files a child writes itself to, to be in the cgroup. */
+  /** Each is the cgroup.procs file of a cgroup the child enters. */
   readonly cgroups: readonly string[];
   /** Which of them a child has met that was killed by this signal, and not by us. */
   metBy(signal: number): LimitName | null;
-  /** Nobody is left in them. */
+  /** Called when no process is left in them. */
   release(): void;
 }
 
@@ -33,7 +33,7 @@ export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean)
   const { cpuTimeMs, processMemoryBytes, openFiles, memoryBytes, processes } = limits;
   if (cpuTimeMs !== undefined) {
     const seconds = Math.max(1, Math.ceil(cpuTimeMs / 1000));
-    // The first is told by a signal that says why; whoever is deaf to it is killed a second later.
+    // At the soft limit the kernel sends SIGXCPU, which says why; a process that ignores it is killed a second later.
     limitResource("cpuTimeMs", RLIMIT_CPU, seconds, seconds + 1);
   }
   if (processMemoryBytes !== undefined) limitResource("processMemoryBytes", RLIMIT_DATA, processMemoryBytes);

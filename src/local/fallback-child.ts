@@ -10,12 +10,12 @@ import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
 import { WriteIds } from "./write-ids.ts";
 
 /**
- * How long the streams must have been silent after the leader's end before the end is told while somebody else still
+ * How long the streams must have been silent after the leader's end before the end is told while another process still
  * holds them: Node tells an exit before it has read what the leader wrote.
  */
 const QUIET_AFTER_EXIT_MS = 100;
 
-/** Told to whoever asks for a terminal where the native spawner is missing. */
+/** The error of a start in a terminal where the native spawner is missing. */
 export const TERMINAL_NEEDS_ADDON =
   "a terminal needs the native spawner, which is not available here; install a C++ compiler and run `npm rebuild procwire`";
 
@@ -41,7 +41,8 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
     const { spawn } = process.getBuiltinModule("node:child_process");
     const child = spawn(spec.file, spec.argv.slice(1), {
       argv0: spec.argv[0] ?? spec.file,
-      cwd: spec.cwd,
+      // The child of a fork has our descriptors until its exec, and finds this one by our number.
+      cwd: spec.directory === undefined ? spec.cwd : `/proc/${process.pid}/fd/${spec.directory}`,
       env: spec.env,
       detached: true,
       stdio: [spec.pipeStdin ? "pipe" : "ignore", "pipe", "pipe", ...spec.descriptors],

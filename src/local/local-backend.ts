@@ -21,6 +21,7 @@ import { removeEmptyCgroups } from "./cgroups.ts";
 import type { ChildSpec } from "./child.ts";
 import { childEnvironment, droppedSecrets } from "./child-env.ts";
 import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
+import { openExactDirectory } from "./exact-directory.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { LocalMachine } from "./machine.ts";
 import type { Orphan } from "./orphans.ts";
@@ -114,9 +115,13 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   async #startBehindWalls(params: StartParams): Promise<LocalProcess> {
     const env = childEnvironment(params, this.#hostEnv);
-    const spec = this.#specOf(params, env);
+    const named = this.#specOf(params, env);
+    const { cwdIdentity } = params;
+    using held = cwdIdentity === undefined ? null : openExactDirectory(named.cwd, cwdIdentity);
+    const spec = held ? { ...named, directory: held.fd } : named;
     const sandbox = await this.#resolveSandbox({ ...params, env });
-    if (sandbox.type === "none") return this.#start(params, spec, null);
+    // Awaited here, so that the directory stays open until the start has ended.
+    if (sandbox.type === "none") return await this.#start(params, spec, null);
     try {
       const process = await this.#start(params, { ...spec, ...sandbox.child }, sandbox);
       sandbox.started(process.pid);

@@ -33,7 +33,7 @@ import type { TreeKiller } from "./tree-kill.ts";
 
 /** TERM comes this long before KILL when a process outlives its `timeoutMs`. */
 const TIMEOUT_GRACE_MS = 2000;
-/** After an ended process's leader is gone, how long somebody out of reach may keep its streams open. */
+/** After an ended process's leader is gone, how long a process out of reach may keep its streams open. */
 const CUT_AFTER_MS = 2000;
 
 export interface LocalProcessDeps {
@@ -237,15 +237,15 @@ export class LocalProcess implements HostProcess {
   }
 
   /**
-   * Ends it and all that belongs to it, and says why; the first reason stands. After the leader's exit it ends those
-   * who outlived it.
+   * Ends it and all that belongs to it, and says why; the first reason stands. After the leader's exit it ends the
+   * descendants that outlived it.
    */
   async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
     const child = this.#child;
     if (!child) return { running: false };
     if (!this.running) {
       const survivors = await this.#deps.killer.sweep(child);
-      // Whoever was out of reach may keep his end; ours is given back.
+      // A process out of reach may keep its end of a stream; ours is closed.
       if (!this.log.isClosed) child.cut();
       return ended(false, survivors);
     }
@@ -299,7 +299,7 @@ export class LocalProcess implements HostProcess {
     this.#wallTime?.cancel();
     const status = this.#exitStatus(raw);
     this.log.exited(status);
-    // Whoever asked for its end does not want to wait for somebody out of reach who holds a stream.
+    // The caller that ended it does not wait for a process out of reach that holds a stream.
     if (this.#endReason !== null)
       this.#cutTimer = this.#deps.clock.after(CUT_AFTER_MS, () => this.#child?.cut(), { keepAlive: false });
   }
@@ -337,7 +337,7 @@ function ended(running: boolean, survivors: number[]): TerminateResult {
   return survivors.length > 0 ? { running, survivors } : { running };
 }
 
-/** Loaded by the first who waits for a port. */
+/** Loaded by the first wait for a port. */
 async function isPortListening(port: number): Promise<boolean> {
   return (await import("./port-check.ts")).isPortListening(port);
 }

@@ -11,7 +11,7 @@ const LOOK_EVERY_MS = 1000;
 const HUNT_MS = 1000;
 const HUNT_PAUSE_MS = 5;
 
-/** A process that came to this program because its parent ended, and that belongs to nobody known. */
+/** A process that came to this program because its parent ended, and that descends from no known process. */
 export interface Orphan {
   pid: number;
   command: string;
@@ -26,7 +26,7 @@ export interface OrphanKeeperOptions {
 /**
  * Makes this program the subreaper of what it starts: orphans come to it instead of to init. Reaps the dead ones, each
  * by its number, and ends the living at shutdown. Living children of this program's own session are left alone:
- * somebody else here started them and waits for them.
+ * other code in this program started them and waits for them.
  */
 export class OrphanKeeper {
   readonly #options: OrphanKeeperOptions;
@@ -77,7 +77,7 @@ export class OrphanKeeper {
 
   #look(): void {
     this.#timer = null;
-    // Who is of this program's own session and alive is somebody else's here; who is dead may be an orphan all the same.
+    // Living children of this program's own session were started by other code here; a dead one may still be an orphan.
     const orphans = this.#children().filter(({ zombie, session }) => zombie || session !== this.#ownSession);
     for (const { pid, startTime, zombie } of orphans) {
       // Only zombies that were there at the last look too: a parent that waits for its own child has reaped it by now.

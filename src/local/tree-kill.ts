@@ -8,7 +8,7 @@ import { isAlive } from "./process-table.ts";
 
 const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
 
-/** How long an answer waits to learn whether anybody survived. */
+/** How long an answer waits to learn whether any process survived. */
 const SURVIVORS_ANSWER_MS = 200;
 /** How long the sweep goes on behind the answer before it gives up on what cannot be killed. */
 const SWEEP_MS = 2000;
@@ -38,11 +38,11 @@ export interface TreeKillerOptions {
 
 /**
  * Ends whole trees. The tree is looked at before the first signal, since a killed parent's children can no longer be
- * found through it; then the group is signalled, then whoever left the group.
+ * found through it; then the group is signalled, then the processes that left the group.
  */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
-  /** Whose children orphans become without a subreaper: somebody above this program. */
+  /** Whose children orphans become without a subreaper: an ancestor of this program. */
   readonly #adopters: ReadonlySet<number>;
   #scan: { takenAt: number; validUntil: number; afterKills: number; entries: ProcessEntry[] } | null = null;
   /** How many trees were killed so far. */
@@ -62,14 +62,14 @@ export class TreeKiller {
     if (mode.type === "graceful") {
       target.child.signalGroup(SIGTERM);
       this.#signalSession(target.child, seen, SIGTERM);
-      // A stopped process would only see TERM once somebody continues it.
+      // A stopped process would only see TERM once it is continued.
       target.child.signalGroup(SIGCONT);
       this.#signalSession(target.child, seen, SIGCONT);
       await this.#graceOver(target, seen, mode.timeoutMs);
       this.#look(target.child, seen);
     }
     target.child.signalGroup(SIGKILL);
-    // Nobody else was ever there, and nobody can be found later: the leader's own end will be told by its exit.
+    // It has no descendants, and none can be found later without a mark: the leader's end is told by its exit.
     if (seen.size === 0 && target.child.mark === 0) return [];
     return this.#sweep(target.child, seen);
   }
@@ -80,7 +80,7 @@ export class TreeKiller {
     return seen.size === 0 ? [] : this.#sweep(child, seen);
   }
 
-  /** Whether anybody is left of a process whose leader has ended. */
+  /** Whether descendants are left of a process whose leader has ended. */
   hasLeft(child: Leader): boolean {
     return this.#look(child, new Map()).size > 0;
   }
@@ -117,14 +117,14 @@ export class TreeKiller {
     return answer.promise;
   }
 
-  /** Adds everybody who belongs to the child now to `seen`. */
+  /** Adds every process that belongs to the child now to `seen`. */
   #look(child: Leader, seen: Map<number, ProcessEntry>, afterKills = 0): Map<number, ProcessEntry> {
     const { table } = this.#options;
     const add = (entry: ProcessEntry) => {
       if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
     };
     const leader = table.entry(child.pid);
-    // Reaped, and its number given to a stranger: nobody can be told by that any more.
+    // Reaped, and its number given to another process: sessions and descendants of that number tell nothing any more.
     const isItsNumber = !leader || leader.startTime === child.startTime;
     if (isItsNumber) table.descendants(child.pid).forEach(add);
     for (const entry of this.#candidates(afterKills)) {
@@ -140,7 +140,7 @@ export class TreeKiller {
   }
 
   /**
-   * Where somebody whose parent has ended can be found. Never a program that this one is just starting: on its way
+   * Where descendants whose parent has ended can be found. Never a program that this one is just starting: on its way
    * from fork to exec that one holds everything this program holds.
    */
   #candidates(afterKills: number): ProcessEntry[] {
@@ -169,7 +169,7 @@ export class TreeKiller {
       if (entry.session === child.pid && entry.group !== child.pid) this.#options.table.signal(entry, signal);
   }
 
-  /** Until the leader and everybody of its session are gone, or the time is up. Whoever left the session does not count. */
+  /** Until the leader and all processes of its session are gone, or the time is up. Those that left the session do not count. */
   async #graceOver(target: KillTarget, seen: Map<number, ProcessEntry>, graceMs: number): Promise<void> {
     const { clock, table } = this.#options;
     const session = new Map([...seen].filter(([, entry]) => entry.session === target.child.pid));

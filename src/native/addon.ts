@@ -59,6 +59,8 @@ export class NativeAddon {
     /** Three numbers each: resource, soft and hard limit. */
     limits: Float64Array,
     cgroupsBlock: string,
+    /** A descriptor of the directory to start in; -1: `cwd` is looked up. Stays the caller's until `onDone`. */
+    directory: number,
   ) => void;
   /** Names of a child's events, each at its number. */
   readonly childEvents!: readonly string[];

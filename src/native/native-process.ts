@@ -59,6 +59,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
         spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
         spec.limits ? block(spec.limits.cgroups) : "",
+        spec.directory ?? -1,
       );
     });
 }

@@ -5,6 +5,7 @@ import { array, boolean, bytes, f64, id, object, oneOf, optional, string, u64, u
 /** The shapes of `fs/*`. Every method takes an optional sandbox; paths are `file:` URIs. */
 
 const sandbox = optionalSandbox;
+/** Default true. False refuses a symbolic link anywhere in the path. */
 const followSymlinks = optional(boolean);
 
 export const readFileParams = object("WireFsReadFileParams", { path: pathUri, followSymlinks, sandbox });
@@ -17,6 +18,7 @@ export const writeFileParams = object("WireFsWriteFileParams", {
 });
 export const createDirectoryParams = object("WireFsCreateDirectoryParams", {
   path: pathUri,
+  /** Default true: makes missing parents, and a directory that is there already is fine. */
   recursive: optional(boolean),
   followSymlinks,
   sandbox,
@@ -26,20 +28,25 @@ export const getMetadataParams = object("WireFsGetMetadataParams", {
   followSymlinks,
   sandbox,
 });
+/** Of what the path leads to, except `isSymlink`, which is of the path itself. */
 export const metadataResult = object("Metadata", {
   isDirectory: boolean,
   isFile: boolean,
   isSymlink: boolean,
   size: u64,
+  /** 0 where the file system does not tell. */
   createdAtMs: f64,
   modifiedAtMs: f64,
 });
 export const canonicalizeParams = object("WireFsCanonicalizeParams", { path: pathUri, sandbox });
 export const canonicalizeResult = object("CanonicalizeResult", { path: string });
 export const readDirectoryParams = object("WireFsReadDirectoryParams", { path: pathUri, sandbox });
-export const readDirectoryResult = object("ReadDirectoryResult", {
-  entries: array(object("DirectoryEntry", { fileName: string, isDirectory: boolean, isFile: boolean })),
+export const directoryEntry = object("DirectoryEntry", {
+  fileName: string,
+  isDirectory: boolean,
+  isFile: boolean,
 });
+export const readDirectoryResult = object("ReadDirectoryResult", { entries: array(directoryEntry) });
 export const walkParams = object("WireFsWalkParams", {
   path: pathUri,
   options: object("WalkOptions", {
@@ -47,6 +54,7 @@ export const walkParams = object("WireFsWalkParams", {
     maxDirectories: usize,
     maxEntries: usize,
     followDirectorySymlinks: boolean,
+    /** Lists directories whose name begins with a dot, but does not enter them. */
     pruneHiddenDirectories: optional(boolean),
   }),
   sandbox,
@@ -58,7 +66,9 @@ export const walkResult = object("WalkResult", {
 });
 export const removeParams = object("WireFsRemoveParams", {
   path: pathUri,
+  /** Default true. */
   recursive: optional(boolean),
+  /** Default true: a path that is not there is no error. */
   force: optional(boolean),
   followSymlinks,
   sandbox,
@@ -72,6 +82,7 @@ export const copyParams = object("WireFsCopyParams", {
 export const openParams = object("WireFsOpenParams", {
   handleId: id,
   path: pathUri,
+  /** `replace` empties or creates the file at once, in place. Default `read`. */
   mode: optional(oneOf("read", "replace")),
   sandbox,
 });
@@ -81,6 +92,7 @@ export const readBlockResult = object("ReadBlockResult", { chunk: bytes, eof: bo
 export const writeBlockParams = object("FsWriteBlockParams", { handleId: id, offset: u64, chunk: bytes });
 export const closeParams = object("FsCloseParams", { handleId: id });
 export const watchMissingParams = object("FsWatchMissingParams", {
+  /** Must be greater than any the connection used before; a greater one ends the watch before it. */
   watchId: u64,
   missing: array(pathUri),
   present: optional(pathUri),

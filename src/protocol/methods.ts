@@ -1,4 +1,5 @@
 import * as fs from "./file-schemas.ts";
+import * as http from "./http-schemas.ts";
 import { pathUri } from "./path-uri-schema.ts";
 import * as process from "./process-schemas.ts";
 import {
@@ -9,14 +10,11 @@ import {
   i32,
   id,
   map,
-  nullable,
   object,
   oneOf,
   optional,
   type Schema,
   string,
-  u16,
-  u64,
   unit,
   unknown,
 } from "./schema.ts";
@@ -80,13 +78,6 @@ export type EnvironmentInfo = Infer<typeof environmentInfo>;
 /** What a client may ask for in `initialize`; only what the answer names is used. */
 export const EXTENSIONS = ["started", "failed", "outputAck"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
-
-const httpHeader = object("HttpHeader", { name: string, value: string, valueEnvVar: optional(string) });
-const httpResult = object("HttpResult", {
-  status: u16,
-  headers: array(object("HttpResponseHeader", { name: string, value: string })),
-  bodyBase64: bytes,
-});
 
 export const methods = {
   initialize: method(
@@ -183,7 +174,7 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself.',
+    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself. `cwdIdentity` says which directory `cwd` must be: the server opens `cwd`, refuses it when it is another one or has a link on the way, and starts the process in what it opened.',
   ),
   "process/read": method(
     "current",
@@ -309,17 +300,8 @@ export const methods = {
   "http/request": method(
     "current",
     "http",
-    object("HttpRequestParams", {
-      method: string,
-      url: string,
-      headers: optional(array(httpHeader)),
-      bodyBase64: optional(bytes),
-      timeoutMs: optional(u64),
-      redirectPolicy: optional(oneOf("follow", "stop")),
-      requestId: id,
-      streamResponse: optional(boolean),
-    }),
-    httpResult,
+    http.requestParams,
+    http.requestResult,
     "An HTTP request made from the server's host; the body whole, or streamed.",
   ),
 } as const satisfies Record<string, Method<never, never> | Method>;
@@ -370,17 +352,7 @@ export const serverNotifications = {
     fs.missingChangedParams,
     "One of the watched paths has appeared.",
   ),
-  "http/request/bodyDelta": notification(
-    "current",
-    object("HttpBodyDelta", {
-      requestId: id,
-      seq: u64,
-      deltaBase64: bytes,
-      done: boolean,
-      error: nullable(string),
-    }),
-    "A piece of a streamed HTTP body.",
-  ),
+  "http/request/bodyDelta": notification("current", http.bodyDeltaParams, "A piece of a streamed HTTP body."),
   "command/exec/outputDelta": notification(
     "v0",
     object("ExecOutputDeltaNotification", {

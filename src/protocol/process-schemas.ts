@@ -25,11 +25,14 @@ import {
 /** The shapes of `process/*`, the current generation together with what procwire adds to it. */
 
 export const outputStream = oneOf("stdout", "stderr", "pty");
+/** Which walls stand around a process. */
 export const sandboxType = oneOf("none", "linuxSeccomp", "macosSeatbelt", "windowsRestrictedToken");
 export const terminalSize = object("TerminalSize", { rows: u16, cols: u16 });
+/** Why a process ended. */
 export const exitReason = oneOf("exited", "signaled", "timeout", "terminated", "sessionExpired", "limit");
 
-const envPolicy = object("ExecEnvPolicy", {
+/** How a child's environment is made from the host's; `exec/host-environment.ts` has the order of the steps. */
+export const envPolicy = object("ExecEnvPolicy", {
   inherit: oneOf("all", "core", "none"),
   ignoreDefaultExcludes: boolean,
   exclude: array(string),
@@ -65,33 +68,59 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
 
 export const optionalSandbox = optional(sandboxIntent);
 
-export const limitName = oneOf(
-  "wallTimeMs",
-  "cpuTimeMs",
-  "memoryBytes",
-  "processMemoryBytes",
-  "openFiles",
-  "processes",
-  "outputBytes",
-);
-
-const processLimits = object("ProcessLimits", {
+const limits = {
+  /** From its start, by a clock that nobody sets. */
   wallTimeMs: optional(u64),
+  /** Of each process in its tree by itself; full seconds, rounded up. */
   cpuTimeMs: optional(u64),
+  /** Of its whole tree together; needs a memory cgroup. */
   memoryBytes: optional(u64),
+  /** Heap and data of each process in its tree by itself; where there is no cgroup. */
   processMemoryBytes: optional(u64),
+  /** Of each process in its tree by itself. */
   openFiles: optional(u64),
+  /** Processes and threads of its whole tree at once; needs a pids cgroup. */
   processes: optional(u64),
+  /** All streams together; what is beyond it is not told. */
   outputBytes: optional(u64),
-});
+};
+export type LimitName = keyof typeof limits;
+export const LIMIT_NAMES = Object.keys(limits) as LimitName[];
+
+export const limitName = oneOf(...LIMIT_NAMES);
+/** What a process may use at most. Each is off unless set; one that cannot be enforced where it runs is refused. */
+export const processLimits = object("ProcessLimits", limits);
+
+/**
+ * In place of a policy's default excludes: variables of the host that look like secrets, by whole words of their names and
+ * by their values, are left out, but for those named here. `exec/host-environment.ts` has the lists.
+ */
+export const secretGuard = object("SecretGuard", { inherit: array(string) });
+
+/** Text, since inode numbers go beyond what a JSON number holds exactly. */
+const directoryIdentity: Schema<string> = {
+  ...string,
+  doc: '"device:inode"',
+  decode: (value) => {
+    const text = string.decode(value);
+    if (!/^\d{1,20}:\d{1,20}$/.test(text))
+      throw new DecodeError(`invalid cwdIdentity \`${text}\`, expected \`device:inode\` in decimal digits`);
+    return text;
+  },
+};
 
 export const startParams = object("WireExecParams", {
+  /** Chosen by the caller; unique among the processes its session still holds. */
   processId: id,
+  /** Program and arguments; `argv[0]` is looked up in the PATH of the child's own environment. */
   argv: array(string),
   cwd: pathUri,
+  /** Without `envPolicy` the child's environment is exactly this. */
   env: map(string),
   tty: boolean,
+  /** Keeps stdin open for writes; without it the child reads /dev/null. Ignored with `tty`. */
   pipeStdin: optional(boolean),
+  /** What the child sees as its own `argv[0]`; the program that runs stays `argv[0]`. */
   arg0: optional(string),
   envPolicy: optional(envPolicy),
   metadata: optional(object("ExecMetadata", { threadId: optional(uuid), toolCallId: optional(string) })),
@@ -104,12 +133,19 @@ export const startParams = object("WireExecParams", {
   shellSnapshot: optional(
     object("ShellSnapshot", { scopeId: string, shell: object("ShellInfo", { name: string, path: string }) }),
   ),
+  /** Size of the terminal at start; ignored without `tty`. */
   size: optional(terminalSize),
+  /** `prepared`: the caller's policy has resolved this request already. */
   mode: optional(oneOf("direct", "prepared")),
+  /** The label answered back for a prepared request. */
   sandboxType: optional(sandboxType),
+  /** Ends the process (gracefully, then by force) after this long. */
   timeoutMs: optional(u64),
-  secretGuard: optional(object("SecretGuard", { inherit: array(string) })),
+  /** Used with a policy that has default excludes, ignored without. */
+  secretGuard: optional(secretGuard),
+  /** What it may use at most; refused where it cannot be enforced. */
   limits: optional(processLimits),
+  cwdIdentity: optional(directoryIdentity),
 });
 export type WireStartParams = Infer<typeof startParams>;
 
@@ -120,12 +156,21 @@ export const startResult = object("StartResult", {
   droppedEnv: optional(array(string)),
 });
 
-export const gap = object("Gap", { fromSeq: u64, toSeq: u64, bytes: nullable(u64) });
+/** Output that existed but is no longer retained. */
+export const gap = object("Gap", {
+  fromSeq: u64,
+  toSeq: u64,
+  /** Null where a server has let it go without counting. */
+  bytes: nullable(u64),
+});
 
 export const readParams = object("ReadParams", {
   processId: id,
+  /** Only output with a greater seq; default 0. */
   afterSeq: optional(u64),
+  /** Whole chunks up to this many bytes, at least one. Default: everything retained. */
   maxBytes: optional(usize),
+  /** How long to wait for something new; default 0. */
   waitMs: optional(u64),
 });
 
@@ -133,12 +178,15 @@ export const outputChunk = object("OutputChunk", { seq: u64, stream: outputStrea
 
 export const readResult = object("ReadResult", {
   chunks: array(outputChunk),
+  /** The next cursor is `nextSeq - 1`. */
   nextSeq: u64,
   exited: boolean,
   exitCode: nullable(i32),
   closed: boolean,
+  /** Set when the process can no longer be followed (its server is gone). */
   failure: nullable(string),
   sandboxDenied: optional(boolean),
+  /** Output after the cursor that had been evicted. */
   gap: optional(gap),
 });
 
@@ -187,27 +235,34 @@ const signalName: Schema<string> = {
 };
 export const signalParams = object("SignalParams", { processId: id, signal: signalName });
 
+export const terminateMode = tagged("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} });
 export const terminateParams = object("TerminateParams", {
   processId: id,
-  mode: optional(tagged("TerminateMode", { graceful: { timeoutMs: u64 }, force: {} })),
+  mode: optional(terminateMode),
 });
 export const terminateResult = object("TerminateResult", {
+  /** It had not exited when the call came. */
   running: boolean,
+  /** Pids of descendants that could not be ended; present only when there are any. */
   survivors: optional(array(u64)),
+});
+
+export const waitCondition = tagged("WaitCondition", {
+  exit: {},
+  /** `pattern` is a linear-time (RE2) expression, matched against the output as text. */
+  output: { pattern: string, stream: optional(outputStream) },
+  idle: { quietMs: u64 },
+  port: { port: u16 },
+  bytes: { count: u64 },
 });
 
 export const waitParams = object("WaitParams", {
   processId: id,
-  until: optional(
-    tagged("WaitCondition", {
-      exit: {},
-      output: { pattern: string, stream: optional(outputStream) },
-      idle: { quietMs: u64 },
-      port: { port: u16 },
-      bytes: { count: u64 },
-    }),
-  ),
+  /** Default: exit. */
+  until: optional(waitCondition),
+  /** Output after this seq counts; default 0, so what was printed before the call counts too. */
   afterSeq: optional(u64),
+  /** Default: as long as it takes. */
   timeoutMs: optional(u64),
 });
 export const waitResult = object("WaitResult", {
@@ -216,22 +271,36 @@ export const waitResult = object("WaitResult", {
   signal: nullable(string),
   /** Why it ended, once it has. */
   exitReason: optional(exitReason),
+  /** Which limit it ended by, if it did. */
   limit: optional(limitName),
+  /** The text that matched an output pattern. */
   match: optional(string),
+  /** The last seq seen when the wait ended. */
   seq: u64,
+});
+
+export const ttyState = object("TtyState", {
+  rows: u16,
+  cols: u16,
+  /** Off at a password prompt. */
+  echo: boolean,
+  /** Line by line, as a shell script's `read`; off in full-screen programs. */
+  canonical: boolean,
 });
 
 export const snapshotResult = object("Snapshot", {
   stdout: bytes,
   stderr: bytes,
   terminal: bytes,
+  /** Something in the middle is left out: each stream keeps its head and its tail. */
   truncated: boolean,
   omittedBytes: u64,
   totalBytes: u64,
   exitCode: nullable(i32),
   signal: nullable(string),
   running: boolean,
-  tty: optional(object("TtyState", { rows: u16, cols: u16, echo: boolean, canonical: boolean })),
+  tty: optional(ttyState),
+  /** The public name a server has for it. */
   handle: optional(string),
 });
 
@@ -242,24 +311,23 @@ export const listParams: typeof listFields = {
   decode: (value) => listFields.decode(value ?? {}),
 };
 
-export const listResult = object("ListResult", {
-  processes: array(
-    object("ProcessListing", {
-      processId: id,
-      argv: array(string),
-      cwd: string,
-      tty: boolean,
-      pid: nullable(u64),
-      running: boolean,
-      exitCode: nullable(i32),
-      signal: nullable(string),
-      startedAtMs: u64,
-      outputBytes: u64,
-      handle: optional(string),
-      principal: optional(string),
-    }),
-  ),
+export const processListing = object("ProcessListing", {
+  processId: id,
+  argv: array(string),
+  cwd: string,
+  tty: boolean,
+  pid: nullable(u64),
+  running: boolean,
+  exitCode: nullable(i32),
+  signal: nullable(string),
+  startedAtMs: u64,
+  outputBytes: u64,
+  /** The public name a server has for it, unlike any other there. */
+  handle: optional(string),
+  /** Whose it is; told to operators. */
+  principal: optional(string),
 });
+export const listResult = object("ListResult", { processes: array(processListing) });
 
 export const outputParams = object("OutputNotification", {
   processId: id,

@@ -32,10 +32,14 @@ export type Infer<S> = S extends Schema<infer T> ? T : never;
 
 type Fields = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<F> = { [K in keyof F]: undefined extends Infer<F[K]> ? K : never }[keyof F];
-type InferFields<F> = { [K in Exclude<keyof F, OptionalKeys<F>>]: Infer<F[K]> } & {
-  [K in OptionalKeys<F>]?: Infer<F[K]> | undefined;
-};
+// Each maps over `K extends keyof F`, so that what a schema's comment says of a field reaches the users of the type.
+type Required<F, K extends keyof F> = { -readonly [P in K]: Infer<F[P]> };
+type Optional<F, K extends keyof F> = { -readonly [P in K]?: Infer<F[P]> | undefined };
+type InferFields<F> = Required<F, Exclude<keyof F, OptionalKeys<F>>> & Optional<F, OptionalKeys<F>>;
 type Flat<T> = { [K in keyof T]: T[K] };
+
+/** A struct's schema. Declared by its fields, so that their comments stand in the published declarations. */
+export interface ObjectSchema<F extends Fields> extends Schema<Flat<InferFields<F>>> {}
 
 const same = <T>(value: T): unknown => value;
 
@@ -181,7 +185,7 @@ export function nullable<T>(inner: Schema<T>): Schema<T | null> {
 }
 
 /** A struct. Unknown members are ignored; a positional array is taken in field order, as the reference server does. */
-export function object<const F extends Fields>(name: string, fields: F): Schema<Flat<InferFields<F>>> {
+export function object<const F extends Fields>(name: string, fields: F): ObjectSchema<F> {
   const entries = Object.entries(fields);
   return {
     doc: name,

@@ -73,7 +73,7 @@ function worksWith(programs: SandboxPrograms): boolean {
   }
 }
 
-/** One that somebody else than root could change is passed over. */
+/** A program that any user but root could change is passed over. */
 function findProgram(name: string, places: readonly string[]): string | null {
   for (const directory of places) {
     const file = join(directory, name);

@@ -8,7 +8,7 @@ import { cannotEnforce } from "./sandbox-intent.ts";
 interface FirstSeen {
   folder: string;
   identity: string;
-  /** Some walls let their inside write around it: the folder may have been moved since, and the file with it. */
+  /** Some walls let their command write around it: the folder may have been moved since, and the file with it. */
   exposed: boolean;
 }
 
@@ -21,7 +21,7 @@ export class HiddenFiles {
     this.#paths = paths;
   }
 
-  /** Their places now, for walls whose inside may write to these roots. Throws when one may have been moved from inside. */
+  /** Where they are now, for walls whose command may write to these roots. Throws when a walled command may have moved one. */
   roots(writable: readonly SandboxRoot[]): SandboxRoot[] {
     return this.#paths.flatMap((path) => {
       const root = hidden(path);

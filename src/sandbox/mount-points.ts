@@ -5,18 +5,18 @@ import { openPlace } from "./passed-descriptors.ts";
 
 /** Between two looks at whether a mount point is still in use; a killed sandbox is gone within a few milliseconds. */
 const LOOK_EVERY_MS = 20;
-/** After this many looks it is left where it is: whoever stands on it is out of our reach. */
+/** After this many looks the folder is left where it is: a process outside of our reach still has it mounted. */
 const MOST_LOOKS = 250;
 
 interface Held {
-  /** Walls that stand on it, or are about to. */
+  /** Sandboxes that have it mounted, or are about to. */
   count: number;
 }
 
 /**
- * Empty folders that walls stand on. What is protected and not there cannot be covered, and whoever is inside could make it:
- * so a folder is put in its place, and taken away again once nobody's walls stand on it. Removing it earlier would take the
- * mount away from under those who still do.
+ * Empty folders that serve as mount points. A protected path that does not exist cannot be covered by a mount, and a command
+ * behind the walls could create it: so an empty folder is put in its place, and removed once no sandbox has it mounted any
+ * more. Removing it earlier would detach the mount from the sandboxes that still use it.
  */
 export class MountPoints {
   readonly #held = new Map<string, Held>();
@@ -56,13 +56,13 @@ export class MountPoints {
       try {
         inParent(path, rmdirSync);
       } catch {
-        // Gone already, or somebody outside has put something into it: then it is his.
+        // Gone already, or a program outside of the walls has put something into it and keeps it.
       }
     }
   }
 }
 
-/** Does something to a name in a folder that is held meanwhile, so that no link on the way leads elsewhere. */
+/** Calls `what` with a path through the opened parent folder, so that no link on the way leads elsewhere. */
 function inParent(path: string, what: (path: string) => unknown): void {
   const parent = openPlace(dirname(path));
   try {
@@ -82,7 +82,7 @@ function isStoodOn(path: string): boolean {
       if (readlinkSync(`/proc/${name}/ns/mnt`) === ours) return false;
       return readFileSync(`/proc/${name}/mountinfo`, "utf8").includes(field);
     } catch {
-      // Gone, or somebody else's.
+      // The process is gone, or belongs to another user.
       return false;
     }
   });

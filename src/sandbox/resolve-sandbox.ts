@@ -154,7 +154,7 @@ async function policyOf(
 type WallsIntent = Extract<SandboxIntent, { type: "walls" }>;
 
 interface PlaceContext {
-  /** Null: nobody has said where the workspace is. */
+  /** Null: neither the intent nor the start says where the workspace is. */
   workspaceRoots: readonly string[] | null;
   tmpdirs: readonly string[];
   scope: object | undefined;
@@ -215,7 +215,7 @@ async function settle(
   const real = join(existing.real, existing.rest);
   pinRoot(context.scope, path, real);
   if (access !== "write" && isWritable(dirname(real), writable)) pinFolder(context.scope, dirname(real));
-  // Whoever is inside could make it, if nothing stood in its place.
+  // A walled command could create it, if nothing stood in its place.
   if (!isThere && access !== "write" && isWritable(existing.real, writable)) {
     const blocked = mountPoints.has(existing.real)
       ? existing.real
@@ -231,7 +231,7 @@ async function settle(
   return { path: existing.real, access, kind, opened: existing.real !== "/" };
 }
 
-/** False where we may not put anything: then nobody inside may either, who is the same user without its capabilities. */
+/** False where this user may not create anything: then a walled command, the same user without capabilities, may not either. */
 function holdUnlessBarred(context: PlaceContext, path: string): boolean {
   try {
     context.hold(path);
@@ -243,7 +243,7 @@ function holdUnlessBarred(context: PlaceContext, path: string): boolean {
   }
 }
 
-/** A mount covers what a link leads to; whoever may write beside the link can point it elsewhere. */
+/** A mount covers what a link leads to; a command that may write beside the link can point it elsewhere. */
 async function refuseLink(path: string, writable: readonly SandboxRoot[]): Promise<void> {
   if (path === "/") return;
   const parent = await realpath(dirname(path));
@@ -275,7 +275,7 @@ function tmpdirOf(env: Readonly<Record<string, string>>): string[] {
   return tmpdir?.startsWith("/") ? [tmpdir] : [];
 }
 
-/** Sockets of the host that give whoever reaches them more than the walls do. With the network off no socket reaches them. */
+/** Sockets of the host that give a command more rights than the walls do. With the network off no command reaches them. */
 const HOST_SERVICES = [
   "/run/docker.sock",
   "/run/containerd",
@@ -294,7 +294,7 @@ function hiddenServices(intent: WallsIntent): SandboxRoot[] {
     intent.files.type === "unrestricted"
       ? []
       : intent.files.entries.flatMap(({ place }) => (place.type === "path" ? [place.path] : []));
-  // Whoever names such a service asks for it.
+  // An intent that names such a service asks for it.
   const others = HOST_SERVICES.filter((path) => !named.some((name) => name === path || isInside(name, path)));
   return others.map(hidden).filter((root) => root !== null);
 }

@@ -5,8 +5,8 @@ import { cannotEnforce } from "./sandbox-intent.ts";
 const scopes = new WeakMap<object, Map<string, string>>();
 
 /**
- * A root leads where it led when its scope first named it. Whoever is behind the walls of a first command can swap a folder
- * he may write to for a link: the walls of the second must not follow it.
+ * A root leads where it led when its scope first named it. A first command behind walls can swap a folder that it may write to
+ * for a link: the walls of a second command must not follow it.
  */
 export function pinRoot(scope: object | undefined, name: string, real: string): void {
   const pinned = pin(scope, `root ${name}`, real);

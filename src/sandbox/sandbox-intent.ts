@@ -61,7 +61,7 @@ export function parseSandboxIntent(value: unknown): SandboxIntent {
     case "disabled":
       return { type: "none" };
     case "external": {
-      // Somebody else walls off the files; the network may still be ours to hold.
+      // The caller restricts the files by its own means; the network may still have to be restricted here.
       const network = parseNetwork(permissions);
       if (network) return { type: "none" };
       return { type: "walls", files: { type: "unrestricted" }, network, ...common };

@@ -14,8 +14,8 @@ const LOOKED_AT_ONCE = 50;
  * Who connects to the server from behind walls that have the network. A walled command could otherwise ask the server for a
  * process without walls, and no token tells it from others, since clients without one are let in from this machine.
  *
- * The kernel tells which socket is at the other end, and /proc who holds it. Whoever cannot be found is taken for somebody
- * inside: he may have sent his request and gone. Nobody is looked for while no such command runs.
+ * The kernel tells which socket is at the other end, and /proc which process holds it. A peer that cannot be found counts as
+ * one behind walls: it may have sent its request and ended. Nothing is looked up while no such command runs.
  */
 export class WalledPeers {
   readonly #clock: Clock;
@@ -35,14 +35,14 @@ export class WalledPeers {
     };
   }
 
-  /** Whether the one who connected from `peerName` to `ownPort` is behind walls, or may be. */
+  /** Whether the process that connected from `peerName` to `ownPort` is behind walls, or may be. */
   isInside(peer: { peerName: string; ownPort: number }): false | Promise<boolean> {
     const now = this.#clock.monotonic();
     for (const [pid, { leaves }] of this.#leaders) if (leaves <= now) this.#leaders.delete(pid);
     // A unix socket has no port, and nobody inside sees its file.
     if (this.#leaders.size === 0 || peer.ownPort === 0) return false;
     const address = parseAddress(peer.peerName);
-    // Whoever has reset the connection at once has no address any more.
+    // A peer that has reset the connection at once has no address any more.
     if (!address) return Promise.resolve(true);
     // Another machine's processes are behind none of our walls.
     return isOwnAddress(address.ip) && this.#isInside(address, peer.ownPort);

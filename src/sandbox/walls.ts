@@ -4,7 +4,7 @@ import { bubblewrapOptions } from "./bubblewrap.ts";
 import { openData, openPlace } from "./passed-descriptors.ts";
 import { seccompFilter } from "./seccomp-filter.ts";
 
-/** A command behind walls, ready to be started. Whoever raised them disposes of them once it has started. */
+/** A command behind walls, ready to be started. The caller of `raiseWalls` disposes of them once it has started. */
 export interface Walls extends Disposable {
   file: string;
   argv: string[];

@@ -2,6 +2,7 @@ import type { Clock } from "../async/clock.ts";
 import type { Wire } from "../connection/wire-parts.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
+import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { FileMethod } from "./file-methods.ts";
 
@@ -52,29 +53,9 @@ export interface HttpService {
   open(onDelta: (delta: HttpBodyDelta) => Promise<void>): HttpRequests;
 }
 
-export interface HttpBodyDelta {
-  requestId: string;
-  seq: number;
-  delta: Uint8Array;
-  done: boolean;
-  error: string | null;
-}
-
 export interface HttpRequests {
   request(params: HttpRequestParams): Promise<HttpAnswer>;
   close(): void;
-}
-
-export type HttpRequestParams = Omit<ParamsOf<"http/request">, "bodyBase64"> & {
-  body?: Uint8Array | undefined;
-};
-
-/** A streamed answer carries no body; its pieces begin once `stream` is called. */
-export interface HttpAnswer {
-  status: number;
-  headers: { name: string; value: string }[];
-  body: Uint8Array;
-  stream?: () => void;
 }
 
 export interface EnvironmentService {

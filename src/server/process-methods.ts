@@ -105,6 +105,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     processId,
     argv,
     cwd: cwdFromUri(cwd),
+    cwdIdentity: rest.cwdIdentity,
     env,
     tty,
     mode,

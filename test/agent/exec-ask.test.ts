@@ -146,3 +146,30 @@ test("an error that holds control characters is shown, and not obeyed", async ()
   assert.match(missing.stderr, /\\x1b\[2J\.toml/);
   assert.doesNotMatch(stderr + missing.stderr, /\x1b/);
 });
+
+test("what was typed before a question answers neither it nor a later one", { timeout: 90_000 }, async () => {
+  // The model answers the first time only when somebody has typed ahead.
+  const typed = Promise.withResolvers<void>();
+  const wanted = runs({ cmd: "touch one" }, { cmd: "touch two" });
+  const handler: MockHandler = async (request) => {
+    await typed.promise;
+    return wanted(request);
+  };
+  await onTerminal(handler, [], async (terminal, folder) => {
+    await waitFor(terminal, /do it/);
+    // Whole lines, and the beginning of one.
+    await terminal.write(type("y\ry\r"));
+    await waitFor(terminal, /y\r\ny\r\n/);
+    await terminal.write(type("y"));
+    await waitFor(terminal, /y\r\ny\r\ny/);
+    typed.resolve();
+    const first = await waitFor(terminal, /\$ touch one[\s\S]*n = no: /);
+    // Three in one: only the first of them is an answer to what was asked.
+    await terminal.write(type("\rn\ry\ry\r"));
+    const second = await waitFor(terminal, /\$ touch two[\s\S]*n = no: /, { afterSeq: first.seq });
+    await terminal.write(type("no\r"));
+    assert.equal((await terminal.wait()).exitCode, 0);
+    const made = ["one", "two"].filter((name) => existsSync(path.join(folder, name)));
+    assert.deepEqual(made, [], second.text);
+  });
+});

@@ -21,6 +21,7 @@ import {
 import { type CliEnd, runCli, startCli } from "../support/run-cli.ts";
 import { runMain } from "../support/run-main.ts";
 import { ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 interface Setup {
   folder: string;
@@ -115,11 +116,9 @@ suite("procwire exec", { concurrency: 3 }, () => {
         env: { WHERE: "the-server" },
       });
       try {
-        let url: string | undefined;
-        while (!url && server.child.exitCode === null) {
-          await new Promise((wake) => setTimeout(wake, 20));
-          url = /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
-        }
+        const listening = () => /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
+        await until("the server listens", () => listening() !== undefined, server.ended);
+        const url = listening();
         assert.ok(url, server.stderr);
         assert.ok(env);
         const { code, stdout, stderr } = await exec(["--connect", url, "go"]);
@@ -375,11 +374,9 @@ suite("procwire exec", { concurrency: 3 }, () => {
       await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ folder, env }) => {
         const run = startCli(["exec", BYPASS, "go"], { cwd: folder, env });
         const pidFile = path.join(folder, "pid");
-        let pid = Number.NaN;
-        while (!(pid > 0) && run.child.exitCode === null) {
-          await new Promise((wake) => setTimeout(wake, 20));
-          pid = Number(await readFile(pidFile, "utf8").catch(() => ""));
-        }
+        const told = async () => Number(await readFile(pidFile, "utf8").catch(() => ""));
+        await until("the command runs", async () => (await told()) > 0, run.ended);
+        const pid = await told();
         run.child.kill(signal);
         const { code, stderr } = await run.ended;
         assert.equal(code, expected, stderr);

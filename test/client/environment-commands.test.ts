@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { CommandError, Environment, ExecServerError } from "../../src/index.ts";
-import { type ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 let server: ServeChild;

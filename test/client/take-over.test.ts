@@ -8,8 +8,9 @@ import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
-import { type ServeChild, serve, until } from "../support/serve.ts";
+import { type ServeChild, serve } from "../support/serve.ts";
 import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
+import { until } from "../support/until.ts";
 
 const TAKEN_OVER = /was taken over by another connection/;
 const CAT = {

@@ -15,7 +15,8 @@ import {
   toolOutputs,
 } from "../support/mock-responses.ts";
 import { startCli } from "../support/run-cli.ts";
-import { PROCWIRE, ServeChild, scratchDirectory, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const SECRETS: Record<string, string> = {
   API_KEY: "s-1",

@@ -8,7 +8,8 @@ import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { isAlive, scratchDirectory, until } from "../support/serve.ts";
+import { isAlive, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, startParams, type Wire, WireClient, type WireMessage } from "../support/wire.ts";
 
 export interface TransportUnderTest {

@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { readdirSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { describe, test } from "node:test";
-import { PROCWIRE, ServeChild, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, startParams, type WireClient } from "../support/wire.ts";
 
 /** A server that may open few files, and many who want in, or stand there and want nothing. */

@@ -1,23 +1,48 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import {
+  childrenOf,
   isAlive,
   type ServeChild,
   scratchDirectory,
   serve,
-  until,
   withEnvironment,
 } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
+import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
 
 /** Daemons: twice forked, in sessions of their own, holding nothing of ours. They end with what started them. */
 
 const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
 const skip = skipUnless(existsSync(watchdog), "the watchdog is not built: it needs a C++ compiler");
+
+/** Where the version 2 hierarchy of cgroups shows the group of a process. */
+function groupOf(pid: number | "self"): string {
+  const path = /^0::(.*)$/m.exec(readFileSync(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+  const [, , , root = "/", mountPoint = "/nowhere"] =
+    mounts.find((line) => line.includes(" - cgroup2 "))?.split(" ") ?? [];
+  return join(mountPoint, path.slice(root === "/" ? 0 : root.length));
+}
+
+/** Root may make one wherever the kernel can kill one; an ordinary user where it was delegated. */
+const noGroups = skipUnless(canMakeGroups(), "no cgroup (version 2, with cgroup.kill) can be made here");
+
+function canMakeGroups(): boolean {
+  const path = join(groupOf("self"), `procwire-test-${process.pid}`);
+  try {
+    mkdirSync(path);
+    const can = existsSync(join(path, "cgroup.kill"));
+    rmdirSync(path);
+    return can;
+  } catch {
+    return false;
+  }
+}
 
 /** Writes its pid where the test finds it, then stays. */
 const stay = (name: string, then = "exec sleep 1000") =>
@@ -102,10 +127,11 @@ describe("daemons", { skip }, () => {
     const env = { PATH: "/usr/bin:/bin", HOP: hop, [name]: value };
     await client.start("p", sh(`(setsid sh -c "$HOP" ${CLOSED} &); exec sleep 1000`), { env });
     const seen = new Set<number>();
-    await until("it forks", () => {
+    const forks = () => {
       for (const pid of withEnvironment(mark)) seen.add(pid);
       return seen.size > 10;
-    });
+    };
+    await until("it forks", forks, server.exited);
     await client.call("process/terminate", { processId: "p" });
     // It may be between two processes at one look, hardly at fifty.
     let looks = 0;
@@ -120,16 +146,67 @@ describe("daemons", { skip }, () => {
     "the server and the lower watchdog": (server) => [server.lowerWatchdogPid(), server.serverPid()],
     "both watchdogs": (server) => [server.child.pid ?? 0, server.lowerWatchdogPid()],
   };
+  const ALL_THREE = (server: ServeChild) => [
+    ...[server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()],
+  ];
+
+  /** Stopped, none of them can do anything between the deaths. */
+  const killAtOnce = (pids: number[]) => {
+    for (const pid of pids) process.kill(pid, "SIGSTOP");
+    for (const pid of pids) process.kill(pid, "SIGKILL");
+  };
+
+  test("end when the server and both watchdogs are killed at once, and so does their cgroup", {
+    skip: noGroups,
+  }, async () => {
+    await using server = await serve();
+    const client = await connected(server);
+    const pids = await startDaemons(client, "p", "sleep 1000");
+    pids.push(...(await startDaemons(client, "gone", "exit 0")));
+    const group = groupOf(server.serverPid());
+    assert.ok(existsSync(group));
+    killAtOnce(ALL_THREE(server));
+    await until(`none is left (${left(pids)})`, () => left(pids).length === 0);
+    await until("the group is removed", () => !existsSync(group));
+    await client.ended();
+  });
+
+  test("end with the next server when the guard was killed too, and those of a living server stay", {
+    skip: noGroups,
+  }, async () => {
+    await using living = await serve();
+    const others = await startDaemons(await connected(living), "other", "sleep 1000");
+    await using server = await serve();
+    const client = await connected(server);
+    const pids = await startDaemons(client, "p", "sleep 1000");
+    const group = groupOf(server.serverPid());
+    const guards = childrenOf(server.child.pid ?? 0).filter((pid) => pid !== server.lowerWatchdogPid());
+    assert.equal(guards.length, 1, "there is one guard");
+    killAtOnce([...ALL_THREE(server), ...guards]);
+    await client.ended();
+    // Nothing ends them until then, unless another test starts a server first.
+    await using _next = await serve();
+    await until(`none is left (${left(pids)})`, () => left(pids).length === 0);
+    await until("the group is removed", () => !existsSync(group));
+    assert.deepEqual(left(others), others);
+  });
+
+  test("leave no cgroup and no guard when their server ends as it should", { skip: noGroups }, async () => {
+    const server = await serve();
+    const pids = await startDaemons(await connected(server), "p", "sleep 1000");
+    const group = groupOf(server.serverPid());
+    pids.push(...childrenOf(server.child.pid ?? 0));
+    await server.stop();
+    assert.deepEqual([left(pids), existsSync(group)], [[], false]);
+  });
+
   for (const [victims, find] of Object.entries(KILLED_AT_ONCE)) {
     test(`end when ${victims} are killed at once`, async () => {
       await using server = await serve();
       const client = await connected(server);
       const pids = await startDaemons(client, "p", "sleep 1000");
       pids.push(...(await startDaemons(client, "gone", "exit 0")));
-      const killed = find(server);
-      // Stopped, none of them can do anything between the deaths.
-      for (const pid of killed) process.kill(pid, "SIGSTOP");
-      for (const pid of killed) process.kill(pid, "SIGKILL");
+      killAtOnce(find(server));
       await until(`none is left (${left(pids)})`, () => left(pids).length === 0);
       await client.ended();
     });

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { PROCWIRE, ServeChild, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh } from "../support/wire.ts";
 
 const index = fileURLToPath(new URL("../../src/index.ts", import.meta.url));

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { mkdirSync, renameSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { makePipe, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { makePipe, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import type { WireClient } from "../support/wire.ts";
 
 /** As many as Node has threads for files. */

@@ -7,7 +7,8 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { startCli } from "../support/run-cli.ts";
-import { ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());

@@ -3,7 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { RawWebSocket, rawFrame } from "../support/raw-frames.ts";
-import { cpuTicks, residentBytes, ServeChild, scratchDirectory, until } from "../support/serve.ts";
+import { cpuTicks, residentBytes, ServeChild, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
 
 /** What greedy and hostile peers may cost the shipped server: memory by its resident set, never a time. */

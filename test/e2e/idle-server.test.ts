@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { fuzz } from "../support/request-fuzz.ts";
-import { isAlive, makePipe, scratchDirectory, serve, until } from "../support/serve.ts";
+import { isAlive, makePipe, scratchDirectory, serve } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
+import { until } from "../support/until.ts";
 import type { WireClient } from "../support/wire.ts";
 
 /** More seeds: `PROCWIRE_FUZZ_SEEDS=200 node --test test/e2e/idle-server.test.ts`. */

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { describe, test } from "node:test";
-import { childrenOf, residentBytes, serve, until } from "../support/serve.ts";
+import { childrenOf, residentBytes, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { rawTcp, sh, startParams } from "../support/wire.ts";
 
 const openFiles = (pid: number) => readdirSync(`/proc/${pid}/fd`).length;

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import { CuttingProxy } from "../support/cutting-proxy.ts";
-import { type ServeChild, serve, until } from "../support/serve.ts";
+import { type ServeChild, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, WireClient, webSocketWire } from "../support/wire.ts";
 
 /** Connections that are cut while output flows, and clients that come back for it. */

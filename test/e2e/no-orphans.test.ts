@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isAlive, ServeChild, serve, until, withEnvironment } from "../support/serve.ts";
+import { isAlive, ServeChild, serve, withEnvironment } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, startParams, type WireClient } from "../support/wire.ts";
 
 /** Whichever of our own programs is killed without warning, nothing that was started stays behind. */

@@ -9,7 +9,8 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, describe, test } from "node:test";
-import { PROCWIRE, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
 
 const scratch = scratchDirectory();

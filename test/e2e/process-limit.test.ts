@@ -4,7 +4,8 @@ import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { NO_ADDON } from "../native/started.ts";
-import { PROCWIRE, ServeChild, scratchDirectory, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh } from "../support/wire.ts";
 
 /** The limit of processes does not bind root, so an ordinary user runs the server. */

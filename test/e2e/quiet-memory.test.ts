@@ -3,7 +3,8 @@ import { once } from "node:events";
 import { describe, test } from "node:test";
 import { WebSocket } from "ws";
 import { NO_ADDON } from "../native/started.ts";
-import { residentBytes, serve, until } from "../support/serve.ts";
+import { residentBytes, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, startParams } from "../support/wire.ts";
 
 const MIB = 1024 * 1024;

@@ -7,7 +7,8 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { WebSocket } from "ws";
-import { isAlive, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { isAlive, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { rawTcp, sh, startParams, WireClient, webSocketWire } from "../support/wire.ts";
 
 /** Runs `procwire serve` to its end; for what it refuses. */

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { isAlive, residentBytes, type ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { isAlive, residentBytes, type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh } from "../support/wire.ts";
 
 const MIB = 1024 * 1024;

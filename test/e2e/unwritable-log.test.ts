@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { makePipe, PROCWIRE, scratchDirectory, until } from "../support/serve.ts";
+import { makePipe, PROCWIRE, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh, WireClient, webSocketWire } from "../support/wire.ts";
 
 const servers: ChildProcess[] = [];

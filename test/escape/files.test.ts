@@ -12,7 +12,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import { until } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import {
   at,
   compile,

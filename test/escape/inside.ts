@@ -179,7 +179,7 @@ export function compile(...args: string[]): void {
 }
 
 let attempt: string | null = null;
-/** Outside of /tmp, which may be private. Compiled once; whoever runs the tests has a compiler, since the addon needs one. */
+/** Outside of /tmp, which may be private. Compiled once; there is a compiler wherever these tests run, since the addon needs one. */
 export function attemptProgram(): string {
   if (attempt !== null) return attempt;
   const folder = mkdtempSync("/var/tmp/procwire-attempt-");

@@ -9,7 +9,7 @@ import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { noWalls, scratch } from "../sandbox/walls.ts";
-import { until } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
 import { attemptProgram, type Ground, wayOut } from "./inside.ts";
 

@@ -15,6 +15,7 @@ import {
 } from "../support/mock-responses.ts";
 import { type CliEnd, type CliRun, runCli, startCli } from "../support/run-cli.ts";
 import { runMain } from "../support/run-main.ts";
+import { until } from "../support/until.ts";
 import { catTable } from "./fanout-harness.ts";
 
 interface Setup {
@@ -99,9 +100,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
             : { type: "hang" },
         async ({ mock, run, start, output }) => {
           const running = start([...FANOUT, "--concurrency", "2"]);
-          while (mock.requests.length < 4 && running.child.exitCode === null) {
-            await new Promise((wake) => setTimeout(wake, 20));
-          }
+          await until("four requests", () => mock.requests.length >= 4, running.ended);
           running.child.kill(signal);
           const { code, stderr } = await running.ended;
           assert.equal(code, 130, stderr);
@@ -236,11 +235,9 @@ suite("procwire fanout", { concurrency: 3 }, () => {
       try {
         const urls: string[] = [];
         for (const server of servers) {
-          let url: string | undefined;
-          while (!url && server.child.exitCode === null) {
-            await new Promise((wake) => setTimeout(wake, 20));
-            url = /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
-          }
+          const listening = () => /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
+          await until("the server listens", () => listening() !== undefined, server.ended);
+          const url = listening();
           assert.ok(url, server.stderr);
           urls.push(url);
         }

@@ -12,6 +12,7 @@ import {
 } from "../support/mock-responses.ts";
 import { type CliEnd, type CliRun, runCli, startCli } from "../support/run-cli.ts";
 import { runMain } from "../support/run-main.ts";
+import { until } from "../support/until.ts";
 import { catTable } from "./fanout-harness.ts";
 
 interface Setup {
@@ -180,16 +181,13 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     };
     await withJobs(handler, async ({ mock, run, start, jobId }) => {
       const running = start(...FANOUT, "--concurrency", "2");
-      while (mock.requests.length < 3 && running.child.exitCode === null)
-        await new Promise((wake) => setTimeout(wake, 20));
+      await until("three requests", () => mock.requests.length >= 3, running.ended);
       const id = await jobId();
       const twice = await run(...FANOUT);
       assert.equal(twice.code, 1);
       assert.match(twice.stderr, /is being run by another process; `procwire jobs watch/);
       const watching = start("jobs", "watch", id);
-      while (!watching.stderr.includes("goes on") && watching.child.exitCode === null) {
-        await new Promise((wake) => setTimeout(wake, 20));
-      }
+      await until("the job is watched", () => watching.stderr.includes("goes on"), watching.ended);
       const cancel = await run("jobs", "cancel", id);
       assert.equal(cancel.code, 0, cancel.stderr);
       const ended = await running.ended;
@@ -212,8 +210,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
       () => ({ type: "hang" }),
       async ({ mock, run, start, jobId }) => {
         const running = start(...FANOUT);
-        while (mock.requests.length < 1 && running.child.exitCode === null)
-          await new Promise((wake) => setTimeout(wake, 20));
+        await until("a request", () => mock.requests.length >= 1, running.ended);
         running.child.kill("SIGKILL");
         await running.ended;
         const watched = await run("jobs", "watch", await jobId());

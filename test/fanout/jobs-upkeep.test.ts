@@ -4,6 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { report, says } from "../support/mock-responses.ts";
 import { runCli } from "../support/run-cli.ts";
+import { until } from "../support/until.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("one corrupt job hides no other, is told of, and can be removed", async () => {
@@ -48,7 +49,7 @@ test("`jobs prune` forgets what ended long ago and removes what dead processes h
   isWilling = false;
   const controller = new AbortController();
   const paused = harness.run({ task: { instruction: "Draw {name}." }, signal: controller.signal });
-  while (harness.asked.length < 6) await new Promise((wake) => setTimeout(wake, 5));
+  await until("six rows are asked", () => harness.asked.length >= 6);
   controller.abort(new Error("SIGINT"));
   const { id } = (await paused).summary.job;
   const partial = path.join(harness.jobsHome, "dead.partial");

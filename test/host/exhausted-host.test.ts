@@ -3,7 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { descendantsOf, openDescriptors } from "../support/program-figures.ts";
-import { PROCWIRE, ServeChild, scratchDirectory, serve, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 const DESCRIPTORS = 96;
 
@@ -48,7 +49,7 @@ describe("a host that has nothing left", () => {
     await client.close();
   });
 
-  test("a full disk is told to whoever writes, and the next write works", async () => {
+  test("a write to a full disk is refused with its error, and the next write works", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();

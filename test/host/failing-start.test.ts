@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { whyNoStrace } from "../support/injected-faults.ts";
-import { PROCWIRE, ServeChild, until } from "../support/serve.ts";
+import { PROCWIRE, ServeChild } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 
 /** What a server needs before it can serve anybody, and what it must say when it does not get it. */
 const FAULTS: readonly { syscall: string; error: string; says: RegExp }[] = [

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { InjectedFault, whyNoStrace } from "../support/injected-faults.ts";
 import { descendantsOf, openDescriptors, processorSeconds } from "../support/program-figures.ts";
-import { type ServeChild, serve, until } from "../support/serve.ts";
+import { type ServeChild, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { sh } from "../support/wire.ts";
 
-/** How long somebody whose call may never be answered waits before leaving. */
+/** How long a client waits for a call that may never be answered before it leaves. */
 const FAULTY_PATIENCE_MS = 2500;
 /** Of one processor: a server that does nothing uses less, one that spins uses all of it. */
 const SPINNING_SHARE = 0.5;
@@ -103,7 +104,7 @@ async function useEverything(server: ServeChild, leave?: AbortSignal): Promise<v
 
 function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<T> {
   if (!leave) return promise;
-  // Whoever has left does not care how it ends.
+  // A client that has left does not need the answer.
   promise.catch(() => undefined);
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(new Error("left without an answer"));

@@ -4,14 +4,8 @@ import { type AddressInfo, connect, createServer as createTcpServer } from "node
 import { type TestContext, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { withDeadline } from "../../src/async/deadline.ts";
-import type { HttpHeaderParam } from "../../src/http/http-parts.ts";
-import {
-  type BodyDelta,
-  type HttpRequestParams,
-  HttpRequests,
-  type HttpRequestsOptions,
-  MAX_DELTA_BYTES,
-} from "../../src/http/http-request.ts";
+import { HttpRequests, type HttpRequestsOptions, MAX_DELTA_BYTES } from "../../src/http/http-request.ts";
+import type { HttpBodyDelta, HttpHeaderParam, HttpRequestParams } from "../../src/protocol/http-schemas.ts";
 
 type Handler = (request: IncomingMessage, response: ServerResponse, body: string) => void;
 
@@ -41,7 +35,7 @@ const echo: Handler = (request, response, body) => {
 };
 
 function client(t: TestContext, options: Partial<HttpRequestsOptions> = {}) {
-  const deltas: BodyDelta[] = [];
+  const deltas: HttpBodyDelta[] = [];
   const errors: unknown[] = [];
   const arrived: (() => void)[] = [];
   const requests = new HttpRequests({
@@ -68,7 +62,7 @@ function client(t: TestContext, options: Partial<HttpRequestsOptions> = {}) {
       return response;
     },
     /** The deltas of a stream once it has ended. */
-    async stream(requestId: string): Promise<BodyDelta[]> {
+    async stream(requestId: string): Promise<HttpBodyDelta[]> {
       const ended = () => deltas.some((delta) => delta.requestId === requestId && delta.done);
       while (!ended()) await withDeadline(new Promise<void>((wake) => arrived.push(wake)), 10_000, "a delta");
       return deltas.filter((delta) => delta.requestId === requestId);

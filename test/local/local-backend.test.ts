@@ -9,7 +9,8 @@ import { createLocalBackend } from "../../src/host/this-machine.ts";
 import type { LocalBackend } from "../../src/local/local-backend.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
-import { eventually, isRunning, NO_ADDON } from "../native/started.ts";
+import { isRunning, NO_ADDON } from "../native/started.ts";
+import { until } from "../support/until.ts";
 
 let ids = 0;
 const start = (backend: LocalBackend, script: string, params: Partial<StartParams> = {}) =>
@@ -125,12 +126,12 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     const started = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.05; done", {
       timeoutMs: 1000,
     });
-    await eventually("it is ready", () => started.log.totalBytes > 0);
+    await until("it is ready", () => started.log.totalBytes > 0);
     await clock.advance(1000);
     await clock.advance(1999);
     assert.equal(started.running, true);
     await clock.advance(1);
-    await eventually("it is dead", () => started.log.exit !== null);
+    await until("it is dead", () => started.log.exit !== null);
     assert.deepEqual([started.log.exit?.exitCode, started.log.exit?.reason], [137, "timeout"]);
     await started.closed;
   });
@@ -144,9 +145,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
       accepted = true;
       return result;
     });
-    await eventually("it has stopped", () =>
-      readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "),
-    );
+    await until("it has stopped", () => readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "));
     assert.equal(accepted, false);
     await started.signal("SIGCONT");
     assert.deepEqual(await writing, { status: "accepted" });
@@ -161,7 +160,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     const started = await start(backend, "head -c 8000000 /dev/zero; echo done >&2");
     const cursor = started.log.cursor({ holding: true });
     const blocked = () => readFileSync(`/proc/${started.pid}/task/${started.pid}/children`, "utf8") !== "";
-    await eventually("the retention is full", () => started.log.retainedBytes >= 256 * 1024);
+    await until("the retention is full", () => started.log.retainedBytes >= 256 * 1024);
     assert.ok(blocked());
     assert.ok(started.log.retainedBytes < 2_000_000, `${started.log.retainedBytes} bytes retained`);
     // It stands still although time passes and the loop turns.
@@ -227,7 +226,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal(started.log.isClosed, false);
     assert.equal((await started.end("sessionExpired")).running, false);
     await started.closed;
-    await eventually("the one who held its streams is gone", () => !isRunning(holder));
+    await until("the one who held its streams is gone", () => !isRunning(holder));
     assert.equal(started.log.exit?.reason, "exited");
   });
 

@@ -54,6 +54,16 @@ for (const [name, way] of Object.entries(ways)) {
       return Buffer.concat(output).toString();
     };
 
+    it("of a directory is where the program starts, whatever is at its name", async () => {
+      using folder = scratchDirectory();
+      const directory = openSync(folder.path, "r");
+      try {
+        assert.equal(await run("pwd -P", [], { cwd: "/etc", directory }), `${folder.path}\n`);
+      } finally {
+        closeSync(directory);
+      }
+    });
+
     it("become 3, 4 and so on, whatever their numbers were, and nothing else comes along", async () => {
       using folder = scratchDirectory();
       const opened = Array.from({ length: 12 }, (_, index) => {

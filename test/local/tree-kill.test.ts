@@ -9,15 +9,8 @@ import { systemClock } from "../../src/async/clock.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { TreeKiller } from "../../src/local/tree-kill.ts";
 import { nativeProcessTable } from "../../src/native/native-process.ts";
-import {
-  addon,
-  endSession,
-  eventually,
-  isRunning,
-  manyRuns,
-  NO_ADDON,
-  startChild,
-} from "../native/started.ts";
+import { addon, endSession, isRunning, manyRuns, NO_ADDON, startChild } from "../native/started.ts";
+import { until } from "../support/until.ts";
 
 const maker = join(import.meta.dirname, "..", "fixtures", "native", "orphan-maker.sh");
 const folder = mkdtempSync(join(tmpdir(), "procwire-tree-"));
@@ -44,7 +37,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         const pids = pidsIn(place);
         assert.equal((await started.terminate()).running, true);
         await started.closed;
-        for (const [name, pid] of pids) await eventually(`${name} is gone`, () => !isRunning(pid));
+        for (const [name, pid] of pids) await until(`${name} is gone`, () => !isRunning(pid));
       }
     });
   }
@@ -61,7 +54,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
       env: { PATH: "/usr/bin:/bin" },
       tty: true,
     });
-    await eventually("the job is up", () => readdirSync(place).includes("up"));
+    await until("the job is up", () => readdirSync(place).includes("up"));
     await started.terminate({ type: "graceful", timeoutMs: 10_000 });
     assert.ok(readdirSync(place).includes("job"), "the job was killed before it could end");
     assert.equal((await started.wait()).exitCode, 4);
@@ -81,9 +74,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
       tty: false,
     });
     await started.wait({ until: { type: "output", pattern: "ready" } });
-    await eventually("it has stopped", () =>
-      readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "),
-    );
+    await until("it has stopped", () => readFileSync(`/proc/${started.pid}/stat`, "latin1").includes(") T "));
     await started.terminate({ type: "graceful", timeoutMs: 10_000 });
     assert.equal((await started.wait()).exitCode, 6);
   });
@@ -104,7 +95,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         await started.wait({ until: { type: "bytes", count: 40_000 } });
       } else {
         started.child?.pause();
-        await eventually("it has written", () => existsSync(join(folder, `w${run}`)));
+        await until("it has written", () => existsSync(join(folder, `w${run}`)));
       }
       await started.terminate();
       await started.closed;
@@ -132,7 +123,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     const pids = pidsIn(place);
     assert.equal(pids.size, 4);
     for (const [name, pid] of pids)
-      if (name !== "daemon") await eventually(`${name} is gone`, () => !isRunning(pid));
+      if (name !== "daemon") await until(`${name} is gone`, () => !isRunning(pid));
     process.kill(pids.get("daemon") ?? 0, "SIGKILL");
   });
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { noWalls } from "../sandbox/walls.ts";
 import { serve } from "../support/serve.ts";
-import { until } from "../tools/calls.ts";
+import { until } from "../support/until.ts";
 import { startMcp } from "./start-mcp.ts";
 
 /** /tmp behind the walls of `procwire mcp --sandbox …`. */
@@ -36,7 +36,7 @@ describe("/tmp behind walls", { skip: noWalls, timeout: 120_000 }, () => {
     await mcp.call("exec_command", { cmd: "mkdir -p /tmp/a/b; chmod 0 /tmp/a/b", login: false });
     const pid = mcp.pid();
     await mcp[Symbol.asyncDispose]();
-    await until(() => !existsSync(`/proc/${pid}`), "the server has ended");
+    await until("the server has ended", () => !existsSync(`/proc/${pid}`));
     assert.ok(!existsSync(folder));
   });
 
@@ -44,10 +44,10 @@ describe("/tmp behind walls", { skip: noWalls, timeout: 120_000 }, () => {
     await using killed = await startMcp(WALLED);
     const folder = await leaveAFile(killed);
     process.kill(killed.pid(), "SIGKILL");
-    await until(() => !existsSync(`/proc/${killed.pid()}`), "it is gone");
+    await until("it is gone", () => !existsSync(`/proc/${killed.pid()}`));
     await using next = await startMcp(WALLED);
     const own = await leaveAFile(next);
-    await until(() => !existsSync(folder), "the folder of the killed one is gone");
+    await until("the folder of the killed one is gone", () => !existsSync(folder));
     assert.ok(existsSync(own));
   });
 

@@ -10,7 +10,7 @@ import { listen } from "../../src/server/listen.ts";
 import { definitions } from "../../src/tools/calls/definitions.ts";
 import { noWalls } from "../sandbox/walls.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
-import { until } from "../tools/calls.ts";
+import { until } from "../support/until.ts";
 import { PROGRAM, startMcp } from "./start-mcp.ts";
 
 /** The number of a session that goes on, from what a model reads. */
@@ -122,15 +122,15 @@ function testClient(behaves: Behaves): void {
     const cmd = "echo started; echo begun >begun; until [ -e go ]; do sleep 0.02; done; echo done";
     const cancelled = call("exec_command", { cmd, yield_time_ms: 30_000 }, { signal: giveUp.signal });
     const refused = assert.rejects(cancelled);
-    await until(() => existsSync(join(directory, "begun")), "it has begun");
+    await until("it has begun", () => existsSync(join(directory, "begun")));
     giveUp.abort();
     await refused;
     let session_id = 0;
-    await until(async () => {
+    await until("it is listed", async () => {
       const listed = /^(\d+): running.*: echo started/m.exec((await call("list_sessions")).text);
       session_id = Number(listed?.[1] ?? 0);
       return session_id > 0;
-    }, "it is listed");
+    });
     writeFileSync(join(directory, "go"), "");
     const { text } = await call("wait_for", { session_id, until: "exit" });
     assert.match(text, /Process exited with code 0\n.*\nOutput:\nstarted\ndone\n$/s);
@@ -166,7 +166,7 @@ test("through a server: a cut connection is not noticed", { timeout: 60_000 }, a
   const session_id = sessionIn(started.text);
   const waiting = call("wait_for", { session_id, until: "exit" });
   host.proxy.cut({ reset: true });
-  await until(() => host.proxy.connections > 1, "it has connected again");
+  await until("it has connected again", () => host.proxy.connections > 1);
   writeFileSync(join(directory, "go"), "");
   const { text } = await waiting;
   assert.match(text, /Process exited with code 0\n/);
@@ -208,7 +208,7 @@ test("what runs ends with the client that had it started", { timeout: 60_000 }, 
   const server = mcp.pid();
   assert.ok(isAlive(pid) && isAlive(server));
   await mcp[Symbol.asyncDispose]();
-  await until(() => !isAlive(pid) && !isAlive(server), "both are gone");
+  await until("both are gone", () => !isAlive(pid) && !isAlive(server));
 });
 
 test("walls stand around the commands of a client", { skip: noWalls, timeout: 60_000 }, async () => {

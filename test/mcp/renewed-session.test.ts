@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FaultProxy } from "../support/fault-proxy.ts";
-import { ServeChild, serve, until } from "../support/serve.ts";
+import { ServeChild, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
 import { startMcp } from "./start-mcp.ts";
 
 /** Tools through a server that loses their session: they go on, in a new one. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Client, Task } from "@modelcontextprotocol/client";
 import { specTypeSchemas } from "@modelcontextprotocol/client";
-import { until } from "../tools/calls.ts";
+import { until } from "../support/until.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 import { startMcp } from "./start-mcp.ts";
 
@@ -76,7 +76,7 @@ test("a cancelled task ends the wait, and the command goes on with its output", 
   const { client, call } = mcp;
   const args = { cmd: "echo kept; exec sleep 600", yield_time_ms: 30_000 };
   const { taskId } = await begin(client, "exec_command", args);
-  await until(async () => /running/.test((await call("list_sessions")).text), "the command runs");
+  await until("the command runs", async () => /running/.test((await call("list_sessions")).text));
   const cancelled = await about(client, "tasks/cancel", taskId, specTypeSchemas.CancelTaskResult);
   assert.equal(cancelled.status, "cancelled");
   const session_id = Number(/^(\d+): running/.exec((await call("list_sessions")).text)?.[1]);
@@ -115,7 +115,7 @@ test("while the user is asked the task says so, and the answer goes to the comma
     },
   );
   const { taskId } = await begin(mcp.client, "exec_command", { cmd: "echo allowed" });
-  await until(async () => (await status(mcp.client, taskId)) === "input_required", "the user is asked");
+  await until("the user is asked", async () => (await status(mcp.client, taskId)) === "input_required");
   answered.resolve();
   const { content } = await result(mcp.client, taskId);
   assert.ok(content[0]?.type === "text" && content[0].text.endsWith("\nallowed\n"));

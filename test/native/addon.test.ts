@@ -11,7 +11,8 @@ import {
 } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
 import { nativeListener } from "../../src/native/native-wire.ts";
-import { addon, endSession, eventually, NO_ADDON, startChild } from "./started.ts";
+import { until } from "../support/until.ts";
+import { addon, endSession, NO_ADDON, startChild } from "./started.ts";
 
 /** The addon, some of its functions replaced: by itself it never tells what it should not. */
 const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon(), ...functions });
@@ -64,7 +65,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
       assert.equal(told.length, 1);
       assert.match(told[0] ?? "", /^the addon told a child event that is not known here: /);
       child.signalGroup(9);
-      await eventually("the child has closed", () => told.includes("close"));
+      await until("the child has closed", () => told.includes("close"));
     });
   }
 
@@ -90,6 +91,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
           args[10],
           args[11],
           args[12],
+          args[13],
         );
       },
     });

@@ -4,7 +4,8 @@ import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
-import { eventually, isRunning, NO_ADDON } from "./started.ts";
+import { until } from "../support/until.ts";
+import { isRunning, NO_ADDON } from "./started.ts";
 
 const run = promisify(execFile);
 const fixture = (name: string) => join(import.meta.dirname, "..", "fixtures", "native", name);
@@ -88,7 +89,7 @@ describe("what starting programs leaves behind", { skip: NO_ADDON }, () => {
       const ended = new Promise((resolve) => child.once("exit", (...how) => resolve(how)));
       const text = (await child.stdout?.toArray())?.join("") ?? "";
       assert.deepEqual(await ended, [code, signal]);
-      for (const pid of JSON.parse(text)) await eventually(`${pid} is gone`, () => !isRunning(pid));
+      for (const pid of JSON.parse(text)) await until(`${pid} is gone`, () => !isRunning(pid));
     });
   }
 });

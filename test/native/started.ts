@@ -127,15 +127,6 @@ export async function manyRuns(
   );
 }
 
-/** Waits until something is so. Polls, because what it waits for is outside this program. */
-export async function eventually(what: string, condition: () => boolean, timeoutMs = 10_000): Promise<void> {
-  const deadline = Date.now() + timeoutMs;
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error(`timed out waiting until ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
-
 /** Listed, be it as a zombie. */
 export const processExists = (pid: number) => existsSync(`/proc/${pid}/stat`);
 

@@ -3,7 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { endSession, eventually, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
+import { until } from "../support/until.ts";
+import { endSession, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const RUNS = 200;
 const folder = mkdtempSync(join(tmpdir(), "procwire-tail-"));
@@ -108,7 +109,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
       await started.until((output) => output.length >= ready.length);
       started.child.pause();
       const atPause = started.output().length;
-      await eventually("the writer stands still, blocked on its full stream", () =>
+      await until("the writer stands still, blocked on its full stream", () =>
         isBlockedAs(started.child.pid, "cat"),
       );
       await new Promise((resolve) => setImmediate(resolve));

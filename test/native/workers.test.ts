@@ -3,7 +3,8 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Worker } from "node:worker_threads";
-import { addon, eventually, NO_ADDON, processExists, startChild } from "./started.ts";
+import { until } from "../support/until.ts";
+import { addon, NO_ADDON, processExists, startChild } from "./started.ts";
 
 const fixture = join(import.meta.dirname, "..", "fixtures", "native", "worker.ts");
 
@@ -34,7 +35,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
     assert.equal(left.length, 4);
     await worker.terminate();
     // Gone, not merely dead: a zombie would still be listed.
-    for (const pid of left) await eventually(`${pid} is reaped`, () => !processExists(pid));
+    for (const pid of left) await until(`${pid} is reaped`, () => !processExists(pid));
     others.child.input.write(Buffer.from("still here\n"));
     await others.until((output) => output.includes("still here"));
     others.child.input.close();
@@ -46,7 +47,7 @@ describe("the addon in worker threads", { skip: NO_ADDON }, () => {
       await again.told;
       await again.worker.terminate();
     }
-    await eventually("all descriptors are given back", () => descriptors() <= before);
+    await until("all descriptors are given back", () => descriptors() <= before);
   });
 
   it("keeps a program alive when the worker that loaded the addon first is gone", async () => {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
-import { until } from "./serve.ts";
+import { until } from "./until.ts";
 
 /** Null when strace can be used here, else why not. */
 export function whyNoStrace(): string | null {

@@ -6,11 +6,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { PATIENCE_MS, until } from "./until.ts";
 import { lineWire, WireClient, webSocketWire } from "./wire.ts";
 
 export const PROCWIRE = fileURLToPath(new URL("../../bin/procwire", import.meta.url));
-
-const PATIENCE_MS = 30_000;
 
 export interface Exit {
   code: number | null;
@@ -113,24 +112,6 @@ export class ServeChild implements AsyncDisposable {
 
 export function serve(...args: string[]): Promise<ServeChild> {
   return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args]).listening();
-}
-
-/** Looks again and again until something outside this program is so. */
-export async function until(
-  what: string,
-  condition: () => boolean | Promise<boolean>,
-  orEnd?: Promise<unknown>,
-): Promise<void> {
-  const deadline = Date.now() + PATIENCE_MS;
-  let ended = false;
-  void orEnd?.then(() => {
-    ended = true;
-  });
-  while (!(await condition())) {
-    if (ended && !(await condition())) assert.fail(`it ended before ${what}`);
-    if (Date.now() > deadline) assert.fail(`waited ${PATIENCE_MS} ms for ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
 }
 
 /** A directory that is gone after the test. */

@@ -15,6 +15,7 @@ import {
   encodeResponse,
   type Message,
 } from "../../src/protocol/envelope.ts";
+import { PATIENCE_MS } from "./until.ts";
 
 /** One message as it came over the wire. */
 export interface WireMessage {
@@ -40,7 +41,6 @@ export interface Wire {
 }
 
 /** Longest wait for anything a test needs: far beyond what a loaded machine takes, and no test asserts it. */
-const PATIENCE_MS = 30_000;
 
 export class WireClient implements AsyncDisposable {
   readonly messages: WireMessage[] = [];

@@ -55,12 +55,3 @@ export async function isSettled(promise: Promise<unknown>): Promise<boolean> {
   await new Promise((resolve) => setImmediate(resolve));
   return settled;
 }
-
-/** Looks again and again until it is true. */
-export async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error(`never came true: ${what}`);
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

@@ -5,7 +5,8 @@ import { join } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { ToolOutput } from "../../src/tools/tool.ts";
 import { skipUnless } from "../support/skip-unless.ts";
-import { collectEvents, fact, sessionOf, textOf, until } from "./calls.ts";
+import { until } from "../support/until.ts";
+import { collectEvents, fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves, Setup } from "./host.ts";
 
 const noLess = skipUnless(
@@ -53,11 +54,11 @@ export function testCommands(behaves: Behaves): void {
       const events = collectEvents(unified);
       const cmd = 'read -rsp "Password: " secret; echo; printf %s "$secret" | wc -c';
       const session_id = sessionOf(await call("exec_command", { cmd, tty: true, yield_time_ms: 250 }));
-      await until(async () => {
+      await until("the terminal hides what is typed", async () => {
         const looked = await call("wait_for", { session_id, until: "idle", idle_ms: 20 });
         const awaiting = fact(looked, "awaiting_input");
         return JSON.stringify(awaiting) === '{"secret":true}';
-      }, "the terminal hides what is typed");
+      });
       const typed = await call("write_stdin", { session_id, chars: "hunter2\n", yield_time_ms: 10_000 });
       assert.match(textOf(typed), /^\s*7\s*$/m);
       await unified.close();
@@ -79,11 +80,11 @@ export function testCommands(behaves: Behaves): void {
       assert.ok(shown && Array.isArray(shown.lines));
       return { lines: shown.lines.map(String), alternate: shown.alternate };
     };
-    await until(async () => (await screen()).lines[23]?.startsWith("file lines 1-23") ?? false, "first page");
+    await until("first page", async () => (await screen()).lines[23]?.startsWith("file lines 1-23") ?? false);
     const first = await screen();
     assert.deepEqual([first.lines[0], first.lines[22], first.alternate], ["line 1", "line 23", true]);
     await call("write_stdin", { session_id, chars: "G" });
-    await until(async () => (await screen()).lines[22] === "line 100", "the last page");
+    await until("the last page", async () => (await screen()).lines[22] === "line 100");
     assert.match(
       (await call("read_screen", { session_id })).text,
       /^Screen: 80 columns, 24 rows, alternate\n/,
@@ -265,7 +266,7 @@ export function testCommands(behaves: Behaves): void {
     const pid = Number(/\d+/.exec(String(fact(await call("wait_for", args), "wait")))?.[0]);
     assert.ok(isAlive(pid));
     await unified.close();
-    await until(() => !isAlive(pid), "the process is gone");
+    await until("the process is gone", () => !isAlive(pid));
   });
 }
 
@@ -285,7 +286,7 @@ function isAlive(pid: number): boolean {
 
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
-  await until(() => server.listening, "listening");
+  await until("listening", () => server.listening);
   const address = server.address();
   assert.ok(typeof address === "object" && address);
   await new Promise((resolve) => server.close(resolve));

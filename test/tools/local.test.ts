@@ -4,6 +4,7 @@ import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { testCommands } from "./command-behaviour.ts";
 import { behavesOn } from "./host.ts";
 import { testLogin } from "./login-behaviour.ts";
+import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
 const behaves = behavesOn(async () => {
@@ -20,4 +21,5 @@ describe("here", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
   testLogin(behaves);
+  testSwappedWorkdirs(behaves);
 });

@@ -8,11 +8,13 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { listen } from "../../src/server/listen.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
-import { call, collectEvents, fact, sessionOf, textOf, typesOf, until } from "./calls.ts";
+import { until } from "../support/until.ts";
+import { call, collectEvents, fact, sessionOf, textOf, typesOf } from "./calls.ts";
 import { testCommands } from "./command-behaviour.ts";
 import type { Host } from "./host.ts";
 import { behavesOn } from "./host.ts";
 import { testLogin } from "./login-behaviour.ts";
+import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
 /** A server of its own, and a client that reaches it through a proxy which can cut the connection. */
@@ -40,6 +42,7 @@ describe("far away", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
   testLogin(behaves);
+  testSwappedWorkdirs(behaves);
 });
 
 async function withTools(
@@ -68,11 +71,11 @@ test("a connection cut in the middle of a command costs neither output nor its e
     const cmd =
       "for i in $(seq 1 2000); do echo line $i; done; until [ -e go ]; do sleep 0.02; done; echo end";
     const running = call(unified, "exec_command", { cmd, yield_time_ms: 30_000 });
-    await until(() => events.some((event) => event.type === "ExecCommandOutputDelta"), "some output");
+    await until("some output", () => events.some((event) => event.type === "ExecCommandOutputDelta"));
     for (let cuts = 0; cuts < 3; cuts++) {
       proxy.cut({ reset: cuts % 2 === 0 });
       const connections = proxy.connections;
-      await until(() => proxy.connections > connections, "it has connected again");
+      await until("it has connected again", () => proxy.connections > connections);
     }
     writeFileSync(join(directory, "go"), "");
     const output = await running;

@@ -5,6 +5,7 @@ import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src
 import type { SandboxChoice } from "../../src/tools/policy/sandbox-attempt.ts";
 import { checkSandbox, sandboxIntent } from "../../src/tools/policy/sandbox-attempt.ts";
 import { createUnifiedExec, type UnifiedExec } from "../../src/tools/unified-exec.ts";
+import { until } from "../support/until.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "./calls.ts";
 import { ScriptedBackend } from "./scripted-backend.ts";
 
@@ -88,8 +89,7 @@ test("a denial asks again, and runs once more without the walls", async () => {
   await settled();
   backend.last.print("touch: Read-only file system\n", "stderr");
   backend.last.end(1);
-  await clock.advance(0);
-  assert.equal(backend.started.length, 2);
+  await until("it runs again", () => backend.started.length === 2);
   assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "touch /etc/x"]);
   backend.last.print("done\n");
   backend.last.end(0);
@@ -133,7 +133,8 @@ test("it is retried once only, and only for a denial", async () => {
   const { backend, clock, unified } = setUp(approval);
   const denied = exec(unified, { cmd: "a" });
   await settled();
-  for (let attempt = 0; attempt < 2; attempt++) {
+  for (let attempt = 1; attempt <= 2; attempt++) {
+    await until(`attempt ${attempt} has started`, () => backend.started.length === attempt);
     backend.last.print("Permission denied\n");
     backend.last.end(1);
     await clock.advance(0);

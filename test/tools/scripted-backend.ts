@@ -9,6 +9,7 @@ import type {
 } from "../../src/exec/exec-process.ts";
 import { waitOn } from "../../src/exec/wait-condition.ts";
 import { notFound } from "../../src/protocol/errors.ts";
+import { WHERE_SCRIPT } from "../../src/tools/policy/real-workdir.ts";
 
 /**
  * A backend whose processes do what a test says, on a clock that stands still: for what is about time alone. The log
@@ -28,8 +29,8 @@ export class ScriptedBackend implements ExecBackend {
   async start(params: StartParams): Promise<ScriptedProcess> {
     if (this.startError !== null) throw notFound(this.startError);
     const process = new ScriptedProcess(params, this.clock);
-    if (params.argv[2] === 'cd -P -- "$1" && pwd -P') {
-      process.print(`${params.argv[4]}\n`);
+    if (params.argv[2] === WHERE_SCRIPT) {
+      process.print(`${params.cwd}\n`);
       process.end(0);
       return process;
     }

@@ -6,7 +6,8 @@ import { join, resolve } from "node:path";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
 import { noWalls } from "../sandbox/walls.ts";
-import { fact, sessionOf, textOf, until } from "./calls.ts";
+import { until } from "../support/until.ts";
+import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 
 /** What the walls do around real processes, on whatever starts them. */
@@ -100,7 +101,7 @@ export function testWalls(behaves: Behaves): void {
       async ({ call }) => {
         const server = createServer((socket) => socket.end("hello\n")).listen(0, "127.0.0.1");
         try {
-          await until(() => server.listening, "listening");
+          await until("listening", () => server.listening);
           const address = server.address();
           assert.ok(typeof address === "object" && address);
           const cmd = `exec 3<>/dev/tcp/127.0.0.1/${address.port} && cat <&3`;

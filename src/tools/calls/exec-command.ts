@@ -4,7 +4,7 @@ import { messageOf } from "../../protocol/message-of.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
 import type { ApprovalRequest } from "../policy/approval.ts";
 import { describeCommand } from "../policy/approval.ts";
-import { realWorkdir } from "../policy/real-workdir.ts";
+import { realWorkdir, type Workdir } from "../policy/real-workdir.ts";
 import type { SandboxChoice } from "../policy/sandbox-attempt.ts";
 import { sandboxIntent } from "../policy/sandbox-attempt.ts";
 import { chooseShell } from "../policy/shell-choice.ts";
@@ -59,14 +59,14 @@ async function run(
   const escalates = args.sandbox_permissions === "require_escalated" && context.sandbox.type !== "none";
   const choice: SandboxChoice = escalates ? { type: "none" } : context.sandbox;
   const prepared = await prepare(context, args, escalates ? "unsandboxed" : "command", choice, call.signal);
-  if (typeof prepared === "string") return refusal(`exec_command: ${prepared}`);
+  if ("ok" in prepared) return prepared;
   const { request } = prepared;
   const permission = await context.gate.permit(request, call);
   if (permission.type === "refused") return notStarted("declined", request, permission.reason);
   const first = await attempt(context, invocation, prepared, choice);
   if (first.type === "notStarted") return notStarted("failed", request, first.message);
   const last = await againIfDenied(context, invocation, first.session);
-  if (last.type === "refused") return refusal(`exec_command: ${last.reason}`);
+  if (last.type === "answered") return last.output;
   const { session } = last;
   const output = await answer(context, session, {
     sinceMs: session.startedAtMs,
@@ -77,7 +77,7 @@ async function run(
   return notice === null || call.signal?.aborted ? output : context.loginNotice.addTo(output, notice);
 }
 
-type LastAttempt = { type: "started"; session: ExecSession } | { type: "refused"; reason: string };
+type LastAttempt = { type: "started"; session: ExecSession } | { type: "answered"; output: ToolOutput };
 
 /** The session to answer from: a second one without walls when they were in the way and may go, else the first. */
 async function againIfDenied(
@@ -90,7 +90,8 @@ async function againIfDenied(
     if (!wasDenied(first)) return { type: "started", session: first };
     // The first attempt may have put links where directories were, so the request is made anew.
     const retry = await prepare(context, invocation.args, "retry", { type: "none" }, invocation.call.signal);
-    if (typeof retry === "string") return { type: "refused", reason: retry };
+    // The item of the first attempt stands for the call, so no event is to tell of one that never started.
+    if ("ok" in retry) return { type: "answered", output: refusal(retry.text) };
     const again = await context.gate.permit(retry.request, invocation.call);
     if (again.type === "refused") return { type: "started", session: first };
     const second = await attempt(context, invocation, retry, { type: "none" }, () => {
@@ -98,7 +99,8 @@ async function againIfDenied(
       first.settle(true);
     });
     if (second.type === "started") return second;
-    return { type: "refused", reason: `could not be run again without the sandbox: ${second.message}` };
+    const why = `exec_command: could not be run again without the sandbox: ${second.message}`;
+    return { type: "answered", output: refusal(why) };
   } finally {
     if (!runsAgain) first.settle(false);
   }
@@ -113,32 +115,38 @@ function notStarted(how: "declined" | "failed", { argv }: ApprovalRequest, reaso
 /** A command that is ready to be judged, and then to be started exactly so. */
 interface Prepared {
   request: ApprovalRequest;
+  /** The directory that was looked at for it. */
+  workdir: Workdir;
   /** What a login shell would add to its environment; null where it is not wanted, or the shell adds it itself. */
   login: LoginEnvironment | null;
 }
 
-/** What would be started; or what is wrong with the arguments. */
+/** What would be started; or the answer to a call that cannot be carried out. */
 async function prepare(
   context: ExecContext,
   args: ExecCommandArguments,
   kind: ApprovalRequest["kind"],
   choice: SandboxChoice,
   signal: AbortSignal | undefined,
-): Promise<Prepared | string> {
+): Promise<Prepared | ToolOutput> {
   const named = posix.resolve(context.cwd, args.workdir ?? "");
   const { backend, newProcessId } = context;
-  let workdir = named;
+  // The configured directory is taken as it is, unless a command behind walls may have swapped it for one outside of them.
+  const isTrusted = named === context.cwd && (kind === "command" || context.sandbox.type === "none");
+  let workdir: Workdir = { path: named, identity: undefined };
+  let problem: string | null = null;
   try {
-    if (named !== context.cwd) workdir = await realWorkdir(backend, named, newProcessId);
+    if (!isTrusted) workdir = await realWorkdir(backend, named, newProcessId);
   } catch (error) {
-    return `workdir \`${named}\` could not be looked at: ${messageOf(error)}`;
+    problem = messageOf(error);
   }
-  const shell = chooseShell(args.shell, context.shell, workdir);
-  if (!shell) return `shell \`${args.shell}\` must be an absolute path`;
+  const shell = chooseShell(args.shell, context.shell, workdir.path);
+  if (!shell) return refusal(`exec_command: shell \`${args.shell}\` must be an absolute path`);
   // A shell that is neither configured nor the system's own may be anything, so it is not run before it is judged.
-  const takes = args.login === undefined && shell.kind !== "other";
+  const takes = problem === null && args.login === undefined && shell.kind !== "other";
   const login = takes ? await orAborted(context.login(shell.path, choice), signal) : null;
-  if (login === "aborted") return "the call was cancelled before the command was started";
+  if (login === "aborted")
+    return refusal("exec_command: the call was cancelled before the command was started");
   const request: ApprovalRequest = {
     kind,
     ...describeCommand(args.cmd, shell, {
@@ -146,11 +154,11 @@ async function prepare(
       prefixRule: args.prefix_rule,
     }),
     tty: args.tty ?? false,
-    workdir,
+    workdir: workdir.path,
     sandbox: choice.type,
     justification: args.justification,
   };
-  return { request, login };
+  return problem === null ? { request, workdir, login } : notStarted("failed", request, problem);
 }
 
 async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): Promise<T | "aborted"> {
@@ -200,19 +208,19 @@ type Attempt = { type: "started"; session: ExecSession } | { type: "notStarted";
 async function attempt(
   context: ExecContext,
   { sessionId, args, call }: Invocation,
-  { request: { cmd, argv, workdir: cwd, tty }, login }: Prepared,
+  { request: { cmd, argv, tty }, workdir, login }: Prepared,
   choice: SandboxChoice,
   onAgain?: () => void,
 ): Promise<Attempt> {
   const command: SessionCommand = {
     cmd,
     argv: [...argv],
-    cwd,
+    cwd: workdir.path,
     tty,
     sandbox: choice.type,
     attempt: onAgain ? 2 : 1,
   };
-  const started = await start(context, command, choice, login);
+  const started = await start(context, command, { workdir, choice, login });
   if (typeof started === "string") return { type: "notStarted", message: started };
   onAgain?.();
   const session = await context.openSession(sessionId, started, command);
@@ -223,13 +231,13 @@ async function attempt(
 /** The process, or why there is none, in the words of the backend that could not start it. */
 async function start(
   context: ExecContext,
-  { argv, cwd, tty }: SessionCommand,
-  choice: SandboxChoice,
-  login: LoginEnvironment | null,
+  { argv, tty }: SessionCommand,
+  { workdir, choice, login }: Pick<Prepared, "workdir" | "login"> & { choice: SandboxChoice },
 ): Promise<ExecProcess | string> {
   try {
     return await context.backend.start({
-      ...withLogin(startIn(context, cwd, choice), login),
+      ...withLogin(startIn(context, workdir.path, choice), login),
+      cwdIdentity: workdir.identity,
       processId: context.newProcessId(),
       argv: [...argv],
       tty,

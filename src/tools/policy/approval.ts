@@ -31,23 +31,23 @@ export interface ApprovalRequest {
 
 export type ApprovalVerdict = { type: "allow" } | { type: "ask" } | { type: "refuse"; reason: string };
 
-/** What whoever was asked said, and how far it reaches. */
+/** The answer to a question, and how far it reaches. */
 export type ApprovalAnswer =
   | { type: "allow"; remember?: { type: "session" } | { type: "prefix"; prefix: readonly string[] } }
   | { type: "refuse"; reason: string };
 
-/** Puts a question to whoever made a call. */
+/** Puts a question to the caller of a tool. */
 export type AskCaller = (request: ApprovalRequest, signal?: AbortSignal) => Promise<ApprovalAnswer>;
 
 /** Decides what may run. Implemented by the embedding program, or one of those that come along. */
 export interface ApprovalPolicy {
   /** What can be said without asking anyone. */
   review(request: ApprovalRequest): ApprovalVerdict;
-  /** Questions may be open side by side, so that one nobody answers holds up no other. */
+  /** Questions may be open side by side, so that an unanswered one holds up no other. */
   readonly together?: boolean;
   /**
-   * Asks whoever can answer. Called for `ask` only, one request at a time unless `together` is set. `caller` where who
-   * made the call can be asked.
+   * Asks a person. Called for `ask` only, one request at a time unless `together` is set. `caller` asks the caller of the
+   * tool, where it can be asked.
    */
   ask(request: ApprovalRequest, signal?: AbortSignal, caller?: AskCaller): Promise<ApprovalAnswer>;
 }

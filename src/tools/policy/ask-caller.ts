@@ -1,7 +1,7 @@
 import type { ApprovalPolicy } from "./approval.ts";
 
 /**
- * Asks whoever made the call, as far as the way it came by can ask back; a call by MCP is answered by the client's user.
+ * Asks the caller of the tool, where its connection can carry a question back; over MCP the client's user answers.
  * Commands behind walls run without asking.
  */
 export function askCaller(): ApprovalPolicy {

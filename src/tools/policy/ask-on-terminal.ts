@@ -1,30 +1,41 @@
-import type { Interface } from "node:readline";
-import { createInterface } from "node:readline";
+import { ReadStream } from "node:tty";
 import { Lanes } from "../../async/lanes.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "./approval.ts";
 import { questionOf, shownPrefix } from "./question.ts";
+import { discardTyped, TypedLines } from "./typed-lines.ts";
 
 export interface AskOnTerminalOptions {
   /** Default: the program's own input, and its error output, since its output may be a wire. */
   input?: NodeJS.ReadableStream;
   output?: NodeJS.WritableStream;
+  /**
+   * A terminal: another path to `input`, such as /dev/tty. What was typed before a question is shown then answers no
+   * question. Default: the program's own input where that is a terminal. Lines from elsewhere, such as a pipe, are answers in
+   * their order, whenever they came.
+   */
+  terminalPath?: string | undefined;
   /** `unsandboxed`: commands behind walls run without asking. Default. */
   askAbout?: "everything" | "unsandboxed";
 }
 
 /**
- * Asks a person. Without an answer (the input has ended) it is a no. Several sets of tools may share it: it asks one thing
- * at a time.
+ * Asks a person. Without an answer (the input has ended) it is a no, and what was typed ahead is no answer. Several sets of
+ * tools may share it: it asks one thing at a time.
  */
 export function askOnTerminal(options: AskOnTerminalOptions = {}): ApprovalPolicy {
   const { input = process.stdin, output = process.stderr, askAbout = "unsandboxed" } = options;
+  const { terminalPath = input === process.stdin ? "/dev/stdin" : undefined } = options;
   const turns = new Lanes<"ask">();
-  let lines: LineQueue | null = null;
+  let lines: TypedLines | null = null;
   const ask = async (request: ApprovalRequest, signal?: AbortSignal): Promise<ApprovalAnswer> => {
     if (signal?.aborted) return { type: "refuse", reason: "the call was cancelled" };
     // What is already on its way to the terminal, such as that the command was asked for, comes first.
     await new Promise((resolve) => setImmediate(resolve));
-    lines ??= new LineQueue(input);
+    lines ??= new TypedLines(input);
+    if (terminalPath !== undefined && input instanceof ReadStream) {
+      discardTyped(input, terminalPath);
+      lines.discard();
+    }
     output.write(`\n${questionOf(request)}\n`);
     for (;;) {
       output.write(`${choicesOf(request)} `);
@@ -61,42 +72,5 @@ function understand(answer: string, { prefixRule }: ApprovalRequest): ApprovalAn
       return { type: "refuse", reason: "the user said no" };
     default:
       return null;
-  }
-}
-
-/** Reads lines only while somebody waits for one; those that came along with an earlier one are kept. */
-class LineQueue {
-  readonly #lines: Interface;
-  #queue: string[] = [];
-  #ended = false;
-  #wake: () => void = () => undefined;
-
-  constructor(input: NodeJS.ReadableStream) {
-    this.#lines = createInterface({ input, terminal: false });
-    this.#lines.on("line", (line) => {
-      this.#queue.push(line);
-      this.#wake();
-    });
-    this.#lines.on("close", () => {
-      this.#ended = true;
-      this.#wake();
-    });
-  }
-
-  /** The next line, or null when there will be none, or when the wait was given up. */
-  async next(signal?: AbortSignal): Promise<string | null> {
-    // A reader that goes on would keep the program alive, and take what others want to read.
-    this.#lines.resume();
-    try {
-      while (this.#queue.length === 0 && !this.#ended && !signal?.aborted) {
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
-          signal?.addEventListener("abort", () => resolve(), { once: true });
-        });
-      }
-      return this.#queue.shift() ?? null;
-    } finally {
-      if (!this.#ended) this.#lines.pause();
-    }
   }
 }

@@ -5,8 +5,8 @@ import type { ApprovalAnswer, ApprovalRequest } from "./approval.ts";
 export type Turn = { type: "ended"; output: ToolOutput } | { type: "asks"; request: ApprovalRequest };
 
 /**
- * A call of a tool that may stop to ask, for callers who have to come back with the answer: the call waits meanwhile, and
- * goes on when it is answered. Each who waits brings a signal and a place for progress of its own.
+ * A call of a tool that may stop to ask, for callers that send the answer in a later request: the call waits meanwhile, and
+ * goes on when it is answered. Each wait has a signal and a progress callback of its own.
  */
 export class AskingCall {
   readonly #output: Promise<ToolOutput>;
@@ -21,7 +21,7 @@ export class AskingCall {
       onProgress: (message) => this.#onProgress?.(message),
       askCaller: (request) => this.#ask(request),
     });
-    // Whoever waits gets it; nobody may be waiting just now.
+    // `turn` passes a failure on; between two turns nothing waits for it.
     this.#output.catch(() => undefined);
   }
 

@@ -23,7 +23,7 @@ export interface Reach {
 const MAX_DEPTH = 12;
 
 /**
- * Everything a command is known to run: itself, and what `env`, `sudo`, `xargs`, `bash -c` and their kin are given to
+ * Everything a command is known to run: itself, and what `env`, `sudo`, `xargs`, `bash -c` and similar programs are given to
  * run. For rules that forbid: it finds what is named, and says when something may be hidden. It is no wall: a program it
  * has never heard of can run anything.
  */

@@ -38,7 +38,7 @@ export interface Rules {
  *
  * A line of several commands is as strict as its strictest. A line whose commands cannot be told from its text, or that
  * a shell other than the configured one and the system's own would run, is never simply allowed. Rules that ask or refuse
- * also speak of what `/bin/rm`, `env`, `sudo`, `xargs`, `bash -c` and their kin run; when they cannot see what that is,
+ * also speak of what `/bin/rm`, `env`, `sudo`, `xargs`, `bash -c` and similar programs run; when they cannot see what that is,
  * it is not simply allowed either. They stop who names a command, not who hides it in a program: for that there are
  * walls. Who is asked is up to `asker`; without one an `ask` is a no.
  */

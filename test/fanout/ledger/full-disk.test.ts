@@ -6,9 +6,9 @@ import { suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
 import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
 import { type CliRun, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/serve.ts";
 import { skipUnless } from "../../support/skip-unless.ts";
 import { SmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
+import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 20;

@@ -5,7 +5,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { report, startMockResponses } from "../../support/mock-responses.ts";
 import { startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/serve.ts";
+import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 12;

@@ -5,7 +5,7 @@ import { suite, test } from "node:test";
 import { type MockAnswer, report, startMockResponses } from "../../support/mock-responses.ts";
 import { postgresMissing, startPostgres } from "../../support/postgres.ts";
 import { startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/serve.ts";
+import { until } from "../../support/until.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 const ROWS = 300;

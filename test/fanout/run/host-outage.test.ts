@@ -14,7 +14,8 @@ import {
   toolOutputs,
 } from "../../support/mock-responses.ts";
 import { type CliRun, startCli } from "../../support/run-cli.ts";
-import { ServeChild, until } from "../../support/serve.ts";
+import { ServeChild } from "../../support/serve.ts";
+import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 12;

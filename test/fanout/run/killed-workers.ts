@@ -3,11 +3,11 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { setTimeout as wait } from "node:timers/promises";
 import { parse } from "csv-parse/sync";
 import { report, startMockResponses } from "../../support/mock-responses.ts";
 import { postgresMissing, startPostgres } from "../../support/postgres.ts";
 import { type CliRun, runCli, startCli } from "../../support/run-cli.ts";
+import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 60;
@@ -40,15 +40,15 @@ export function killOneOfThreeWorkers(): void {
       const options = { cwd: folder, env: { OPENAI_BASE_URL: mock.url } };
       const first = startCli([...args, "--concurrency", "2", "--json"], options);
       runs.push(first);
-      while (mock.requests.length < 2 && first.child.exitCode === null) await wait(20);
+      await until("two requests", () => mock.requests.length >= 2, first.ended);
       const doomed = worker(tarPit.url);
       const others = [worker(mock.url), worker(mock.url)];
       runs.push(doomed, ...others);
-      while (tarPit.requests.length < 4 || mock.requests.length < 10) {
-        assert.equal(doomed.child.exitCode, null, doomed.stderr);
-        assert.equal(first.child.exitCode, null, first.stderr);
-        await wait(20);
-      }
+      await until(
+        "all workers ask",
+        () => tarPit.requests.length >= 4 && mock.requests.length >= 10,
+        Promise.race([doomed.ended, first.ended]),
+      );
       doomed.child.kill("SIGKILL");
       await doomed.ended;
       open.resolve();

@@ -10,7 +10,7 @@ import pg from "pg";
 import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
 import { type CliRun, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/serve.ts";
+import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 /** The way to a database; it can be taken away, so that connections are reset and new ones refused. */

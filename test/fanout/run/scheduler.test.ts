@@ -7,7 +7,7 @@ import type { Claim, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts"
 import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-agent.ts";
 import { Limiter } from "../../../src/fanout/run/limiter.ts";
 import { type SchedulerOptions, scheduleRows } from "../../../src/fanout/run/scheduler.ts";
-import { until } from "../../support/serve.ts";
+import { until } from "../../support/until.ts";
 
 const job: JobRecord = {
   id: "j",

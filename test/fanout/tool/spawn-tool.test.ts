@@ -19,6 +19,7 @@ import {
   toolOutputs,
 } from "../../support/mock-responses.ts";
 import { type CliEnd, runCli, startCli } from "../../support/run-cli.ts";
+import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 interface Setup {
@@ -265,8 +266,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
       await writeFile(path.join(folder, "cats.csv"), catTable(6));
       const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "dummy" };
       const run = startCli(["exec", "-s", "danger-full-access", ...FANOUT, PROMPT], { cwd: folder, env });
-      while (mock.requests.length < 5 && run.child.exitCode === null)
-        await new Promise((wake) => setTimeout(wake, 20));
+      await until("five requests", () => mock.requests.length >= 5, run.ended);
       run.child.kill("SIGINT");
       const { code, stderr } = await run.ended;
       assert.equal(code, 130, stderr);

@@ -1,0 +1,37 @@
+import { closeSync, constants, fstatSync, openSync, readlinkSync } from "node:fs";
+import { invalidRequest } from "../protocol/errors.ts";
+import { messageOf } from "../protocol/message-of.ts";
+
+/** Linux's; Node does not name it. Opens what needs no permission to be read. */
+const O_PATH = 0o10000000;
+
+/** A directory held open: it stays what it is, whatever is renamed or linked in the meantime. */
+export interface HeldDirectory extends Disposable {
+  readonly fd: number;
+}
+
+/**
+ * Opens the directory at a path if it is the one that is meant (`device:inode`) and no link is on the way. Between
+ * somebody's look at a path and a start in it, everybody who may write there can put another directory or a link in its
+ * place; what is opened here is checked and then used, so nothing comes in between.
+ */
+export function openExactDirectory(path: string, identity: string): HeldDirectory {
+  const refuse = (why: string) =>
+    invalidRequest(`cwd \`${path}\` is no longer the directory that was meant: ${why}`);
+  let fd: number;
+  try {
+    fd = openSync(path, O_PATH | constants.O_DIRECTORY);
+  } catch (error) {
+    throw refuse(messageOf(error));
+  }
+  try {
+    const { dev, ino } = fstatSync(fd, { bigint: true });
+    const leadsTo = readlinkSync(`/proc/self/fd/${fd}`);
+    if (leadsTo !== path) throw refuse(`it leads to \`${leadsTo}\``);
+    if (`${dev}:${ino}` !== identity) throw refuse("another one is in its place");
+    return { fd, [Symbol.dispose]: () => closeSync(fd) };
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
