@@ -33,6 +33,8 @@ const MAY_IMPORT = {
     "server",
     "tools",
   ],
+  // Nobody imports them: each is an entry of the package.
+  adapters: ["tools"],
   web: ["async", "client", "connection", "exec", "protocol"],
 };
 
@@ -51,7 +53,8 @@ const FANOUT_ROOMS = {
   ledger: [],
   row: ["input", "ledger"],
   output: ["ledger", "money"],
-  run: ["input", "ledger", "money", "row", "output"],
+  batch: ["ledger", "money", "row"],
+  run: ["input", "ledger", "money", "row", "batch", "output"],
   tool: ["input", "ledger", "row", "output", "run"],
 };
 

@@ -1,5 +1,4 @@
 // The addon as JavaScript loads it: `src/native/addon.ts` has its types.
-#include <malloc.h>
 #include <node_api.h>
 #include <unistd.h>
 
@@ -17,7 +16,7 @@ namespace {
 // Changes the whole program.
 napi_value keepFreedMemory(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  call.loop()->keepFreedMemory(call.argv[0]);
+  call.loop()->memory().keep(call.argv[0]);
   return nullptr;
 }
 

@@ -55,6 +55,7 @@ function noHosts(): string | null {
     "package-lock.json",
     "interop/package-lock.json",
     "interop/conformance/package-lock.json",
+    "interop/sdks/package-lock.json",
   ].filter((file) => {
     try {
       return /"resolved": *"https?:/.test(readFileSync(file, "utf8"));

@@ -1,6 +1,6 @@
 /**
- * `npm run test:interop`: the real Codex CLI and the official MCP conformance suite, installed on demand below `interop/`,
- * against this package and the other way round.
+ * `npm run test:interop`: the real Codex CLI, the official MCP conformance suite and the SDKs that the tools are adapted to,
+ * installed on demand below `interop/`, against this package and the other way round.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -17,6 +17,7 @@ const PLACES = [
     name: "@modelcontextprotocol/conformance",
     what: "the MCP conformance suite",
   },
+  { folder: "interop/sdks", name: "@openai/agents", what: "the OpenAI Agents SDK and the AI SDK" },
 ];
 
 type Place = (typeof PLACES)[number];

@@ -5,34 +5,36 @@
  */
 
 export { TimeoutError } from "./async/deadline.ts";
-export type { ExecServerEvent } from "./client/command-sessions.ts";
-export type { ConnectionState, ExecServerClientOptions } from "./client/exec-server-client.ts";
-export type { EnvironmentOptions, EnvironmentTarget } from "./client/node/environment.ts";
+export type * from "./client/client-types.ts";
+export type { ExecServerClient as UniversalClient } from "./client/exec-server-client.ts";
+export type {
+  EnvironmentOptions,
+  EnvironmentTarget,
+  LocalEnvironmentParts,
+} from "./client/node/environment.ts";
 export type { Command, EnvironmentRunOptions, SpawnOptions } from "./client/node/environment-commands.ts";
 export { CommandError } from "./client/node/environment-commands.ts";
+export type { Environments } from "./client/node/environments-toml.ts";
 export { readEnvironmentsToml } from "./client/node/environments-toml.ts";
-export type { UnixClientOptions, WebSocketClientOptions } from "./client/node/socket-client.ts";
+export type { PipeOptions, PipeTarget } from "./client/node/pipe-output.ts";
+export type {
+  SocketClientOptions,
+  UnixClientOptions,
+  WebSocketClientOptions,
+  WebSocketClientOptions as RemoteExecServerConnectArgs,
+} from "./client/node/socket-client.ts";
 export { ExecServerClient } from "./client/node/socket-client.ts";
 export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawned-exec-server.ts";
 export { spawnLocalExecServer } from "./client/node/spawned-exec-server.ts";
-export type { SpawnedProcess, StreamOptions } from "./client/node/spawned-process.ts";
-export type { RemoteBackend } from "./client/remote-backend.ts";
-export type { RemoteFile } from "./client/remote-file.ts";
-export type { RemoteFiles } from "./client/remote-files.ts";
-export type { HttpRequest, HttpResponse, RemoteHttp } from "./client/remote-http.ts";
-export type { RemoteProcess } from "./client/remote-process.ts";
-export type { ReconnectPolicy } from "./client/resume.ts";
+export type { SpawnedProcess } from "./client/node/spawned-process.ts";
 export { communicate } from "./exec/communicate.ts";
 // ---- processes, wherever they run
 export * from "./exec/exec-process.ts";
-export { ExecServerError } from "./exec/exec-server-error.ts";
-export type { LinesOptions } from "./exec/lines.ts";
 export { lines } from "./exec/lines.ts";
-export type { RunOptions, RunResult } from "./exec/run-program.ts";
 export { run } from "./exec/run-program.ts";
-export type { Match, WaitForOptions } from "./exec/wait-for-output.ts";
 export { waitFor } from "./exec/wait-for-output.ts";
 export { Environment } from "./host/environment-here.ts";
+export type * from "./host/host-types.ts";
 export { createLocalHost } from "./host/local-host.ts";
 export type { RunMainOptions } from "./host/run-main.ts";
 export { runMain, runMainWithTransport } from "./host/run-main.ts";
@@ -40,6 +42,8 @@ export { runMain, runMainWithTransport } from "./host/run-main.ts";
 export { createLocalBackend } from "./host/this-machine.ts";
 // ---- the client, and what it hands out
 export { DisconnectedError, RequestError } from "./protocol/errors.ts";
+export { ExecServerError } from "./protocol/exec-server-error.ts";
+export { PROTOCOL_VERSION } from "./protocol/methods.ts";
 // ---- tools for models
 export { availableSandboxes } from "./sandbox/available.ts";
 export type { WebSocketAuth } from "./server/auth.ts";
@@ -49,7 +53,12 @@ export type { ServerConfig } from "./server/limits.ts";
 export type { ListenOptions } from "./server/listen.ts";
 export { listen } from "./server/listen.ts";
 export type { Principal } from "./server/principal.ts";
-export { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError } from "./server/transport.ts";
+export {
+  DEFAULT_LISTEN_URL,
+  ExecServerTransport,
+  ListenUrlError,
+  ListenUrlError as ExecServerTransportParseError,
+} from "./server/transport.ts";
 export { definitions } from "./tools/calls/definitions.ts";
 export { serveMcp } from "./tools/mcp/mcp-server.ts";
 export type {

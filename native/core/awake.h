@@ -24,13 +24,8 @@ constexpr int kMissedAnswers = 3;
 constexpr int64_t kNextLineNs = 100 * 1000;
 // Both while a process floods: the processors are busy then, and one that only looks is kept from whoever is to answer.
 constexpr int64_t kAwaitInFloodNs = 40 * 1000;
-// How long after its last piece a flood counts as going on.
-constexpr int64_t kFloodGoesOnNs = 5 * 1000 * 1000;
 // How long one dialogue may keep the rest of the loop waiting.
 constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
-// How long after something was heard of one process, or a line written to it, floods of others are read in short
-// pieces.
-constexpr int64_t kShortReadsNs = 5 * 1000 * 1000;
 // How long a terminal in flood is given to bring its next 4 KiB: the kernel hands them over one by one.
 constexpr int64_t kTerminalNextNs = 60 * 1000;
 
@@ -57,6 +52,9 @@ class AnswerHabit {
     if (!answered_ && now - lastInputNs_ < kAnswersWithinNs) answersAtOnce_ = true;
     answered_ = true;
   }
+
+  // Nothing comes any more.
+  void ended() { answersAtOnce_ = false; }
 
   bool answersAtOnce() const { return answersAtOnce_; }
 
@@ -91,6 +89,7 @@ class Dialogue {
   }
 
   int64_t repliedNs() const { return repliedNs_; }
+  bool goesOn() const { return goesOn_; }
 
   // No next line came in time.
   void over() { goesOn_ = false; }

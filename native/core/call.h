@@ -80,27 +80,19 @@ struct Call {
   }
 
   // An Int32Array.
-  std::vector<int> integers(size_t at) const {
-    napi_typedarray_type type;
-    size_t length = 0;
-    void* data = nullptr;
-    if (napi_get_typedarray_info(env, argv[at], &type, &length, &data, nullptr, nullptr) != napi_ok ||
-        type != napi_int32_array)
-      return {};
-    const int32_t* first = static_cast<const int32_t*>(data);
-    return std::vector<int>(first, first + length);
-  }
-
+  std::vector<int> integers(size_t at) const { return elements<int32_t>(at, napi_int32_array); }
   // A Float64Array.
-  std::vector<double> numbers(size_t at) const {
+  std::vector<double> numbers(size_t at) const { return elements<double>(at, napi_float64_array); }
+
+  template <class Element>
+  std::vector<Element> elements(size_t at, napi_typedarray_type wanted) const {
     napi_typedarray_type type;
     size_t length = 0;
     void* data = nullptr;
-    if (napi_get_typedarray_info(env, argv[at], &type, &length, &data, nullptr, nullptr) != napi_ok ||
-        type != napi_float64_array)
+    if (napi_get_typedarray_info(env, argv[at], &type, &length, &data, nullptr, nullptr) != napi_ok || type != wanted)
       return {};
-    const double* first = static_cast<const double*>(data);
-    return std::vector<double>(first, first + length);
+    const Element* first = static_cast<const Element*>(data);
+    return std::vector<Element>(first, first + length);
   }
 
   Loop* loop() const {
@@ -112,7 +104,7 @@ struct Call {
   // The addon's own object behind a handle; null for a value that never was one.
   template <class Kind>
   Kind* object(size_t at = 0) const {
-    return static_cast<Kind*>(external(at));
+    return static_cast<Kind*>(static_cast<Resident*>(external(at)));
   }
 
   void* external(size_t at) const {
@@ -158,6 +150,14 @@ template <class Kind, void (Kind::*what)()>
 napi_value ask(napi_env env, napi_callback_info info) {
   if (Kind* asked = Call(env, info).object<Kind>()) (asked->*what)();
   return nullptr;
+}
+
+// (child or socket): the number it has, 0 for a value that never was one
+template <class Kind, auto what>
+napi_value numberOf(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const Kind* asked = call.object<Kind>();
+  return call.answer(asked ? static_cast<double>((asked->*what)()) : 0.0);
 }
 
 // What a room of the addon gives to JavaScript.

@@ -1,11 +1,10 @@
-// One event loop's share of the addon. All descriptors of all children and sockets hang in one epoll instance of our
-// own, and only that one hangs in libuv: a child then needs no libuv handle with a life of its own. Streams in flood
-// hang in a second one within the first: each turn serves everybody else, then one flood, and epoll lets the floods
-// take turns.
+// One event loop's share of the addon. All descriptors hang in one epoll instance of our own, and only that one hangs
+// in libuv: a child or a socket then needs no libuv handle with a life of its own. Streams in flood hang in a second
+// epoll instance within the first: each turn serves all other streams, then one flood, and epoll lets the floods take
+// turns.
 #include "core/loop.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-
-#include "process/child.h"
-#include "wire/listener.h"
-#include "wire/socket.h"
+#include <utility>
 
 namespace procwire {
 namespace {
@@ -28,11 +24,6 @@ constexpr int64_t kCoalesceMs = 1;
 constexpr int64_t kNsPerMs = 1000 * 1000;
 // What a socket may give at once, with room before it for the beginning of a frame.
 constexpr size_t kReceivedBytes = kReadBytes + 64;
-
-// How long after the last flood, and the end of the last process or connection, memory is given back: soon, and once
-// more when the server has forgotten what it remembers of them for 30 s.
-constexpr int64_t kQuietMs[] = {1000, 35 * 1000};
-constexpr size_t kQuietMoments = sizeof kQuietMs / sizeof kQuietMs[0];
 
 bool libuvIsAsExpected() {
   const auto is = [](int type, const char* name) {
@@ -82,50 +73,30 @@ bool Loop::open(struct uv_loop_s* loop) {
   timer_ = newHandle(kUvTimer);
   async_ = newHandle(kUvAsync);
   prepare_ = newHandle(kUvPrepare);
-  quiet_ = newHandle(kUvTimer);
+  memory_.timer() = newHandle(kUvTimer);
   uv_timer_init(loop, timer_);
-  uv_timer_init(loop, quiet_);
+  uv_timer_init(loop, memory_.timer());
   uv_prepare_init(loop, prepare_);
   uv_async_init(loop, async_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onMail(); });
   // The last thing of every turn, before the loop sleeps.
   uv_prepare_start(prepare_, [](void* handle) {
     Loop* self = static_cast<Loop*>(uv_handle_get_data(handle));
     if (self->unflushed_.empty()) return;
-    self->flushSockets();
+    self->flushAll();
     self->bury();
   });
-  for (void* handle : {poll_, timer_, async_, prepare_, quiet_}) {
+  for (void* handle : {poll_, timer_, async_, prepare_, memory_.timer()}) {
     uv_handle_set_data(handle, this);
     uv_unref(handle);
   }
   openHandles_ = 5;
   uv_poll_start(poll_, kUvReadable,
                 [](void* handle, int, int) { static_cast<Loop*>(uv_handle_get_data(handle))->onReady(); });
-  mailbox_ = std::make_shared<Mailbox>();
-  mailbox_->async = async_;
+  mailbox_ = std::make_shared<Mailbox>(async_);
   napi_add_async_cleanup_hook(
       env_, [](napi_async_cleanup_hook_handle hook, void* self) { static_cast<Loop*>(self)->shutDown(hook); }, this,
       &hook_);
   return true;
-}
-
-void Loop::spawn(std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent) {
-  auto callbacks = std::make_shared<Callbacks>();
-  napi_create_reference(env_, onDone, 1, &callbacks->onDone);
-  napi_create_reference(env_, onEvent, 1, &callbacks->onEvent);
-  request->mailbox = mailbox_;
-  request->callbacks = callbacks;
-  pendingSpawns_++;
-  updateRef();
-  int err = spawnLater(request);
-  if (err == 0) return;
-  // Still ours: answer it the same way a failed start is answered.
-  request->err = err;
-  request->syscall = "pthread_create";
-  request->path = request->file;
-  std::lock_guard<std::mutex> lock(mailbox_->mutex);
-  mailbox_->finished.push_back(std::move(request));
-  uv_async_send(async_);
 }
 
 void Loop::arm(Watch& watch, uint32_t events) {
@@ -165,12 +136,6 @@ void Loop::armRefused() {
   for (Watch* watch : again) arm(*watch, watch->wanted);
 }
 
-void Loop::forget(Watched* owner) {
-  refused_.erase(
-      std::remove_if(refused_.begin(), refused_.end(), [owner](Watch* watch) { return watch->owner == owner; }),
-      refused_.end());
-}
-
 void Loop::delay(Watch& watch) {
   if (watch.delayed) return;
   watch.delayed = true;
@@ -192,49 +157,37 @@ void Loop::undelay(Watch& watch) {
   delayed_.erase(std::remove(delayed_.begin(), delayed_.end(), &watch), delayed_.end());
 }
 
-void Loop::settleSoon(Child* child) {
-  settling_.push_back(child);
+void Loop::settleSoon(Resident* resident) {
+  settling_.push_back(resident);
   uv_async_send(async_);
 }
 
-void Loop::remove(Child* child) {
-  forget(child);
-  children_.erase(child);
-  settling_.erase(std::remove(settling_.begin(), settling_.end(), child), settling_.end());
-  dead_.push_back(child);
-  wasBusy();
+void Loop::add(Resident* resident) {
+  residents_.insert(resident);
   updateRef();
 }
 
-void Loop::add(Socket* socket) {
-  sockets_.insert(socket);
+void Loop::remove(Resident* resident) {
+  refused_.erase(
+      std::remove_if(refused_.begin(), refused_.end(), [resident](Watch* watch) { return watch->owner == resident; }),
+      refused_.end());
+  residents_.erase(resident);
+  settling_.erase(std::remove(settling_.begin(), settling_.end(), resident), settling_.end());
+  if (std::exchange(resident->awaitsFlush_, false))
+    unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), resident), unflushed_.end());
+  dead_.push_back(resident);
+  memory_.wasBusy();
   updateRef();
 }
 
-void Loop::remove(Socket* socket) {
-  forget(socket);
-  sockets_.erase(socket);
-  if (socket->awaitsFlush(false))
-    unflushed_.erase(std::remove(unflushed_.begin(), unflushed_.end(), socket), unflushed_.end());
-  deadSockets_.push_back(socket);
-  wasBusy();
-  updateRef();
+void Loop::flushLater(Resident* resident) {
+  if (!std::exchange(resident->awaitsFlush_, true)) unflushed_.push_back(resident);
 }
 
-void Loop::add(Listener* listener) {
-  listeners_.insert(listener);
+std::shared_ptr<Mailbox> Loop::expectMail() {
+  awaitedMail_++;
   updateRef();
-}
-
-void Loop::remove(Listener* listener) {
-  forget(listener);
-  listeners_.erase(listener);
-  deadListeners_.push_back(listener);
-  updateRef();
-}
-
-void Loop::flushLater(Socket* socket) {
-  if (!socket->awaitsFlush(true)) unflushed_.push_back(socket);
+  return mailbox_;
 }
 
 void Loop::onReady() {
@@ -242,22 +195,23 @@ void Loop::onReady() {
   int count = takeReady();
   for (;;) {
     const bool replied = count > 0 && awaitExpected();
-    flushSockets();
+    flushAll();
     bury();
-    takeBulk();
-    if (!replied || closing_ || !dialogue_.replied(nowNs())) return;
+    const bool goesOn = replied && !closing_ && dialogue_.replied(nowNs());
+    if (!goesOn || floods_.isDue(nowNs())) takeBulk();
+    if (!goesOn) return;
     count = takeNextLine();
     if (count == 0) return;
   }
 }
 
-// What libuv has to tell comes first. A flood fills the time.
+// What libuv has to tell comes first. A flood whose turn has come fills the time.
 int Loop::takeNextLine() {
   int count = 0;
-  const bool found = lookUntil(dialogue_.repliedNs() + (isFlooded() ? kAwaitInFloodNs : kNextLineNs), [&] {
+  const bool found = lookUntil(dialogue_.repliedNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kNextLineNs), [&] {
     count = takeReady();
     if (count > 0) return true;
-    takeBulk();
+    if (floods_.isDue(nowNs())) takeBulk();
     if (timerRunning_ && nowNs() >= timerDueNs_) return true;
     struct pollfd libuv = {libuvFd_, POLLIN, 0};
     return poll(&libuv, 1, 0) != 0;
@@ -291,11 +245,12 @@ void Loop::takeBulk() {
   bulkIsReady_ = false;
   struct epoll_event event;
   if (epoll_wait(bulkEpoll_, &event, 1, 0) != 1) return;
+  floods_.begin(nowNs());
   serve(*static_cast<Watch*>(event.data.ptr), event.events);
-  bulkNs_ = nowNs();
-  wasBusy();
-  flushSockets();
+  flushAll();
   bury();
+  floods_.end(nowNs());
+  memory_.wasBusy();
 }
 
 // An earlier event of this round may have closed or silenced it.
@@ -303,21 +258,21 @@ void Loop::serve(Watch& watch, uint32_t events) {
   if (watch.fd >= 0 && watch.armed != 0) watch.owner->onReady(watch, events);
 }
 
-// True when there was input for a child and it has answered.
+// True when there was input for a process and it has answered.
 bool Loop::awaitExpected() {
-  Child* const child = expected_;
-  if (closing_ || !child || unflushed_.empty() || !child->answersAtOnce()) return false;
-  // Whatever comes ends it: on a busy loop others do not wait for this one.
-  lookUntil(nowNs() + (isFlooded() ? kAwaitInFloodNs : kAwaitOutputNs), [this] { return takeReady() > 0; });
-  return child->wasAwaited();
+  AnswerHabit* const habit = expected_;
+  if (closing_ || !habit || unflushed_.empty() || !habit->answersAtOnce()) return false;
+  // Any event ends the wait: on a busy loop others do not wait for this one.
+  lookUntil(nowNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kAwaitOutputNs), [this] { return takeReady() > 0; });
+  return habit->wasAwaited();
 }
 
-void Loop::flushSockets() {
-  std::vector<Socket*> now;
+void Loop::flushAll() {
+  std::vector<Resident*> now;
   now.swap(unflushed_);
-  for (Socket* socket : now) socket->awaitsFlush(false);
-  for (Socket* socket : now)
-    if (!closing_ && sockets_.count(socket)) socket->flush();
+  for (Resident* resident : now) resident->awaitsFlush_ = false;
+  for (Resident* resident : now)
+    if (!closing_ && residents_.count(resident)) resident->onFlush();
   // Told that there is room, somebody had more to send. Others get their turn first.
   if (!unflushed_.empty()) uv_async_send(async_);
 }
@@ -336,97 +291,18 @@ void Loop::onTimer() {
   bury();
 }
 
-void Loop::keepFreedMemory(napi_value onQuiet) {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 4 * 1024 * 1024);
-  mallopt(M_TRIM_THRESHOLD, 32 * 1024 * 1024);
-#endif
-  if (!onQuiet_) napi_create_reference(env_, onQuiet, 1, &onQuiet_);
-}
-
-void Loop::wasBusy() {
-  if (!onQuiet_ || closing_) return;
-  busyNs_ = nowNs();
-  nextQuiet_ = 0;
-  if (!quietTimerRunning_) onQuietTimer();
-}
-
-void Loop::onQuietTimer() {
-  quietTimerRunning_ = false;
-  if ((nowNs() - busyNs_) / kNsPerMs >= kQuietMs[nextQuiet_]) {
-    nextQuiet_++;
-    napi_handle_scope scope;
-    napi_open_handle_scope(env_, &scope);
-    napi_value onQuiet;
-    if (napi_get_reference_value(env_, onQuiet_, &onQuiet) == napi_ok) call(onQuiet, 0, nullptr);
-    napi_close_handle_scope(env_, scope);
-    blocks_.clear();
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
-  }
-  if (closing_ || nextQuiet_ == kQuietMoments || quietTimerRunning_) return;
-  quietTimerRunning_ = true;
-  const int64_t leftMs = kQuietMs[nextQuiet_] - (nowNs() - busyNs_) / kNsPerMs;
-  uv_timer_start(
-      quiet_, [](void* handle) { static_cast<Loop*>(uv_handle_get_data(handle))->onQuietTimer(); },
-      static_cast<uint64_t>(std::max<int64_t>(leftMs, 1)), 0);
-}
-
 void Loop::onMail() {
-  std::deque<std::unique_ptr<SpawnRequest>> finished;
-  {
-    std::lock_guard<std::mutex> lock(mailbox_->mutex);
-    finished.swap(mailbox_->finished);
+  for (std::unique_ptr<Mail>& mail : mailbox_->take()) {
+    awaitedMail_--;
+    if (closing_) mail->discard();
+    else mail->arrive(*this);
   }
-  for (std::unique_ptr<SpawnRequest>& request : finished) answer(*request);
-  std::vector<Child*> settling;
-  settling.swap(settling_);
-  for (Child* child : settling)
-    if (!closing_ && children_.count(child)) child->settle();
-  bury();
-}
-
-void Loop::answer(SpawnRequest& request) {
-  const auto callbacks = std::static_pointer_cast<Callbacks>(request.callbacks);
-  pendingSpawns_--;
-  if (closing_) {
-    discard(request);
-    return;
-  }
-  napi_handle_scope scope;
-  napi_open_handle_scope(env_, &scope);
-  napi_value onDone;
-  napi_get_reference_value(env_, callbacks->onDone, &onDone);
-  napi_value argv[9];
-  napi_create_int32(env_, request.err, &argv[0]);
-  napi_create_string_utf8(env_, request.syscall, NAPI_AUTO_LENGTH, &argv[1]);
-  napi_create_string_utf8(env_, request.path.c_str(), request.path.size(), &argv[2]);
-  size_t argc = 3;
-  if (request.err == 0) {
-    Child* child = new Child(this, request, callbacks->onEvent);
-    children_.insert(child);
-    argv[argc++] = child->handle();
-    napi_create_int32(env_, request.pid, &argv[argc++]);
-    napi_create_double(env_, static_cast<double>(request.startTime), &argv[argc++]);
-    napi_create_int32(env_, request.pts, &argv[argc++]);
-    napi_create_array(env_, &argv[argc]);
-    for (uint32_t at = 0, length = 0; at < 3; at++) {
-      if (request.pipeInodes[at] == 0) continue;
-      napi_value inode;
-      napi_create_double(env_, static_cast<double>(request.pipeInodes[at]), &inode);
-      napi_set_element(env_, argv[argc], length++, inode);
-    }
-    argc++;
-    napi_create_double(env_, static_cast<double>(request.mark), &argv[argc++]);
-    child->begin();
-  } else {
-    napi_delete_reference(env_, callbacks->onEvent);
-  }
-  napi_delete_reference(env_, callbacks->onDone);
   updateRef();
-  call(onDone, argc, argv);
-  napi_close_handle_scope(env_, scope);
+  std::vector<Resident*> settling;
+  settling.swap(settling_);
+  for (Resident* resident : settling)
+    if (!closing_ && residents_.count(resident)) resident->onSettle();
+  bury();
 }
 
 void Loop::call(napi_value function, size_t argc, napi_value* argv) {
@@ -458,52 +334,40 @@ void Loop::closeEpolls() {
     if (fd >= 0) close(fd);
 }
 
-// Live children, pending starts and open sockets keep the program running, as Node's own do; an idle addon does not.
+// What lives here and mail that is awaited keep the program running, as Node's own handles do; an idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
-  if (pendingSpawns_ > 0 || !children_.empty() || !sockets_.empty() || !listeners_.empty()) uv_ref(poll_);
+  if (awaitedMail_ > 0 || !residents_.empty()) uv_ref(poll_);
   else uv_unref(poll_);
 }
 
 void Loop::bury() {
-  for (Child* child : dead_) child->release();
+  for (Resident* resident : dead_) resident->release();
   dead_.clear();
-  for (Socket* socket : deadSockets_) socket->release();
-  deadSockets_.clear();
-  for (Listener* listener : deadListeners_) listener->release();
-  deadListeners_.clear();
 }
 
-// The environment ends: a worker that is terminated, or the whole program. Its children end with it.
+// The environment ends: a worker that is terminated, or the whole program. What lives here ends with it.
 void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   hook_ = hook;
   closing_ = true;
-  std::deque<std::unique_ptr<SpawnRequest>> finished;
-  {
-    std::lock_guard<std::mutex> lock(mailbox_->mutex);
-    mailbox_->open = false;
-    finished.swap(mailbox_->finished);
+  mailbox_->close();
+  while (!residents_.empty()) {
+    Resident* const resident = *residents_.begin();
+    resident->abandon();
+    // Some take their leave of the loop themselves.
+    if (residents_.erase(resident) > 0) dead_.push_back(resident);
   }
-  for (std::unique_ptr<SpawnRequest>& request : finished) discard(*request);
-  for (Child* child : children_) {
-    child->abandon();
-    dead_.push_back(child);
-  }
-  children_.clear();
-  while (!sockets_.empty()) (*sockets_.begin())->destroy();
-  while (!listeners_.empty()) (*listeners_.begin())->close();
   delayed_.clear();
   refused_.clear();
   settling_.clear();
   bury();
-  if (onQuiet_) napi_delete_reference(env_, onQuiet_);
-  onQuiet_ = nullptr;
+  memory_.close();
   napi_async_destroy(env_, context_);
   closeHandle(poll_);
   closeHandle(timer_);
   closeHandle(async_);
   closeHandle(prepare_);
-  closeHandle(quiet_);
+  closeHandle(memory_.timer());
 }
 
 void Loop::closeHandle(void*& handle) {

@@ -36,7 +36,7 @@ napi_value spawn(napi_env env, napi_callback_info info) {
                                true});
   request->cgroups = call.texts(12);
   request->directory = static_cast<int>(call.number(13));
-  call.loop()->spawn(std::move(request), call.argv[8], call.argv[9]);
+  startProgram(*call.loop(), std::move(request), call.argv[8], call.argv[9]);
   return nullptr;
 }
 
@@ -49,12 +49,6 @@ napi_value write(napi_env env, napi_callback_info info) {
   if (call.isText(2)) child->writeIds().add(call.text(2));
   child->write(reinterpret_cast<const char*>(bytes.data), bytes.length);
   return nullptr;
-}
-
-napi_value queuedInput(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  const Child* child = call.object<Child>();
-  return call.answer(child ? static_cast<double>(child->queuedBytes()) : 0.0);
 }
 
 napi_value resize(napi_env env, napi_callback_info info) {
@@ -96,7 +90,7 @@ napi_value knowsWrite(napi_env env, napi_callback_info info) {
 // (most bytes queued for a child, how many of its write ids are remembered)
 napi_value setInputLimits(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  call.loop()->setInputLimits({static_cast<size_t>(call.number(0)), static_cast<size_t>(call.number(1))});
+  inputLimits() = {static_cast<size_t>(call.number(0)), static_cast<size_t>(call.number(1))};
   return nullptr;
 }
 
@@ -181,7 +175,7 @@ Bindings processBindings(napi_env env) {
       binding("childEvents", names(env, kEventNames)),
       binding("spawn", spawn),
       binding("write", write),
-      binding("queuedInput", queuedInput),
+      binding("queuedInput", numberOf<Child, &Child::queuedBytes>),
       binding("closeStdin", ask<Child, &Child::closeStdin>),
       binding("pause", ask<Child, &Child::pause>),
       binding("resume", ask<Child, &Child::resume>),

@@ -35,6 +35,15 @@ bool terminalHasMore(int fd, size_t alreadyRead) {
   });
 }
 
+// A terminal whose last holder is gone says EIO. While its other side is held here that can only be somebody's vhangup().
+bool hasHungUp(int slave) {
+  const int error = errno;
+  struct winsize size;
+  const bool isHungUp = slave < 0 || ioctl(slave, TIOCGWINSZ, &size) < 0;
+  errno = error;
+  return isHungUp;
+}
+
 }  // namespace
 
 void Child::armOut(OutStream& stream) {
@@ -50,8 +59,9 @@ void Child::readOnce(OutStream& stream) {
                                stream.terminal ? kTerminalChunkBytes : kReadBytes);
   napi_value chunk;
   ssize_t length = readChunk(stream, most, chunk);
-  if (length == 0) {
-    endOut(stream);
+  if (length == 0 || length == kReadFailed) {
+    if (length == 0) endOut(stream);
+    else failOut(stream, errno);
     settle();
     return;
   }
@@ -94,12 +104,13 @@ void Child::forgetBurst() {
   }
 }
 
-// Bytes read (`chunk` is set), 0 at the end, -1 when there is nothing now.
+// Bytes read (`chunk` is set), 0 at the end, -1 when there is nothing now, kReadFailed with errno when reading failed.
 ssize_t Child::readChunk(OutStream& stream, size_t most, napi_value& chunk) {
   ssize_t length = stream.terminal ? readTerminal(stream, most, chunk) : readPipe(stream, most, chunk);
   if (length >= 0) return length;
-  // A terminal whose last writer is gone says EIO. Whatever else cannot be read will not become readable.
-  return errno == EAGAIN ? -1 : 0;
+  if (errno == EAGAIN) return -1;
+  if (stream.terminal && errno == EIO && hasHungUp(slave_)) return 0;
+  return kReadFailed;
 }
 
 ssize_t Child::readPipe(OutStream& stream, size_t most, napi_value& chunk) {
@@ -147,6 +158,14 @@ ssize_t Child::readTerminal(OutStream& stream, size_t most, napi_value& chunk) {
     return -1;
   }
   return static_cast<ssize_t>(length);
+}
+
+// What the stream held is lost, so its end is no end like others: it is told with the reason.
+void Child::failOut(OutStream& stream, int error) {
+  endOut(stream);
+  napi_value number;
+  napi_create_int32(loop_->env(), error, &number);
+  tell(Event::kUnreadable, number);
 }
 
 void Child::endOut(OutStream& stream) {

@@ -32,7 +32,7 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
       terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
       slave_(request.slaveFd),
-      limits_(loop->inputLimits()),
+      limits_(inputLimits()),
       writeIds_(limits_.rememberedWriteIds) {
   exit_.fd = request.exitFd;
   in_.fd = request.stdinFd;
@@ -44,22 +44,9 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
   for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
 
-napi_value Child::handle() {
-  napi_value external;
-  retain();
-  napi_create_external(
-      loop_->env(), this, [](napi_env, void* child, void*) { static_cast<Child*>(child)->release(); }, nullptr,
-      &external);
-  return external;
-}
-
 void Child::begin() {
   loop_->arm(exit_, EPOLLIN);
   for (OutStream& stream : out_) armOut(stream);
-}
-
-void Child::release() {
-  if (--references_ == 0) delete this;
 }
 
 // ---- events of the loop
@@ -165,6 +152,7 @@ void Child::drainAtExit(OutStream& stream, size_t most) {
     napi_value chunk;
     ssize_t length = readChunk(stream, std::min(most, stream.terminal ? kTerminalChunkBytes : kReadBytes), chunk);
     if (length > 0) tell(stream.event, chunk);
+    else if (length == kReadFailed) failOut(stream, errno);
     napi_close_handle_scope(env, scope);
     if (length == 0) endOut(stream);
     if (length <= 0) return;
@@ -189,6 +177,7 @@ void Child::settle() {
   if (onEvent_) napi_delete_reference(env, onEvent_);
   onEvent_ = nullptr;
   loop_ = nullptr;
+  habit_.ended();
   napi_close_handle_scope(env, scope);
 }
 
@@ -207,6 +196,7 @@ void Child::abandon() {
   closeFd(slave_);
   closed_ = true;
   loop_ = nullptr;
+  habit_.ended();
 }
 
 void Child::tell(Event event, napi_value first, napi_value second) {

@@ -10,6 +10,8 @@
 #include <string>
 
 #include "core/loop.h"
+#include "process/input-limits.h"
+#include "process/spawn.h"
 #include "process/write-ids.h"
 
 namespace procwire {
@@ -17,11 +19,14 @@ namespace procwire {
 struct WriteRequest;
 
 // The first argument of a child's event callback, and its name in JavaScript, which is given this list.
-enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5 };
-constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain"};
+enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5, kUnreadable = 6 };
+constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain", "unreadable"};
 
 // A terminal gives at most 4 KiB per read; this much is put together into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
+
+// What a read answers when it failed and nothing more can be read.
+constexpr ssize_t kReadFailed = -2;
 
 // One stream the child writes to and we read from.
 struct OutStream {
@@ -35,23 +40,18 @@ struct OutStream {
   uint64_t totalBytes = 0;
 };
 
-class Child final : public Watched {
+class Child final : public Resident {
  public:
   Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
 
-  // The object JavaScript holds; made once, within the caller's handle scope.
-  napi_value handle();
   // Starts watching.
   void begin();
 
   void onReady(Watch& watch, uint32_t events) override;
   void onDelayOver(Watch& watch) override;
-  // Tells `close` when everything has ended.
-  void settle();
-  // The loop is going away: kill, give everything back, tell nobody.
-  void abandon();
-  void retain() { references_++; }
-  void release();
+  void onSettle() override { settle(); }
+  // Kills it.
+  void abandon() override;
 
   // What JavaScript asks for. All harmless after the end.
   void write(const char* bytes, size_t length);
@@ -70,11 +70,11 @@ class Child final : public Watched {
   // Takes a write that came by a socket, when it can be accepted at once; false leaves it to JavaScript.
   bool writeThrough(const WriteRequest& request);
   // Whether it usually has output soon after input, so that the two are worth sending together.
-  bool answersAtOnce() const { return loop_ && habit_.answersAtOnce(); }
-  // Output was waited for since the last input: true when there was any.
-  bool wasAwaited() { return habit_.wasAwaited(); }
+  AnswerHabit* habit() { return &habit_; }
 
  private:
+  // Tells `close` when everything has ended.
+  void settle();
   OutStream* outStreamOf(Watch& watch);
   void armOut(OutStream& stream);
   void readOnce(OutStream& stream);
@@ -84,6 +84,7 @@ class Child final : public Watched {
   ssize_t readTerminal(OutStream& stream, size_t most, napi_value& chunk);
   void chunkDone(OutStream& stream, size_t length, size_t asked);
   void endOut(OutStream& stream);
+  void failOut(OutStream& stream, int error);
   void onExit();
   void awaitTracer();
   void flush(bool hungUp);
@@ -94,7 +95,6 @@ class Child final : public Watched {
 
   Loop* loop_;
   napi_ref onEvent_;
-  int references_ = 1;
   const pid_t pid_;
   const bool terminal_;
   const bool pipeStdin_;

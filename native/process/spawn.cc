@@ -322,17 +322,6 @@ size_t mostSpawners() {
   return most;
 }
 
-void deliver(std::unique_ptr<SpawnRequest> request) {
-  std::shared_ptr<Mailbox> mailbox = request->mailbox;
-  std::lock_guard<std::mutex> lock(mailbox->mutex);
-  if (!mailbox->open) {
-    discard(*request);
-    return;
-  }
-  mailbox->finished.push_back(std::move(request));
-  uv_async_send(mailbox->async);
-}
-
 void* spawnerMain(void* argument) {
   Spawner* spawner = static_cast<Spawner*>(argument);
   pthread_setname_np(pthread_self(), "procwire-spawn");
@@ -349,7 +338,8 @@ void* spawnerMain(void* argument) {
     spawner->queue.pop_front();
     pthread_mutex_unlock(&spawner->mutex);
     if (!start(*request)) releaseAnswer(*request);
-    deliver(std::move(request));
+    const std::shared_ptr<Mailbox> mailbox = request->mailbox;
+    mailbox->put(std::move(request));
   }
 }
 
@@ -376,12 +366,12 @@ std::vector<pid_t> spawnerThreads() {
   return found;
 }
 
-void discard(SpawnRequest& request) {
-  if (request.pid > 0) {
-    kill(-request.pid, SIGKILL);
-    reapLater(request.pid);
+void SpawnRequest::discard() {
+  if (pid > 0) {
+    kill(-pid, SIGKILL);
+    reapLater(pid);
   }
-  releaseAnswer(request);
+  releaseAnswer(*this);
 }
 
 void useOldCallsOnly(bool only) { oldCallsOnly = only; }

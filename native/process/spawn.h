@@ -2,23 +2,21 @@
 #ifndef PROCWIRE_SPAWN_H
 #define PROCWIRE_SPAWN_H
 
+#include <node_api.h>
 #include <sys/types.h>
 
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/mailbox.h"
 #include "process/exec-child.h"
 
 namespace procwire {
 
-struct Mailbox;
-
 // What is asked, and what came of it. Owned by the loop that asked, by the spawner thread, then by the loop again.
-struct SpawnRequest {
+struct SpawnRequest final : Mail {
   // Asked.
   std::string file;
   std::vector<std::string> argv;
@@ -33,8 +31,9 @@ struct SpawnRequest {
   std::vector<ResourceLimit> limits;
   std::vector<std::string> cgroups;  // files the child writes itself to
   std::shared_ptr<Mailbox> mailbox;
-  // Opaque to the spawner: how the asking loop finds its callbacks again.
-  std::shared_ptr<void> callbacks;
+  // For the loop that asked.
+  napi_ref onDone = nullptr;
+  napi_ref onEvent = nullptr;
 
   // Answered. `err` is 0 when it runs; then every descriptor below is open (or -1 where there is none).
   int err = 0;
@@ -50,15 +49,15 @@ struct SpawnRequest {
   int slaveFd = -1;  // the terminal's other side, kept so that the master never hangs up while the leader lives
   int pts = -1;
   uint64_t pipeInodes[3] = {0, 0, 0};
+
+  // Makes a child of it, or tells why there is none.
+  void arrive(Loop& loop) override;
+  // Kills what was started, and gives its descriptors back.
+  void discard() override;
 };
 
-// Where finished requests wait for their loop. Outlives the loop: the spawner thread may come late.
-struct Mailbox {
-  std::mutex mutex;
-  bool open = true;
-  void* async = nullptr;  // uv_async_t, valid while open
-  std::deque<std::unique_ptr<SpawnRequest>> finished;
-};
+// Starts a program: `onDone` is told how that went, then `onEvent` what the program does.
+void startProgram(Loop& loop, std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent);
 
 // Hands the request over to a spawner thread, and it comes back through its mailbox; or leaves it and answers the
 // errno of a machine that has no room for a single thread.
@@ -66,9 +65,6 @@ int spawnLater(std::unique_ptr<SpawnRequest>& request);
 
 // The threads that start programs: what was started hangs below them, and below no other thread of this program.
 std::vector<pid_t> spawnerThreads();
-
-// Kills what was started for a loop that no longer exists, and gives its descriptors back.
-void discard(SpawnRequest& request);
 
 // Gives a killed child to the background reaper, for a loop that can no longer wait for it.
 void reapLater(pid_t pid);

@@ -34,7 +34,7 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   Listener* listener = new Listener(call.loop(), fd, timer, onConnection);
   napi_value made;
   napi_create_array_with_length(env, 2, &made);
-  napi_set_element(env, made, 0, listener->handle());
+  napi_set_element(env, made, 0, listener->handle(env));
   napi_set_element(env, made, 1, call.answer(static_cast<double>(boundPort(fd))));
   call.loop()->add(listener);
   return made;
@@ -92,24 +92,6 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   if (bytes.length == 0) return nullptr;
   if (char* to = socket ? socket->rawFrame(bytes.length) : nullptr) memcpy(to, bytes.data, bytes.length);
   return nullptr;
-}
-
-napi_value queuedBytes(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  const Socket* socket = call.object<Socket>();
-  return call.answer(socket ? static_cast<double>(socket->queuedBytes()) : 0.0);
-}
-
-napi_value sentBytes(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  const Socket* socket = call.object<Socket>();
-  return call.answer(socket ? static_cast<double>(socket->sentBytes()) : 0.0);
-}
-
-napi_value receivedBytes(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  const Socket* socket = call.object<Socket>();
-  return call.answer(socket ? static_cast<double>(socket->receivedBytes()) : 0.0);
 }
 
 // (socket, processId, child)
@@ -206,9 +188,9 @@ Bindings wireBindings(napi_env env) {
       binding("resumeSocket", ask<Socket, &Socket::resume>),
       binding("endSocket", ask<Socket, &Socket::end>),
       binding("destroySocket", ask<Socket, &Socket::destroy>),
-      binding("queuedBytes", queuedBytes),
-      binding("sentBytes", sentBytes),
-      binding("receivedBytes", receivedBytes),
+      binding("queuedBytes", numberOf<Socket, &Socket::queuedBytes>),
+      binding("sentBytes", numberOf<Socket, &Socket::sentBytes>),
+      binding("receivedBytes", numberOf<Socket, &Socket::receivedBytes>),
       binding("routeInput", routeInput),
       binding("unrouteInput", unrouteInput),
       binding("holdRoutes", holdRoutes),

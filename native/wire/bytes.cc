@@ -202,4 +202,16 @@ void unmask(uint8_t* bytes, size_t length, uint32_t bigEndianKey) {
   for (; at < length; at++) bytes[at] ^= inOrder[at % 4];
 }
 
+bool isAscii(const char* text, size_t length) {
+  size_t at = 0;
+  uint64_t word;
+  uint64_t all = 0;
+  for (; at + sizeof word <= length; at += sizeof word) {
+    memcpy(&word, text + at, sizeof word);
+    all |= word;
+  }
+  for (; at < length; at++) all |= static_cast<uint8_t>(text[at]);
+  return (all & 0x8080808080808080u) == 0;
+}
+
 }  // namespace procwire

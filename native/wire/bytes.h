@@ -1,4 +1,5 @@
-// Byte work that a server does for every chunk: base64 both ways, and the XOR of WebSocket frames.
+// Byte work that a server does for every chunk: base64 both ways, the XOR of WebSocket frames, and whether a text is
+// ASCII.
 #ifndef PROCWIRE_BYTES_H
 #define PROCWIRE_BYTES_H
 
@@ -16,6 +17,8 @@ ptrdiff_t base64Decode(const uint8_t* from, size_t length, uint8_t* to);
 
 // XORs with the four bytes of `key`, highest first.
 void unmask(uint8_t* bytes, size_t length, uint32_t key);
+
+bool isAscii(const char* text, size_t length);
 
 // For tests: whether the wide instructions are used here.
 bool usesWideInstructions();

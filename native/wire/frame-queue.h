@@ -5,31 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <vector>
+
+#include "core/block-pool.h"
 
 namespace procwire {
-
-struct Block {
-  char* memory = nullptr;
-  size_t capacity = 0;
-  size_t from = 0;  // sent up to here
-  size_t to = 0;    // filled up to here
-};
-
-// Memory for frames, kept for the next ones: fresh memory of a large chunk costs its page faults each time.
-class BlockPool {
- public:
-  ~BlockPool();
-  // At least that much, or no memory at all.
-  Block take(size_t bytes);
-  void give(Block& block);
-  // Keeps nothing for the next ones.
-  void clear();
-
- private:
-  std::vector<char*> small_;
-  std::vector<char*> large_;
-};
 
 class FrameQueue {
  public:

@@ -112,19 +112,6 @@ Listener::Listener(Loop* loop, int fd, int timer, napi_ref onConnection) : loop_
   loop_->arm(watch_, EPOLLIN);
 }
 
-napi_value Listener::handle() {
-  napi_value external;
-  references_++;
-  napi_create_external(
-      loop_->env(), this, [](napi_env, void* listener, void*) { static_cast<Listener*>(listener)->release(); }, nullptr,
-      &external);
-  return external;
-}
-
-void Listener::release() {
-  if (--references_ == 0) delete this;
-}
-
 void Listener::onReady(Watch& watch, uint32_t) {
   if (&watch == &timer_) {
     // Not registered, it need not be read: setting it anew makes it unready.
@@ -164,7 +151,7 @@ void Listener::tell(int fd) {
   napi_handle_scope scope;
   napi_open_handle_scope(env, &scope);
   Socket* socket = new Socket(loop_, fd);
-  napi_value argv[3] = {socket->handle(), nullptr, nullptr};
+  napi_value argv[3] = {socket->handle(env), nullptr, nullptr};
   loop_->add(socket);
   napi_create_string_utf8(env, name.data(), name.size(), &argv[1]);
   napi_create_double(env, uid, &argv[2]);

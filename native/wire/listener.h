@@ -18,26 +18,22 @@ int makeTimer();
 // The port a descriptor is bound to, 0 when it has none.
 int boundPort(int fd);
 
-class Listener final : public Watched {
+class Listener final : public Resident {
  public:
   // Takes over both descriptors, one that listens and one of `makeTimer`. `onConnection` is called with the socket, its
   // peer's name and its uid.
   Listener(Loop* loop, int fd, int timer, napi_ref onConnection);
 
-  // The object JavaScript holds; made once, within the caller's handle scope.
-  napi_value handle();
-
   void onReady(Watch& watch, uint32_t events) override;
   // Stops listening; harmless when it has.
   void close();
-  void release();
+  void abandon() override { close(); }
 
  private:
   void tell(int fd);
 
   Loop* loop_;
   napi_ref onConnection_;
-  int references_ = 1;
   Watch watch_;
   Watch timer_;
 };

@@ -25,72 +25,17 @@ constexpr size_t kGatherBytes = 1536 * 1024;
 constexpr size_t kKeptPartialBytes = 768 * 1024;
 // A queue beyond this was worth waiting for: its end is told.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
-// The longest head of a frame.
-constexpr size_t kMostHeadBytes = 14;
 // Behind the head of a frame that is refused nothing is a frame any more.
 constexpr uint64_t kForEver = UINT64_MAX;
 
 constexpr uint8_t kText = 1;
 constexpr uint8_t kFirstControl = 8;
 
-bool isAscii(const char* text, size_t length) {
-  size_t at = 0;
-  uint64_t word;
-  uint64_t all = 0;
-  for (; at + sizeof word <= length; at += sizeof word) {
-    memcpy(&word, text + at, sizeof word);
-    all |= word;
-  }
-  for (; at < length; at++) all |= static_cast<uint8_t>(text[at]);
-  return (all & 0x8080808080808080u) == 0;
-}
-
 }  // namespace
-
-struct Socket::Head {
-  size_t bytes = 0;  // its own length; 0: not whole yet
-  uint64_t payloadBytes = 0;
-  uint32_t key = 0;
-  uint8_t opcode = 0;
-  bool fin = false;
-  bool reserved = false;
-  bool masked = false;
-
-  Head(const char* data, size_t length) {
-    const uint8_t* at = reinterpret_cast<const uint8_t*>(data);
-    if (length < 2) return;
-    fin = at[0] & 0x80;
-    reserved = at[0] & 0x70;
-    opcode = at[0] & 0x0f;
-    masked = at[1] & 0x80;
-    payloadBytes = at[1] & 0x7f;
-    const size_t lengthBytes = payloadBytes == 126 ? 2 : payloadBytes == 127 ? 8 : 0;
-    const size_t whole = 2 + lengthBytes + (masked ? 4 : 0);
-    if (length < whole) return;
-    bytes = whole;
-    at += 2;
-    if (lengthBytes > 0) payloadBytes = 0;
-    for (size_t digit = 0; digit < lengthBytes; digit++) payloadBytes = payloadBytes << 8 | *at++;
-    for (size_t digit = 0; masked && digit < 4; digit++) key = key << 8 | *at++;
-  }
-};
 
 Socket::Socket(Loop* loop, int fd) : loop_(loop), queue_(loop->blocks()) {
   watch_.owner = this;
   watch_.fd = fd;
-}
-
-napi_value Socket::handle() {
-  napi_value external;
-  references_++;
-  napi_create_external(
-      loop_->env(), this, [](napi_env, void* socket, void*) { static_cast<Socket*>(socket)->release(); }, nullptr,
-      &external);
-  return external;
-}
-
-void Socket::release() {
-  if (--references_ == 0) delete this;
 }
 
 // ---- in
@@ -150,7 +95,7 @@ void Socket::receive() {
   const size_t filled = std::min(length, missing);
   partialBytes_ += filled;
   if (partialBytes_ < partialTotal_) return;
-  const Head head(partial_.get(), partialTotal_);
+  const FrameHead head(partial_.get(), partialTotal_);
   partialBytes_ = partialTotal_ = 0;
   takeFrame(partial_.get() + head.bytes, static_cast<size_t>(head.payloadBytes), head.key);
   if (partialCapacity_ > kKeptPartialBytes) {
@@ -171,7 +116,7 @@ void Socket::take(char* bytes, size_t length) {
       length -= part;
       continue;
     }
-    const Head head(bytes, length);
+    const FrameHead head(bytes, length);
     if (head.bytes == 0) return keep(bytes, length, 0);
     // Whoever reads the rules refuses it by its head. Its length is not to be counted with: a sum with it may wrap.
     if (head.payloadBytes > mostMessageBytes_) {
@@ -192,7 +137,7 @@ void Socket::take(char* bytes, size_t length) {
 }
 
 // Whether the frame is a message of its own that needs no second look at the rules of the protocol.
-bool Socket::isWhole(const Head& head) {
+bool Socket::isWhole(const FrameHead& head) {
   return head.fin && !head.reserved && head.masked && head.opcode == kText && !inFragments_ &&
          head.payloadBytes <= kGatherBytes;
 }
@@ -228,7 +173,7 @@ bool Socket::writeThrough(const WriteRequest& request) {
     memcpy(answer, part.data(), part.size());
     answer += part.size();
   }
-  loop_->expectOutput(found->second);
+  loop_->expectOutput(found->second->habit());
   return true;
 }
 
@@ -272,7 +217,7 @@ void Socket::arm() {
   if (!isOpen()) return;
   uint32_t events = 0;
   if (onEvent_ && !paused_ && !peerEnded_ && (ending_ || queue_.bytes() <= mostQueuedBytes_)) events |= EPOLLIN;
-  if (queue_.bytes() > 0 && !awaitsFlush_) events |= EPOLLOUT;
+  if (queue_.bytes() > 0 && !awaitsFlush()) events |= EPOLLOUT;
   loop_->arm(watch_, events);
 }
 

@@ -12,13 +12,14 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 
 #include "core/loop.h"
+#include "wire/frame-head.h"
 #include "wire/frame-queue.h"
 
 namespace procwire {
 
+class Child;
 struct WriteRequest;
 
 // The first argument of a socket's event callback.
@@ -35,21 +36,16 @@ enum class SocketEvent : int {
 // Their names in JavaScript, which is given this list.
 constexpr const char* kSocketEventNames[] = {"text", "message", "bytes", "write", "drain", "end", "close"};
 
-class Socket final : public Watched {
+class Socket final : public Resident {
  public:
   // Takes over the descriptor.
   Socket(Loop* loop, int fd);
 
-  // The object JavaScript holds; made once, within the caller's handle scope.
-  napi_value handle();
-
   void onReady(Watch& watch, uint32_t events) override;
-  // Sends what is queued; called by the loop at the end of a turn.
-  void flush();
-  bool awaitsFlush(bool awaits) { return std::exchange(awaitsFlush_, awaits); }
-  // Closes without telling; what is queued is lost. Also for a loop that is going away.
+  void onFlush() override { flush(); }
+  void abandon() override { destroy(); }
+  // Closes without telling; what is queued is lost.
   void destroy();
-  void release();
 
   // What JavaScript asks for. All harmless after the end.
   // Begins to read; called once.
@@ -75,13 +71,13 @@ class Socket final : public Watched {
   uint64_t receivedBytes() const { return receivedBytes_; }
 
  private:
-  struct Head;
-
+  // Sends what is queued.
+  void flush();
   void receive();
   void take(char* bytes, size_t length);
   void keep(const char* bytes, size_t length, size_t total);
   void takeFrame(char* payload, size_t length, uint32_t key);
-  bool isWhole(const Head& head);
+  bool isWhole(const FrameHead& head);
   bool writeThrough(const WriteRequest& request);
   bool tellWrite(const WriteRequest& request);
   void tellText(const char* text, size_t length);
@@ -98,7 +94,6 @@ class Socket final : public Watched {
 
   Loop* loop_;
   napi_ref onEvent_ = nullptr;
-  int references_ = 1;
   Watch watch_;
   size_t mostMessageBytes_ = 0;
   size_t mostQueuedBytes_ = SIZE_MAX;
@@ -117,7 +112,6 @@ class Socket final : public Watched {
   bool framed_ = false;
   bool routesHeld_ = false;
   bool paused_ = false;
-  bool awaitsFlush_ = false;  // the loop will call `flush`
   bool wantsDrain_ = false;
   bool ending_ = false;  // nothing more is to be sent after what is queued
   bool shut_ = false;    // the peer was told so

@@ -9,7 +9,9 @@ import http from "node:http";
 import https from "node:https";
 import { createParser } from "eventsource-parser";
 import type { AnswerDecoder, ModelApi, ModelRequest, ResponseListener, Wire } from "./model-api.ts";
+import { answerOf } from "./model-call.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
+import { OpenAiBatches } from "./openai-batches.ts";
 import type { JsonObject, ResponseEvent } from "./response-events.ts";
 
 export interface HttpModelApiOptions {
@@ -35,6 +37,7 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
   const agentOptions = proxyEnv ? { keepAlive: true, proxyEnv } : { keepAlive: true };
   const agent = secure ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
   const send = secure ? https.request : http.request;
+  const ownHeaders = { "user-agent": "procwire", ...wire.headers(options.apiKey) };
   const target = {
     method: "POST",
     agent,
@@ -47,13 +50,26 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
   const commonHeaders = {
     "content-type": "application/json",
     accept: "text/event-stream",
-    "user-agent": "procwire",
-    ...wire.headers(options.apiKey),
+    ...ownHeaders,
   };
   /** Parameters that this API was found not to take. */
   const spared = new Set<string>();
 
   return {
+    batches: wire.wholeAnswer
+      ? new OpenAiBatches({
+          baseUrl: new URL(options.baseUrl),
+          endpoint: `/v1${wire.path}`,
+          agent,
+          headers: { ...ownHeaders, ...options.headers },
+          idleTimeoutMs,
+          body: (request) => ({ ...wire.body(request, spared), ...request.options?.extraBody }),
+          answer: (request, body) => {
+            const decoder = wire.decoder(request, spared);
+            return answerOf([...decoder.take(wire.wholeAnswer?.(body) ?? ""), ...decoder.end()]);
+          },
+        })
+      : null,
     async send(request, signal, listener) {
       signal.throwIfAborted();
       const without = new Set(spared);

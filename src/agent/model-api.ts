@@ -1,4 +1,5 @@
 import type { ToolDefinition } from "../tools/tool.ts";
+import type { BatchApi } from "./batch-api.ts";
 import type { JsonObject, ResponseEvent } from "./response-events.ts";
 
 /** What a model is asked, whichever wire it goes over. History is kept as items of the Responses API. */
@@ -38,6 +39,8 @@ export interface ResponseListener {
 }
 
 export interface ModelApi {
+  /** Null: this kind of API has no batches, or none that this program knows. */
+  readonly batches?: BatchApi | null | undefined;
   /** Resolves after the terminal event; rejects with a ModelError when there is none, or with the signal's reason. */
   send(request: ModelRequest, signal: AbortSignal, listener: ResponseListener): Promise<void>;
   /** Ends every connection. */
@@ -53,6 +56,8 @@ export interface Wire {
   readonly spareable: readonly SpareableParameter[];
   body(request: ModelRequest, spared: ReadonlySet<string>): JsonObject;
   decoder(request: ModelRequest, spared: ReadonlySet<string>): AnswerDecoder;
+  /** A whole answer, as a batch's file has it, as the data of one event; absent: no batches on this API. */
+  wholeAnswer?(body: JsonObject): string;
   /** The headers of an answer, with what they say about limits under the names `x-ratelimit-…`. */
   limitHeaders?(headers: ResponseHeaders): ResponseHeaders;
 }

@@ -179,6 +179,18 @@ class AnswerCollector {
   }
 }
 
+/** The answer that these events make, or why they make none. */
+export function answerOf(events: Iterable<ResponseEvent>): ModelAnswer | ModelError {
+  const collector = new AnswerCollector({});
+  for (const event of events) collector.take(event);
+  try {
+    return collector.answer();
+  } catch (error) {
+    if (error instanceof ModelError) return error;
+    throw error;
+  }
+}
+
 /** In an outage the API is asked at least this often, so that its return is noticed soon. */
 const OUTAGE_MAX_DELAY_MS = 5_000;
 /** A call that failed so often while others were answered has a fault of its own. */

@@ -23,6 +23,11 @@ export const responsesWire: Wire = {
     },
   ],
   body: requestBody,
+  wholeAnswer: (body) => {
+    const { status } = body;
+    const type = status === "failed" || status === "incomplete" ? status : "completed";
+    return JSON.stringify({ type: `response.${type}`, response: body });
+  },
   decoder: () => ({
     take: (data) => {
       const event = decodeResponseEvent(data);

@@ -4,6 +4,14 @@ export interface TokenUsage {
   cachedInputTokens: number;
   outputTokens: number;
   reasoningOutputTokens: number;
+  /** How much of it went through the provider's batches, which cost less; absent: nothing did. */
+  batched?: BatchedTokens | undefined;
+}
+
+export interface BatchedTokens {
+  inputTokens: number;
+  cachedInputTokens: number;
+  outputTokens: number;
 }
 
 export const NO_USAGE: TokenUsage = {
@@ -14,11 +22,29 @@ export const NO_USAGE: TokenUsage = {
 };
 
 export function addUsage(a: TokenUsage, b: TokenUsage): TokenUsage {
-  return {
+  const sum: TokenUsage = {
     inputTokens: a.inputTokens + b.inputTokens,
     cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
     outputTokens: a.outputTokens + b.outputTokens,
     reasoningOutputTokens: a.reasoningOutputTokens + b.reasoningOutputTokens,
+  };
+  if (a.batched || b.batched) sum.batched = addBatched(a.batched, b.batched);
+  return sum;
+}
+
+/** All that was used went through a batch. */
+export function asBatched(usage: TokenUsage): TokenUsage {
+  const { inputTokens, cachedInputTokens, outputTokens } = usage;
+  return { ...usage, batched: { inputTokens, cachedInputTokens, outputTokens } };
+}
+
+const NOTHING_BATCHED: BatchedTokens = { inputTokens: 0, cachedInputTokens: 0, outputTokens: 0 };
+
+function addBatched(a = NOTHING_BATCHED, b = NOTHING_BATCHED): BatchedTokens {
+  return {
+    inputTokens: a.inputTokens + b.inputTokens,
+    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
   };
 }
 

@@ -1,19 +1,24 @@
+import type { ByteLedger } from "./byte-ledger.ts";
+
 interface Turn {
   bytes: number;
   begin: () => void;
 }
 
 /**
- * Bounds the bytes that several tasks hold at once. A task that finds no room waits, first come first served; one that
- * needs more than the whole bound runs alone.
+ * Bounds the bytes that several holders have at once: one that finds no room waits, in the order of asking. With a ledger
+ * the bytes also count there, beside everything else that is kept. One holder alone always goes, however large it is and
+ * however full the ledger is, so that a wait always ends.
  */
 export class ByteTurns {
   readonly #maxBytes: number;
+  readonly #ledger: ByteLedger | undefined;
   #bytes = 0;
   #waiting: Turn[] = [];
 
-  constructor(maxBytes: number) {
+  constructor(maxBytes: number, ledger?: ByteLedger) {
     this.#maxBytes = maxBytes;
+    this.#ledger = ledger;
   }
 
   /** Bytes held now. */
@@ -38,8 +43,7 @@ export class ByteTurns {
         bytes,
         begin: () => {
           signal.removeEventListener("abort", stop);
-          this.#bytes += bytes;
-          resolve(this.#release(bytes));
+          resolve(this.#hold(bytes));
         },
       };
       if (signal.aborted) {
@@ -52,21 +56,43 @@ export class ByteTurns {
     });
   }
 
-  #release(bytes: number): () => void {
+  /** How to give them back, or null when there is no room now. */
+  tryTake(bytes: number): (() => void) | null {
+    return this.#waiting.length === 0 && this.#fits(bytes) ? this.#hold(bytes) : null;
+  }
+
+  #hold(bytes: number): () => void {
+    this.#bytes += bytes;
+    this.#ledger?.add(bytes);
     let held = bytes;
     return () => {
-      this.#bytes -= held;
+      const given = held;
       held = 0;
+      this.#bytes -= given;
+      this.#ledger?.remove(given);
       this.#proceed();
     };
   }
 
-  #proceed(): void {
+  #fits(bytes: number): boolean {
+    if (this.#bytes === 0) return true;
+    return this.#bytes + bytes <= this.#maxBytes && (this.#ledger?.makeRoom(bytes) ?? true);
+  }
+
+  readonly #proceed = (): void => {
     for (;;) {
       const next = this.#waiting[0];
-      if (!next || (this.#bytes > 0 && this.#bytes + next.bytes > this.#maxBytes)) return;
+      if (!next) {
+        this.#ledger?.stopWaiting(this.#proceed);
+        return;
+      }
+      if (!this.#fits(next.bytes)) {
+        // A release of its own looks again anyway; the ledger tells of room that others left.
+        this.#ledger?.whenRoom(next.bytes, this.#proceed);
+        return;
+      }
       this.#waiting.shift();
       next.begin();
     }
-  }
+  };
 }

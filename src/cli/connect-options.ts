@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import type { ConnectionState, ExecServerClient } from "../client/exec-server-client.ts";
+import { connectServer, type ServerAddress } from "../host/connect-server.ts";
 
 /** The options of every command that talks to a server. */
 export const CONNECT_OPTIONS = {
@@ -18,25 +19,16 @@ export interface ConnectValues {
   session?: string | undefined;
 }
 
-/** Loads the client only when there is a server to talk to. */
-export async function connectTo(
+export function serverAddress(url: string, values: ConnectValues): ServerAddress {
+  return { url, readToken: () => readToken(values["token-file"]), resumeSessionId: values.session };
+}
+
+export function connectTo(
   url: string,
   values: ConnectValues,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  const [{ ExecServerClient: Client }, { thisCodec }] = await Promise.all([
-    import("../client/node/socket-client.ts"),
-    import("../host/this-wire.ts"),
-  ]);
-  return Client.connectWebSocket({
-    url,
-    clientName: "procwire-cli",
-    authToken: readToken(values["token-file"]),
-    resumeSessionId: values.session,
-    // Its byte loops, not its processes: stdin is masked and encoded on its way out.
-    codec: thisCodec(),
-    onConnectionState,
-  });
+  return connectServer(serverAddress(url, values), onConnectionState);
 }
 
 /** One character a byte, as headers are sent; without the white space at the end, as servers read their secrets. */

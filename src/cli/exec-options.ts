@@ -3,12 +3,12 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { COLOR_CHOICES, type ColorChoice } from "../agent/paint.ts";
 import type { GuardOptions } from "../exec/host-environment.ts";
-import type { SandboxMode } from "../fanout/row/host-pool.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
+import { checkConnectUrls, parseSandbox } from "./host-options.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
        procwire exec [options] resume THREAD_ID PROMPT

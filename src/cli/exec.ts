@@ -18,15 +18,15 @@ import { createModelCaller } from "../agent/model-call.ts";
 import { wantsColor } from "../agent/paint.ts";
 import type { JsonObject } from "../agent/response-events.ts";
 import { latestThread, Rollout, readRollout, threadsHome } from "../agent/rollout.ts";
-import type { HostPool } from "../fanout/row/host-pool.ts";
+import type { HostPool } from "../host/host-pool.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval-options.ts";
 import { type Command, UsageError } from "./command.ts";
-import { openHostPool } from "./exec-hosts.ts";
 import { BYPASS_FLAG, EXEC_HELP, type ExecOptions, parseExecOptions } from "./exec-options.ts";
+import { openHostPool } from "./host-options.ts";
 import { Interruption, runToExit } from "./run-to-exit.ts";
 
 export const command: Command = {

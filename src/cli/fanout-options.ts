@@ -16,73 +16,15 @@ import {
 } from "../fanout/job.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../fanout/money/price-table.ts";
 import { STDOUT } from "../fanout/output/write-table.ts";
-import type { HostPoolOptions } from "../fanout/row/host-pool.ts";
 import { unwrapSchema } from "../fanout/row/result-schema.ts";
 import type { FailFast } from "../fanout/run/scheduler.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
 import type { ConnectValues } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { checkConnectUrls, parseSandbox } from "./exec-hosts.ts";
+import { checkConnectUrls, parseSandbox } from "./host-options.ts";
 import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./request-options.ts";
-
-export const FANOUT_HELP = `Usage: procwire fanout INPUT --instruction TEXT --output OUT.csv [options]
-       procwire fanout worker --database-url URL [options]
-       procwire fanout migrate --database-url URL [--grant-to ROLE]
-
-Runs one agent per row of a table (CSV, TSV, JSON lines, a JSON array; \`-\` is stdin) against a model's API (OPENAI_BASE_URL,
-OPENAI_API_KEY). {column} in the instruction is the row's value; {{ and }} are braces. Every finished row is kept at once;
-the same command again goes on where the last one ended.
-
-      --instruction TEXT       what to do with each row, or
-      --instruction-file FILE  the same from a file
-      --output FILE            where the results go (default: beside the input), as its ending says: .csv, .tsv, .jsonl;
-                               \`-\` is stdout
-      --model NAME             the model (default ${DEFAULT_MODEL});  --reasoning-effort LEVEL
-      --id-column NAME         a column that names the rows (default: row numbers)
-      --schema FILE            a JSON Schema every result has to fit; one repair turn
-      --format csv|tsv|jsonl|json  of the input (default: by its name)
-      --delimiter CHAR         between the fields of the input;  --encoding NAME  of its text (default utf-8)
-      --keep-going             leave out rows that cannot be read, and tell how many, in place of refusing the table
-      --explode                give each field of the results a column of its own
-      --escape-formulas        keep spreadsheets from running cells as formulas
-      --sample N               only the first N rows for now
-      --random-sample N        N rows picked at random, the same ones each time, as a job of their own
-      --dry-run                show the first prompts, count rows and tokens, ask nothing
-      --fresh                  start over although the job is known
-`;
-
-/** Shared by everything that runs rows. */
-export const RUN_HELP = `      --concurrency N          rows at a time (default ${DEFAULT_CONCURRENCY})
-      --row-timeout SECONDS    for one attempt at a row (default ${DEFAULT_ROW_TIMEOUT_SECONDS})
-      --max-attempts N         attempts at a row (default ${DEFAULT_MAX_ATTEMPTS}); faults of the connection cost none
-      --api responses|chat|anthropic  how the API is spoken to (default: by OPENAI_BASE_URL); anthropic takes
-                               ANTHROPIC_BASE_URL and ANTHROPIC_API_KEY
-      --header "NAME: VALUE"   sent with every request; may be repeated
-      --service-tier NAME      e.g. flex or priority, as the provider calls it
-      --fallback-model NAME    ask it about rows that the model refuses, or fails in all its attempts
-      --rpm N, --tpm N         requests and tokens a minute at most
-      --budget TOKENS          pause before the job uses more
-      --budget-usd DOLLARS     pause before the job costs more
-      --prices FILE            what models cost, as JSON, where the package does not know; or PROCWIRE_PRICES
-      --fail-fast N|N%         give up after so many failed rows
-      --tools none|exec        what agents can do besides reporting (default none)
-      --connect URL            run their commands on that server; repeat it to spread rows over several
-      --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
-      --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
-      --inherit-env NAME       pass a variable on to their commands although it looks like a secret; may be repeated
-      --verbose                say which variables were left out as secrets
-      --database-url URL       keep the job in Postgres, so that \`procwire fanout worker\` on other machines joins in
-      --database-url-file PATH the same from a file, which no list of processes shows; or PROCWIRE_DATABASE_URL
-      --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
-      --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
-      --no-reuse               ask again what other jobs of this folder or database have answered already
-      --json                   events as JSON lines on stdout
-`;
-
-export const FANOUT_EXIT_HELP = `
-Exit codes: 0 every row completed, 1 some failed or are left, 130 interrupted, 2 bad arguments.
-`;
 
 export const RUN_FLAGS = {
   concurrency: { type: "string" },
@@ -110,7 +52,9 @@ export const RUN_FLAGS = {
   "outage-patience": { type: "string" },
   "idle-timeout": { type: "string" },
   explode: { type: "boolean" },
+  costs: { type: "boolean" },
   "escape-formulas": { type: "boolean" },
+  batch: { type: "boolean" },
   "no-reuse": { type: "boolean" },
   json: { type: "boolean" },
   help: { type: "boolean", short: "h" },
@@ -139,7 +83,7 @@ export interface RunOptions {
   hosts: {
     connect: string[];
     cwd: string | undefined;
-    sandbox: HostPoolOptions["sandbox"];
+    sandbox: SandboxMode;
     values: ConnectValues;
     guard: GuardOptions;
   };
@@ -147,7 +91,9 @@ export interface RunOptions {
   heartbeatSeconds: number | undefined;
   outagePatienceSeconds: number | undefined;
   idleTimeoutSeconds: number | undefined;
-  export: { explode: boolean; escapeFormulas: boolean };
+  export: { explode: boolean; escapeFormulas: boolean; costs: boolean };
+  /** Hand rows to the provider as batches. */
+  batch: boolean;
   /** Take answers that other jobs have paid for. */
   reuse: boolean;
   json: boolean;
@@ -183,7 +129,8 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
       delimiter: { type: "string" },
       encoding: { type: "string" },
       "keep-going": { type: "boolean" },
-      "random-sample": { type: "string" },
+      random: { type: "boolean" },
+      seed: { type: "string" },
       sample: { type: "string" },
       "dry-run": { type: "boolean" },
       fresh: { type: "boolean" },
@@ -195,6 +142,7 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
   if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
   const run = parseRunOptions(values);
   checkBudget(run, values.model ?? DEFAULT_MODEL);
+  checkBatch(run, { tools: run.tools, votes: positive("votes", values.votes) });
   return {
     ...run,
     input,
@@ -214,8 +162,9 @@ export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null 
     settings: {
       maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
       rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
-      rowLimit: count("sample", values.sample) ?? null,
+      rowLimit: values.random ? null : (count("sample", values.sample) ?? null),
       reuse: run.reuse,
+      batch: run.batch,
       fallbackModel: run.fallbackModel,
       serviceTier: run.serviceTier,
     },
@@ -236,9 +185,16 @@ function parseReading(values: {
   delimiter?: string | undefined;
   encoding?: string | undefined;
   "keep-going"?: boolean | undefined;
-  "random-sample"?: string | undefined;
+  random?: boolean | undefined;
+  seed?: string | undefined;
+  sample?: string | undefined;
 }): TableReading {
   const { delimiter, encoding } = values;
+  if (values.random && values.sample === undefined) {
+    throw new UsageError("--random picks the rows of a sample; say how many with --sample N");
+  }
+  if (values.seed !== undefined && !values.random)
+    throw new UsageError("--seed goes with --sample N --random");
   const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
   if (character !== undefined && (character.length !== 1 || /["\r\n]/.test(character))) {
     throw new UsageError(
@@ -254,7 +210,8 @@ function parseReading(values: {
     delimiter: character,
     encoding,
     keepGoing: values["keep-going"],
-    randomSample: positive("random-sample", values["random-sample"]),
+    randomSample: values.random ? positive("sample", values.sample) : undefined,
+    seed: values.seed,
   };
 }
 
@@ -308,7 +265,12 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
     outagePatienceSeconds: count("outage-patience", text("outage-patience")),
     idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
-    export: { explode: values.explode === true, escapeFormulas: values["escape-formulas"] === true },
+    export: {
+      explode: values.explode === true,
+      escapeFormulas: values["escape-formulas"] === true,
+      costs: values.costs === true,
+    },
+    batch: values.batch === true,
     reuse: values["no-reuse"] !== true,
     json: values.json === true,
   };
@@ -320,6 +282,14 @@ export function checkBudget({ budgetUsd, prices }: RunOptions, model: string): v
   throw new UsageError(
     `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
   );
+}
+
+/** A batch is one question a row: nothing can be run or said in between. */
+export function checkBatch({ batch }: RunOptions, task: Pick<JobTask, "tools" | "votes">): void {
+  if (!batch) return;
+  if (task.tools !== "none") throw new UsageError("--batch asks each row once, and --tools exec needs more");
+  if ((task.votes ?? 1) > 1)
+    throw new UsageError("--batch asks each row once, and --votes asks it several times");
 }
 
 /** A flag is seen by everybody who lists processes; a file or the environment is not. */

@@ -1,6 +1,7 @@
 import { openModelApi } from "../agent/config.ts";
 import type { JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
+import type { ExportOptions } from "../fanout/output/export.ts";
 import { JsonJobOutput } from "../fanout/output/job-json-output.ts";
 import type { JobListener } from "../fanout/output/job-listener.ts";
 import { HumanJobOutput } from "../fanout/output/job-terminal-output.ts";
@@ -8,8 +9,9 @@ import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
-import { openHostPool } from "./exec-hosts.ts";
+import { UsageError } from "./command.ts";
 import type { RunOptions } from "./fanout-options.ts";
+import { openHostPool } from "./host-options.ts";
 
 /** How long the API, the ledger or all hosts may be away. */
 const DEFAULT_OUTAGE_PATIENCE_SECONDS = 600;
@@ -26,6 +28,10 @@ export async function withRowResources<T>(
     headers: options.headers,
     idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
   });
+  if (options.batch && !api.batches) {
+    api.close();
+    throw new UsageError("--batch needs the Responses or the Chat Completions API; this one has no batches");
+  }
   const outagePatienceMs = (outagePatienceSeconds ?? DEFAULT_OUTAGE_PATIENCE_SECONDS) * 1000;
   await using hosts = await openHostPool({
     ...options.hosts,
@@ -55,17 +61,23 @@ export function coordinatorOptions(
   options: RunOptions,
   resources: RowResources,
   store: JobStore,
+  model: string,
 ): CoordinatorOptions {
   return {
     ...resources,
     store,
     jobsHome: jobsHome(process.env, process.cwd()),
-    export: options.export,
+    export: exportOptions(options, model),
     budget: { tokens: options.budgetTokens, usd: options.budgetUsd },
     prices: options.prices,
     failFast: options.failFast,
     listener: jobOutput(options.json),
   };
+}
+
+export function exportOptions({ export: given, prices }: RunOptions, model: string): ExportOptions {
+  const { costs, ...rest } = given;
+  return { ...rest, costs: costs ? { price: prices.priceOf(model) } : undefined };
 }
 
 export function jobOutput(json: boolean): JobListener {

@@ -4,13 +4,8 @@ import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { startOrResumeJob } from "../fanout/run/start-job.ts";
 import type { Command } from "./command.ts";
-import {
-  FANOUT_EXIT_HELP,
-  FANOUT_HELP,
-  type FanoutCommandOptions,
-  parseFanoutOptions,
-  RUN_HELP,
-} from "./fanout-options.ts";
+import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "./fanout-help.ts";
+import { type FanoutCommandOptions, parseFanoutOptions } from "./fanout-options.ts";
 import { coordinatorOptions, openJobStore, withRowResources } from "./fanout-setup.ts";
 import { REQUEST_HELP } from "./request-options.ts";
 import { runToExit } from "./run-to-exit.ts";
@@ -54,7 +49,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
   return await withRowResources(options, signal, async (resources) => {
     await using store = await openJobStore(options, signal);
     const end = await startOrResumeJob({
-      ...coordinatorOptions(options, resources, store),
+      ...coordinatorOptions(options, resources, store, options.task.model),
       input,
       task: options.task,
       settings: options.settings,

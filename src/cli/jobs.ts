@@ -19,8 +19,15 @@ import { coordinateJob } from "../fanout/run/coordinator.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
-import { checkBudget, parseRunOptions, RUN_FLAGS, RUN_HELP, type RunOptions } from "./fanout-options.ts";
-import { coordinatorOptions, jobOutput, openJobStore, withRowResources } from "./fanout-setup.ts";
+import { RUN_HELP } from "./fanout-help.ts";
+import { checkBatch, checkBudget, parseRunOptions, RUN_FLAGS, type RunOptions } from "./fanout-options.ts";
+import {
+  coordinatorOptions,
+  exportOptions,
+  jobOutput,
+  openJobStore,
+  withRowResources,
+} from "./fanout-setup.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire jobs list
@@ -29,7 +36,7 @@ const HELP = `Usage: procwire jobs list
        procwire jobs cancel JOB
        procwire jobs resume JOB [--model NAME] [options]
        procwire jobs retry JOB [--class CLASS]... [--item ID]... [--mark-only] [--model NAME] [options]
-       procwire jobs export JOB [--output FILE] [--errors] [--explode] [--escape-formulas]
+       procwire jobs export JOB [--output FILE] [--errors] [--explode] [--costs] [--escape-formulas]
        procwire jobs report JOB [--output FILE]
        procwire jobs rm JOB
        procwire jobs prune [--older-than DAYS]
@@ -141,7 +148,7 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
   }
   if (run.json) {
     for (const listed of summaries) {
-      const none = { failures: [], failuresByClass: [], usageByClass: [] };
+      const none = { failures: [], failuresByClass: [], usageByClass: [], batches: [] };
       print(JSON.stringify(fullSummaryFields({ ...listed, ...none })));
     }
   } else print(jobTable(summaries, Date.now()));
@@ -227,9 +234,10 @@ async function work(
 ): Promise<number> {
   const { task, settings, outputPath } = await ledger.job();
   checkBudget(run, task.model);
+  checkBatch(run, task);
   return runToExit((signal) =>
     withRowResources(run, signal, async (resources) => {
-      const end = await coordinateJob(coordinatorOptions(run, resources, store), {
+      const end = await coordinateJob(coordinatorOptions(run, resources, store, task.model), {
         jobId: ledger.jobId,
         task: await compileTask(task),
         settings: {
@@ -237,6 +245,7 @@ async function work(
           rowTimeoutMs: run.rowTimeoutMs ?? settings.rowTimeoutMs,
           ...wanted,
           reuse: settings.reuse !== false && run.reuse,
+          batch: run.batch || settings.batch,
           model: model ?? settings.model,
           fallbackModel: run.fallbackModel ?? settings.fallbackModel,
           serviceTier: run.serviceTier ?? settings.serviceTier,
@@ -258,7 +267,7 @@ async function exportJob(ledger: JobLedger, request: Request): Promise<number> {
   }
   const rows = request.errors
     ? await exportErrors(ledger, job, file)
-    : await exportResults(ledger, job, file, request.run.export);
+    : await exportResults(ledger, job, file, exportOptions(request.run, job.task.model));
   process.stderr.write(`${rows} rows written to ${file}\n`);
   return 0;
 }

@@ -1,21 +1,17 @@
-import { realpathSync } from "node:fs";
-import { resolve } from "node:path";
 import { parseArgs } from "node:util";
-import type { ExecBackend } from "../exec/exec-process.ts";
-import { guardSecrets } from "../exec/host-environment.ts";
 import { messageOf } from "../protocol/message-of.ts";
-import { pathFromUri } from "../protocol/path-uri.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import type { SandboxChoice } from "../tools/policy/sandbox-attempt.ts";
+import { SANDBOX_MODES, sandboxOf } from "../tools/policy/sandbox-mode.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval-options.ts";
 import { type Command, UsageError } from "./command.ts";
-import { CONNECT_OPTIONS, type ConnectValues } from "./connect-options.ts";
+import { CONNECT_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { hostOf } from "./host-options.ts";
 import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-over-http.ts";
-import { connectRenewed } from "./renewed-connection.ts";
 
 const HELP = `Usage: procwire mcp [options]
 
@@ -63,8 +59,12 @@ export const command: Command = {
       return 0;
     }
     const place = values.http === undefined ? null : httpPlace(values);
-    await using host = await openHost(values.connect, values);
-    const cwd = host.realPath(values.cwd ?? host.cwd);
+    const guard = guardFromFlags("mcp", values);
+    const named = hostOf(values.connect, { cwd: values.cwd, values, guard, renews: true });
+    const host = await named.connect();
+    await using opened = new AsyncDisposableStack();
+    opened.defer(() => host.close());
+    const cwd = host.realPath(host.cwd);
     const writable = [cwd, ...(values.writable ?? []).map(host.realPath)];
     const sandbox = sandboxChoice(values.sandbox, writable, values.network);
     const [{ createUnifiedExec }, { askCaller }] = await Promise.all([
@@ -72,18 +72,16 @@ export const command: Command = {
       import("../tools/policy/ask-caller.ts"),
     ]);
     const approval = await approvalPolicy(values.rules, values.ask ? askCaller() : undefined);
-    const backend = guardSecrets(host.backend, guardFromFlags("mcp", values));
-    await using opened = new AsyncDisposableStack();
     const openTools = () =>
       opened.use(
         createUnifiedExec({
-          backend,
+          backend: host.backend,
           hostSandboxes: host.sandboxes,
           cwd,
           sandbox,
-          shell: values.shell ?? host.shell,
+          shell: values.shell ?? host.shell ?? (process.env.SHELL || "/bin/bash"),
           approval,
-          renewals: host.renewals,
+          renewals: () => host.renewals(),
           onError: report,
         }),
       ).tools;
@@ -113,60 +111,13 @@ async function serveHttp({ notices, ...place }: HttpPlace, toolsFor: () => reado
   await serving.close();
 }
 
-interface ToolsHost extends AsyncDisposable {
-  backend: ExecBackend;
-  cwd: string;
-  /** Absolute and free of links, as walls need it; far away it has to be given so. */
-  realPath: (path: string) => string;
-  shell: string;
-  sandboxes: readonly string[];
-  /** How often the server's session was lost and another one opened. */
-  renewals: () => number;
-}
-
-async function openHost(url: string | undefined, values: ConnectValues): Promise<ToolsHost> {
-  if (url === undefined) {
-    const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
-      import("../host/this-machine.ts"),
-      import("../sandbox/available.ts"),
-    ]);
-    const backend = createLocalBackend();
-    return {
-      backend,
-      cwd: process.cwd(),
-      realPath: (path) => realpathSync(resolve(path)),
-      shell: process.env.SHELL || "/bin/bash",
-      sandboxes: availableSandboxes(),
-      renewals: () => 0,
-      [Symbol.asyncDispose]: () => backend[Symbol.asyncDispose](),
-    };
-  }
-  const { backend, info } = await connectRenewed(url, values);
-  return {
-    backend,
-    cwd: backend.defaultCwd === undefined ? "/" : pathFromUri(backend.defaultCwd),
-    realPath: (path) => path,
-    shell: info.shell.path,
-    sandboxes: info.sandboxes ?? [],
-    renewals: () => backend.renewals,
-    [Symbol.asyncDispose]: () => backend.close(),
-  };
-}
-
-function sandboxChoice(mode: string, writableRoots: string[], network: string): SandboxChoice {
+function sandboxChoice(mode: string, writable: string[], network: string): SandboxChoice {
   if (network !== "on" && network !== "off")
     throw new UsageError(`--network \`${network}\` must be on or off`);
-  const walls = { type: "bubblewrap", network: network === "on", privateTmp: "lasting" } as const;
-  switch (mode) {
-    case "none":
-      return { type: "none" };
-    case "read-only":
-      return { ...walls, writableRoots: [] };
-    case "workspace-write":
-      return { ...walls, writableRoots };
-    default:
-      throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
-  }
+  const known = SANDBOX_MODES.find((candidate) => candidate === mode);
+  if (known === undefined)
+    throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
+  return sandboxOf(known, writable, { network: network === "on", lastingTmp: true });
 }
 
 /** Stdout is the wire, so everything else goes to stderr. */

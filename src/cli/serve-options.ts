@@ -25,8 +25,18 @@ const OPTIONS = {
     help: "stdio:// (default), ws://IP:PORT (port 0 takes a free one) or unix://PATH",
   },
   "max-processes": { type: "integer", value: "N", help: "live processes per session (default 4096)" },
+  "max-server-processes": {
+    type: "integer",
+    value: "N",
+    help: "live processes of all sessions together (default 16384)",
+  },
   "max-connections": { type: "integer", value: "N", help: "connections at once (default 4096)" },
   "max-message-bytes": { type: "integer", value: "BYTES", help: "largest message taken (default 67108864)" },
+  "memory-budget-bytes": {
+    type: "integer",
+    value: "BYTES",
+    help: "output, answers and messages kept for all clients together (default 536870912)",
+  },
   "retained-output-bytes": {
     type: "integer",
     value: "BYTES",
@@ -201,8 +211,10 @@ function toOptions(values: Values): ServeOptions {
   }
   const config: Partial<ServerConfig> = {
     ...pick("maxProcesses", values["max-processes"], isNumber),
+    ...pick("maxServerProcesses", values["max-server-processes"], isNumber),
     ...pick("maxConnections", values["max-connections"], isNumber),
     ...pick("maxMessageBytes", values["max-message-bytes"], isNumber),
+    ...pick("memoryBudgetBytes", values["memory-budget-bytes"], isNumber),
     ...pick("retainedOutputBytes", values["retained-output-bytes"], isNumber),
     ...pick("detachedSessionTtlMs", inMs(values["detached-session-ttl"]), isNumber),
     ...pick("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
@@ -308,7 +320,7 @@ const TAKEN: Record<Option["type"], string> = {
   string: "a string",
   strings: "a list of strings",
   boolean: "a boolean",
-  integer: "a integer",
+  integer: "an integer",
   integers: "a list of integers",
   seconds: "a number of seconds",
 };

@@ -1,7 +1,7 @@
 import { TimeoutError } from "../async/deadline.ts";
 import type { Connection, ConnectionEvent } from "../connection/connection.ts";
 import { messageEvent } from "../connection/connection.ts";
-import type { LongMessage } from "../connection/parted-sender.ts";
+import type { LongMessage } from "../connection/long-message.ts";
 import { encodeBase64 } from "../protocol/base64.ts";
 
 /** The part of the standard WebSocket that is used: a browser's, Node's own, or any other. */

@@ -30,11 +30,14 @@ export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecS
   );
 }
 
+export { TimeoutError } from "../async/deadline.ts";
 export { communicate } from "../exec/communicate.ts";
 export { lines } from "../exec/lines.ts";
 export { run } from "../exec/run-program.ts";
 export { waitFor } from "../exec/wait-for-output.ts";
 export { DisconnectedError, RequestError } from "../protocol/errors.ts";
-export type { ConnectionState, ExecServerClientOptions } from "./exec-server-client.ts";
-export type { RemoteProcess } from "./remote-process.ts";
+export { ExecServerError } from "../protocol/exec-server-error.ts";
+export { PROTOCOL_VERSION } from "../protocol/methods.ts";
+export type { StandardWebSocket } from "./browser-connection.ts";
+export type * from "./client-types.ts";
 export { ExecServerClient };

@@ -1,4 +1,6 @@
 import { Channel } from "../async/channel.ts";
+import { asked } from "../exec/call-error.ts";
+import type { CallOptions } from "../exec/exec-process.ts";
 import type { ParamsOf, ServerNotification } from "../protocol/methods.ts";
 import type { Link } from "./link.ts";
 
@@ -32,7 +34,23 @@ export class CommandSessions {
     this.#link = link;
   }
 
-  async exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
+  exec(params: ParamsOf<"command/exec">, { signal }: CallOptions = {}): Promise<{ sessionId: string }> {
+    return asked({ method: "command/exec", argv: params.argv }, () => this.#exec(params), signal);
+  }
+
+  write(sessionId: string, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<{ accepted: boolean }> {
+    const method = "command/exec/write";
+    const write = () => this.#link().call(method, { sessionId, chunk }, { resend: "unsent" });
+    return asked({ method }, write, signal);
+  }
+
+  terminate(sessionId: string, { signal }: CallOptions = {}): Promise<{ running: boolean }> {
+    const method = "command/exec/terminate";
+    const terminate = () => this.#link().call(method, { sessionId }, { resend: "unsent" });
+    return asked({ method }, terminate, signal);
+  }
+
+  async #exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
     this.#starting++;
     try {
       const result = await this.#link().call("command/exec", params, { resend: "unsent" });
@@ -41,14 +59,6 @@ export class CommandSessions {
     } finally {
       if (--this.#starting === 0) this.#endedEarly.clear();
     }
-  }
-
-  async write(sessionId: string, chunk: Uint8Array): Promise<{ accepted: boolean }> {
-    return this.#link().call("command/exec/write", { sessionId, chunk }, { resend: "unsent" });
-  }
-
-  async terminate(sessionId: string): Promise<{ running: boolean }> {
-    return this.#link().call("command/exec/terminate", { sessionId }, { resend: "unsent" });
   }
 
   receiver(): AsyncIterableIterator<ExecServerEvent> {

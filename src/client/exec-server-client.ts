@@ -1,23 +1,26 @@
 import type { Clock } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
 import type { Connection } from "../connection/connection.ts";
+import { asked } from "../exec/call-error.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
-import type { ProcessListing, StartParams } from "../exec/exec-process.ts";
+import type { CallOptions, ProcessListing, StartParams } from "../exec/exec-process.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { Connect } from "./caller.ts";
 import { CommandSessions, type ExecServerEvent } from "./command-sessions.ts";
+import { connecting } from "./connect-error.ts";
 import { InProcessCaller } from "./in-process-caller.ts";
 import { Link, type LinkListener } from "./link.ts";
 import { randomId } from "./random-id.ts";
-import { RemoteBackend } from "./remote-backend.ts";
+import { type ListOptions, RemoteBackend } from "./remote-backend.ts";
 import { RemoteFiles } from "./remote-files.ts";
 import { RemoteHttp } from "./remote-http.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./resume.ts";
 import { RpcCaller } from "./rpc-caller.ts";
-import { explainUnknownMethod } from "./unsupported.ts";
+import { explainingStart } from "./start-error.ts";
+import { explainedCall } from "./unsupported.ts";
 
 /** Both the seeds' number: long for a server that is there, short for one that is not. */
 export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
@@ -120,24 +123,23 @@ export class ExecServerClient implements AsyncDisposable {
     return ExecServerClient.over({ connect, canReconnect: false }, options);
   }
 
+  /** @internal */
   protected static async over(
     transport: Transport,
     options: ExecServerClientOptions,
   ): Promise<ExecServerClient> {
     const client = new ExecServerClient(options);
-    client.#link = await Link.open(
-      {
-        connect: transport.connect,
-        clientName: options.clientName ?? "procwire",
-        initializeTimeoutMs: options.initializeTimeoutMs ?? DEFAULT_INITIALIZE_TIMEOUT_MS,
-        reconnect: transport.canReconnect ? reconnectPolicy(options.reconnect) : null,
-        clock: options.clock ?? systemClock,
-        resumeSessionId: options.resumeSessionId ?? null,
-        takeOver: options.takeOver ?? false,
-      },
-      client.#listener(),
-      options.signal,
-    );
+    const settings = {
+      connect: transport.connect,
+      clientName: options.clientName ?? "procwire",
+      initializeTimeoutMs: options.initializeTimeoutMs ?? DEFAULT_INITIALIZE_TIMEOUT_MS,
+      reconnect: transport.canReconnect ? reconnectPolicy(options.reconnect) : null,
+      clock: options.clock ?? systemClock,
+      resumeSessionId: options.resumeSessionId ?? null,
+      takeOver: options.takeOver ?? false,
+    };
+    const open = () => Link.open(settings, client.#listener(), options.signal);
+    client.#link = await connecting(open, options.signal);
     client.#onState({ type: "connected" });
     return client;
   }
@@ -157,50 +159,49 @@ export class ExecServerClient implements AsyncDisposable {
     return this.#open.server.extended;
   }
 
-  /** Starts a process; `start` of the backend. */
+  /** Starts a process. A failure says what was missing: the program, its shell, its interpreter or its directory. */
   start(params: StartParams): Promise<RemoteProcess> {
-    return this.backend.start(params);
+    const { argv, cwd } = params;
+    const exists = (path: string) => this.files.exists(path);
+    return explainingStart({ argv, cwd, exists }, () => this.backend.start(params));
   }
 
-  list(options?: { allSessions?: boolean }): Promise<ProcessListing[]> {
+  list(options?: ListOptions): Promise<ProcessListing[]> {
     return this.backend.list(options);
   }
 
   /** What kind of host the server runs on. */
-  async info(): Promise<EnvironmentInfo> {
+  async info(options: CallOptions = {}): Promise<EnvironmentInfo> {
+    options.signal?.throwIfAborted();
     const { environmentInfo, extended } = this.#open.server;
     // The handshake of a procwire server leaves out what takes a moment to find out, such as its sandboxes.
-    return environmentInfo && !extended ? environmentInfo : this.call("environment/info", {});
+    return environmentInfo && !extended ? environmentInfo : this.call("environment/info", {}, options);
   }
 
   /** Any method of the protocol. A call that a lost connection left without an answer is sent again. */
-  async call<M extends MethodName>(
+  call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options: { signal?: AbortSignal; timeoutMs?: number } = {},
+    options: CallOptions & { timeoutMs?: number | undefined } = {},
   ): Promise<ResultOf<M>> {
-    try {
-      return await this.#open.call(method, params, options);
-    } catch (error) {
-      throw explainUnknownMethod(method, error);
-    }
+    return asked({ method }, () => explainedCall(this.#open, method, params, options));
   }
 
   // ---- the first generation, as the seeds have it
 
   /** Starts a process that lives as long as this connection; the server chooses its id. */
-  exec(params: ParamsOf<"command/exec">): Promise<{ sessionId: string }> {
-    return this.#commands.exec(params);
+  exec(params: ParamsOf<"command/exec">, options?: CallOptions): Promise<{ sessionId: string }> {
+    return this.#commands.exec(params, options);
   }
 
   /** Writes to a terminal process started by `exec`. */
-  write(sessionId: string, bytes: Uint8Array): Promise<{ accepted: boolean }> {
-    return this.#commands.write(sessionId, bytes);
+  write(sessionId: string, bytes: Uint8Array, options?: CallOptions): Promise<{ accepted: boolean }> {
+    return this.#commands.write(sessionId, bytes, options);
   }
 
   /** Ends a process started by `exec`. */
-  terminate(sessionId: string): Promise<{ running: boolean }> {
-    return this.#commands.terminate(sessionId);
+  terminate(sessionId: string, options?: CallOptions): Promise<{ running: boolean }> {
+    return this.#commands.terminate(sessionId, options);
   }
 
   /**

@@ -52,7 +52,7 @@ interface PendingCall {
   caller: Caller | null;
   readonly resend: "always" | "unsent";
   send(caller: Caller): void;
-  reject(error: Error): void;
+  reject(reason: unknown): void;
 }
 
 /** One session with a server across connections: calls wait while there is none, and go on when there is. */
@@ -101,7 +101,7 @@ export class Link {
     options: LinkCallOptions<M> = {},
   ): Promise<ResultOf<M>> {
     if (this.#state.type === "down") return Promise.reject(this.#state.error);
-    if (options.signal?.aborted) return Promise.reject(abortReason(options.signal));
+    if (options.signal?.aborted) return Promise.reject(options.signal.reason);
     const { promise, resolve, reject } = Promise.withResolvers<ResultOf<M>>();
     const { signal, timeoutMs } = options;
     let isFirst = true;
@@ -128,7 +128,7 @@ export class Link {
       },
       reject: (error) => settle(() => reject(error)),
     };
-    const onAbort = () => pending.reject(abortReason(signal));
+    const onAbort = () => pending.reject(signal?.reason);
     const timer =
       timeoutMs === undefined
         ? null
@@ -210,7 +210,7 @@ export class Link {
       return { caller, server };
     } catch (error) {
       caller.close();
-      throw signal.aborted ? abortReason(signal) : error;
+      throw signal.aborted ? signal.reason : error;
     } finally {
       signal.removeEventListener("abort", onAbort);
     }
@@ -321,11 +321,6 @@ const UNKNOWN_SERVER: ServerTraits = {
   granted: new Set(),
   attachmentId: null,
 };
-
-function abortReason(signal: AbortSignal | undefined): Error {
-  const reason: unknown = signal?.reason;
-  return reason instanceof Error ? reason : new Error(`aborted: ${String(reason)}`);
-}
 
 function resumeFailure(loss: DisconnectedError, cause: unknown): string {
   const why = messageOf(cause);

@@ -1,8 +1,10 @@
 import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
+import { asked } from "../exec/call-error.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
-import type { ExecBackend, ProcessListing, StartParams } from "../exec/exec-process.ts";
+import type { CallOptions, ExecBackend, ProcessListing, StartParams } from "../exec/exec-process.ts";
+import { startUntil } from "../exec/start-until.ts";
 import {
   type DisconnectedError,
   ErrorCode,
@@ -29,6 +31,10 @@ export interface RemoteBackendDeps {
   logLimits?: Partial<EventLogLimits> | undefined;
 }
 
+export interface ListOptions extends CallOptions {
+  allSessions?: boolean | undefined;
+}
+
 /** The processes of one session on a server. */
 export class RemoteBackend implements ExecBackend {
   readonly #deps: RemoteBackendDeps;
@@ -38,6 +44,7 @@ export class RemoteBackend implements ExecBackend {
   #writes = 0;
   readonly #writerId: string;
 
+  /** @internal */
   constructor(deps: RemoteBackendDeps) {
     this.#deps = deps;
     this.#writerId = deps.newId();
@@ -49,7 +56,27 @@ export class RemoteBackend implements ExecBackend {
     return this.#link.server.environmentInfo?.cwd ?? "file:///";
   }
 
-  async start(params: StartParams): Promise<RemoteProcess> {
+  /** Speaks of a failure in the server's words; `client.start` looks for what was missing. */
+  start(params: StartParams): Promise<RemoteProcess> {
+    const { argv, signal } = params;
+    return asked({ method: "process/start", argv }, () => startUntil(this.#start(params), signal));
+  }
+
+  /**
+   * A handle on a process of this session that somebody else started, such as an earlier client whose session this
+   * one resumed. It begins with what the server still retains.
+   */
+  attach(processId: string, { signal }: CallOptions = {}): Promise<RemoteProcess> {
+    return asked({ method: "process/read" }, () => this.#attach(processId), signal);
+  }
+
+  /** The processes of this session; with `allSessions` those of every session of a procwire server. */
+  list({ signal, ...which }: ListOptions = {}): Promise<ProcessListing[]> {
+    return asked({ method: "process/list" }, () => this.#list(which), signal);
+  }
+
+  async #start(params: StartParams): Promise<RemoteProcess> {
+    params.signal?.throwIfAborted();
     const { processId } = params;
     if (params.limits && !this.#link.server.extended)
       throw invalidParams("limits cannot be enforced on this executor: its server does not know them");
@@ -72,11 +99,7 @@ export class RemoteBackend implements ExecBackend {
     return process;
   }
 
-  /**
-   * A handle on a process of this session that somebody else started, such as an earlier client whose session this
-   * one resumed. It begins with what the server still retains.
-   */
-  async attach(processId: string): Promise<RemoteProcess> {
+  async #attach(processId: string): Promise<RemoteProcess> {
     const known = this.#processes.get(processId);
     if (known) return known;
     const process = this.#register(processId, null);
@@ -89,14 +112,14 @@ export class RemoteBackend implements ExecBackend {
     return process;
   }
 
-  /** The processes of this session; with `allSessions` those of every session of a procwire server. */
-  async list(options: { allSessions?: boolean } = {}): Promise<ProcessListing[]> {
+  async #list(options: ParamsOf<"process/list">): Promise<ProcessListing[]> {
     if (!this.#link.server.extended) return [...this.#processes.values()].map((process) => process.listing());
     return (await this.#link.call("process/list", options)).processes;
   }
 
   // ---- what the client tells it
 
+  /** @internal */
   notified(notification: ServerNotification): void {
     this.#released.notified(notification);
     switch (notification.method) {
@@ -136,11 +159,13 @@ export class RemoteBackend implements ExecBackend {
     }
   }
 
+  /** @internal */
   resumed(): void {
     this.#released.resumed();
     for (const process of this.#processes.values()) process.follower.resumed();
   }
 
+  /** @internal */
   failed(error: DisconnectedError): void {
     for (const process of [...this.#processes.values()]) process.follower.fail(error.message);
   }
@@ -244,7 +269,7 @@ function isRefusal(error: unknown, message: string): boolean {
 
 function startParams(params: StartParams): ParamsOf<"process/start"> {
   // The server has a scope of its own: the session.
-  const { cwd, arg0, envPolicy, sandboxScope: _, ...rest } = params;
+  const { cwd, arg0, envPolicy, sandboxScope: _, signal: __, ...rest } = params;
   const sandbox = params.sandbox ?? undefined;
   if (sandbox !== undefined && !isObject(sandbox)) throw invalidParams("sandbox must be an object");
   return {

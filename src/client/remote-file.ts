@@ -1,3 +1,5 @@
+import { asked } from "../exec/call-error.ts";
+import type { CallOptions } from "../exec/exec-process.ts";
 import type { Link } from "./link.ts";
 
 /**
@@ -8,35 +10,51 @@ import type { Link } from "./link.ts";
  * const { chunk, eof } = await file.read(0, 4096);
  */
 export class RemoteFile implements AsyncDisposable {
+  readonly path: string;
   readonly #link: () => Link;
   readonly #handleId: string;
   #isClosed = false;
 
-  constructor(link: () => Link, handleId: string) {
+  /** @internal */
+  constructor(link: () => Link, handleId: string, path: string) {
     this.#link = link;
     this.#handleId = handleId;
+    this.path = path;
   }
 
   /** Up to `length` bytes (at most 1 MiB) from `offset`; `eof` when the file ended before. */
-  read(offset: number, length: number): Promise<{ chunk: Uint8Array; eof: boolean }> {
+  read(
+    offset: number,
+    length: number,
+    { signal }: CallOptions = {},
+  ): Promise<{ chunk: Uint8Array; eof: boolean }> {
     const params = { handleId: this.#handleId, offset, len: length };
-    return this.#link().call("fs/readBlock", params, { resend: "unsent" });
+    return this.#asked(
+      "fs/readBlock",
+      () => this.#link().call("fs/readBlock", params, { resend: "unsent" }),
+      signal,
+    );
   }
 
   /** Writes at most 1 MiB at `offset`. */
-  async write(offset: number, chunk: Uint8Array): Promise<void> {
+  write(offset: number, chunk: Uint8Array, { signal }: CallOptions = {}): Promise<void> {
     const params = { handleId: this.#handleId, offset, chunk };
-    await this.#link().call("fs/writeBlock", params, { resend: "unsent" });
+    const write = async () => void (await this.#link().call("fs/writeBlock", params, { resend: "unsent" }));
+    return this.#asked("fs/writeBlock", write, signal);
   }
 
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
     // Also right on a new connection: closing a handle that is not there is no error.
-    await this.#link().call("fs/close", { handleId: this.#handleId });
+    await this.#asked("fs/close", () => this.#link().call("fs/close", { handleId: this.#handleId }));
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
+  }
+
+  #asked<T>(method: string, call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    return asked({ method, path: this.path }, call, signal);
   }
 }

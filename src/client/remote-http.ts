@@ -1,4 +1,6 @@
+import { asked } from "../exec/call-error.ts";
 import { DisconnectedError } from "../protocol/errors.ts";
+import { ExecServerError } from "../protocol/exec-server-error.ts";
 import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../protocol/methods.ts";
 import type { Link } from "./link.ts";
 import { explainUnknownMethod } from "./unsupported.ts";
@@ -35,18 +37,27 @@ export class RemoteHttp {
   readonly #newId: () => string;
   readonly #streams = new Map<string, BodyStream>();
 
+  /** @internal */
   constructor(link: () => Link, newId: () => string) {
     this.#link = link;
     this.#newId = newId;
   }
 
-  async request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
+  request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
+    return asked(HTTP_REQUEST, () => this.#request(request));
+  }
+
+  /** The body as it comes. A reader that is slow holds the connection back; one that leaves lets the rest pass by. */
+  stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
+    return asked(HTTP_REQUEST, () => this.#stream(request));
+  }
+
+  async #request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
     const { bodyBase64, ...head } = await this.#send(request, { requestId: this.#newId() });
     return { ...head, body: bodyBase64 };
   }
 
-  /** The body as it comes. A reader that is slow holds the connection back; one that leaves lets the rest pass by. */
-  async stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
+  async #stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
     const requestId = this.#newId();
     const stream = new BodyStream((isFull) => this.#link().hold(stream, isFull));
     this.#streams.set(requestId, stream);
@@ -70,14 +81,20 @@ export class RemoteHttp {
     }
   }
 
+  /** @internal */
   notified(notification: ServerNotification): void {
     if (notification.method !== "http/request/bodyDelta") return;
     this.#streams.get(notification.params.requestId)?.push(notification.params);
   }
 
-  /** Requests belong to their connection and end with it. */
+  /**
+   * Requests belong to their connection and end with it.
+   *
+   * @internal
+   */
   lost(reason: string | null): void {
-    for (const stream of this.#streams.values()) stream.fail(new DisconnectedError(reason ?? undefined));
+    for (const stream of this.#streams.values())
+      stream.fail(new DisconnectedError(reason ?? undefined, {}, HTTP_REQUEST));
     this.#streams.clear();
   }
 
@@ -105,12 +122,19 @@ export class RemoteHttp {
   }
 }
 
+/** What errors of both calls name. */
+const HTTP_REQUEST = { method: "http/request" };
+
+function brokenBody(why: string): ExecServerError {
+  return new ExecServerError(`http/request failed: ${why}`, "INTERNAL", HTTP_REQUEST);
+}
+
 /** The pieces of one body, between the wire and its reader. */
 class BodyStream {
   readonly #hold: (isFull: boolean) => void;
   #pieces: Uint8Array[] = [];
   #unreadBytes = 0;
-  #end: { error: Error | null } | null = null;
+  #end: { type: "whole" } | { type: "broken"; reason: unknown } | null = null;
   #waiting: PromiseWithResolvers<void> | null = null;
 
   constructor(hold: (isFull: boolean) => void) {
@@ -122,7 +146,7 @@ class BodyStream {
     if (deltaBase64.length > 0) this.#pieces.push(deltaBase64);
     this.#unreadBytes += deltaBase64.length;
     if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#hold(true);
-    if (done) this.#end = { error: error === null ? null : new Error(`http/request failed: ${error}`) };
+    if (done) this.#end = error === null ? { type: "whole" } : { type: "broken", reason: brokenBody(error) };
     this.#wake();
   }
 
@@ -130,11 +154,11 @@ class BodyStream {
   abort(reason: unknown): void {
     this.#pieces = [];
     this.#hold(false);
-    this.fail(reason instanceof Error ? reason : new Error(`aborted: ${String(reason)}`));
+    this.fail(reason);
   }
 
-  fail(error: Error): void {
-    this.#end ??= { error };
+  fail(reason: unknown): void {
+    this.#end ??= { type: "broken", reason };
     this.#wake();
   }
 
@@ -147,7 +171,7 @@ class BodyStream {
           if (this.#unreadBytes <= MAX_UNREAD_BYTES / 2) this.#hold(false);
           yield piece;
         } else if (this.#end) {
-          if (this.#end.error) throw this.#end.error;
+          if (this.#end.type === "broken") throw this.#end.reason;
           return;
         } else {
           this.#waiting ??= Promise.withResolvers<void>();

@@ -1,7 +1,9 @@
 import type { Clock } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
+import { asked } from "../exec/call-error.ts";
 import type { EventLog } from "../exec/event-log.ts";
 import type {
+  CallOptions,
   CloseStdinStatus,
   EventsOptions,
   ExecEvent,
@@ -18,14 +20,16 @@ import type {
   WaitCondition,
   WaitParams,
   WaitResult,
+  WriteOptions,
   WriteStatus,
 } from "../exec/exec-process.ts";
+import { listingOf, snapshotOf } from "../exec/log-views.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { Link, LinkCallOptions } from "./link.ts";
 import { type FollowerDeps, ProcessFollower } from "./process-follower.ts";
-import { explainUnknownMethod, notSupported } from "./unsupported.ts";
+import { explainedCall, notSupported } from "./unsupported.ts";
 import { MAX_WRITE_BYTES, WriteWindow } from "./write-window.ts";
 
 /** How long disposing waits to see the exit of a process it has ended. */
@@ -43,7 +47,11 @@ export interface RemoteProcessDeps extends FollowerDeps {
  * a lost connection that is recovered from does not show.
  */
 export class RemoteProcess implements ExecProcess {
-  /** What the server tells goes there. */
+  /**
+   * What the server tells goes there.
+   *
+   * @internal
+   */
   readonly follower: ProcessFollower;
   readonly #params: StartParams | null;
   readonly #link: Link;
@@ -57,6 +65,7 @@ export class RemoteProcess implements ExecProcess {
   #hasOpenStdin: boolean;
   #droppedEnv: readonly string[] | undefined;
 
+  /** @internal */
   constructor(processId: string, params: StartParams | null, deps: RemoteProcessDeps) {
     this.follower = new ProcessFollower(processId, deps);
     this.#params = params;
@@ -80,7 +89,11 @@ export class RemoteProcess implements ExecProcess {
     return this.#sandboxType;
   }
 
-  /** The client's own copy of what the process has told. */
+  /**
+   * The client's own copy of what the process has told.
+   *
+   * @internal
+   */
   get log(): EventLog {
     return this.follower.log;
   }
@@ -89,7 +102,11 @@ export class RemoteProcess implements ExecProcess {
     return this.#droppedEnv;
   }
 
-  /** The server has answered that it runs. */
+  /**
+   * The server has answered that it runs.
+   *
+   * @internal
+   */
   started({ sandboxType = "none", droppedEnv }: Omit<ResultOf<"process/start">, "processId">): void {
     this.#sandboxType = sandboxType;
     this.#droppedEnv = droppedEnv;
@@ -97,18 +114,9 @@ export class RemoteProcess implements ExecProcess {
   }
 
   listing(): ProcessListing {
-    return {
-      processId: this.processId,
-      argv: this.#params?.argv ?? [],
-      cwd: this.#params?.cwd ?? "",
-      tty: this.#params?.tty ?? false,
-      pid: this.pid,
-      running: this.log.exit === null && this.log.failure === null,
-      exitCode: this.log.exit?.exitCode ?? null,
-      signal: this.log.exit?.signal ?? null,
-      startedAtMs: this.#startedAtMs,
-      outputBytes: this.log.totalBytes,
-    };
+    const { processId, pid, log } = this;
+    const running = log.exit === null && log.failure === null;
+    return listingOf({ processId, params: this.#params, pid, running, startedAtMs: this.#startedAtMs, log });
   }
 
   // ---- reading
@@ -122,7 +130,70 @@ export class RemoteProcess implements ExecProcess {
   }
 
   /** Answered from the own log, so a lost server never leaves it hanging; only what that has let go is asked for. */
-  async read(params: ReadParams = {}): Promise<ReadResult> {
+  read(params: ReadParams = {}): Promise<ReadResult> {
+    return this.#asked("process/read", () => this.#read(params), params.signal);
+  }
+
+  wait(params: WaitParams = {}): Promise<WaitResult> {
+    return this.#asked("process/wait", () => this.#wait(params), params.signal);
+  }
+
+  snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
+    return this.#asked("process/snapshot", () => this.#snapshot(), signal);
+  }
+
+  // ---- feeding
+
+  write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+    return this.#asked("process/write", () => this.#write(bytes, options), options.signal);
+  }
+
+  closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
+    return this.#asked("process/closeStdin", () => this.#closeStdin(), signal);
+  }
+
+  resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
+    const { processId } = this;
+    const resize = async () => void (await this.#callExtended("process/resize", { processId, size }));
+    return this.#asked("process/resize", resize, signal);
+  }
+
+  /**
+   * A signal whose answer was lost with its connection may have been sent or not, and twice is not the same as once:
+   * it rejects, and the caller decides. One that waited for a connection is sent when there is one.
+   */
+  signal(name: string, { signal }: CallOptions = {}): Promise<void> {
+    return this.#asked("process/signal", () => this.#signal(name), signal);
+  }
+
+  terminate(mode?: TerminateMode, { signal }: CallOptions = {}): Promise<TerminateResult> {
+    return this.#asked("process/terminate", () => this.#terminate(mode), signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.follower.isOver) {
+      try {
+        await this.#terminate();
+        await this.#waitHere({ timeoutMs: DISPOSE_WAIT_MS });
+      } catch (error) {
+        // Whatever the server says now, there is nobody left to follow the process.
+        const isExpected = error instanceof DisconnectedError || error instanceof RequestError;
+        if (!isExpected && this.log.failure === null) throw error;
+      }
+    }
+    if (!this.follower.isOver) this.#onReleased();
+    this.log.fail(`process ${this.processId} was disposed of`);
+    this.log.dispose();
+  }
+
+  // ---- below
+
+  /** A call of a user, who is told what was asked of which program. */
+  #asked<T>(method: MethodName, call: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+    return asked({ method, argv: this.#params?.argv }, call, signal);
+  }
+
+  async #read(params: ReadParams): Promise<ReadResult> {
     const own = await this.log.readWaiting(params);
     if (!own.gap || this.log.failure !== null) return own;
     try {
@@ -136,7 +207,7 @@ export class RemoteProcess implements ExecProcess {
     }
   }
 
-  async wait(params: WaitParams = {}): Promise<WaitResult> {
+  async #wait(params: WaitParams): Promise<WaitResult> {
     if (!this.#link.server.extended) return this.#waitHere(params);
     // What is known here is true whatever has become of the server.
     const isKnown = this.log.exit !== null && (params.until ?? EXIT).type === "exit";
@@ -157,12 +228,13 @@ export class RemoteProcess implements ExecProcess {
       await this.follower.reach(result.seq, signal);
       return result;
     } catch (error) {
-      if (!this.#isForgotten(error) && !(error instanceof DisconnectedError)) throw error;
+      const isKnownHere = this.log.failure !== null || this.#isForgotten(error);
+      if (!isKnownHere && !(error instanceof DisconnectedError)) throw error;
       return this.#waitOnLog(params);
     }
   }
 
-  async snapshot(): Promise<Snapshot> {
+  async #snapshot(): Promise<Snapshot> {
     if (!this.#link.server.extended) return this.#snapshotHere();
     try {
       return await this.#call("process/snapshot", { processId: this.processId });
@@ -173,9 +245,7 @@ export class RemoteProcess implements ExecProcess {
     }
   }
 
-  // ---- feeding
-
-  async write(bytes: Uint8Array, options: { writeId?: string } = {}): Promise<{ status: WriteStatus }> {
+  async #write(bytes: Uint8Array, options: WriteOptions): Promise<{ status: WriteStatus }> {
     // Servers take input for a process that has ended as they take any; nobody will read it.
     if (this.log.exit !== null) return { status: "stdinClosed" };
     const writeId = options.writeId ?? this.#newWriteId();
@@ -187,21 +257,13 @@ export class RemoteProcess implements ExecProcess {
     return results.find(({ status }) => status !== "accepted") ?? { status: "accepted" };
   }
 
-  closeStdin(): Promise<{ status: CloseStdinStatus }> {
+  #closeStdin(): Promise<{ status: CloseStdinStatus }> {
     if (!this.#link.server.extended) return Promise.reject(notSupported("process/closeStdin"));
     // Behind the writes that were made before it, also those that still wait for room.
     return this.#writes.run(0, () => this.#closeStdinOnce());
   }
 
-  async resize(size: TerminalSize): Promise<void> {
-    await this.#callExtended("process/resize", { processId: this.processId, size });
-  }
-
-  /**
-   * A signal whose answer was lost with its connection may have been sent or not, and twice is not the same as once:
-   * it rejects, and the caller decides. One that waited for a connection is sent when there is one.
-   */
-  async signal(name: string): Promise<void> {
+  async #signal(name: string): Promise<void> {
     const isInterrupt = name === "interrupt" || name === "SIGINT" || name === "INT";
     if (!this.#link.server.extended && !isInterrupt) throw notSupported(`signal ${name}`);
     await this.#call(
@@ -211,36 +273,18 @@ export class RemoteProcess implements ExecProcess {
     );
   }
 
-  async terminate(mode?: TerminateMode): Promise<TerminateResult> {
+  async #terminate(mode?: TerminateMode): Promise<TerminateResult> {
     if (this.log.exit === null) this.follower.endedFor ??= "terminated";
     const { processId } = this;
     if (mode?.type !== "graceful" || this.#link.server.extended)
       return this.#terminateOnce({ processId, mode });
     // The mildest word such a server knows, then its only other one.
     const running = this.log.exit === null && !this.log.isClosed;
-    await this.signal("interrupt");
+    await this.#signal("interrupt");
     await this.#waitHere({ timeoutMs: mode.timeoutMs });
     await this.#call("process/terminate", { processId });
     return { running };
   }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (!this.follower.isOver) {
-      try {
-        await this.terminate();
-        await this.#waitHere({ timeoutMs: DISPOSE_WAIT_MS });
-      } catch (error) {
-        // Whatever the server says now, there is nobody left to follow the process.
-        const isExpected = error instanceof DisconnectedError || error instanceof RequestError;
-        if (!isExpected && this.log.failure === null) throw error;
-      }
-    }
-    if (!this.follower.isOver) this.#onReleased();
-    this.log.fail(`process ${this.processId} was disposed of`);
-    this.log.dispose();
-  }
-
-  // ---- below
 
   /** The server forgets a process some time after its end was confirmed; what is known here is all there is then. */
   #isForgotten(error: unknown): boolean {
@@ -252,20 +296,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   #snapshotHere(): Snapshot {
-    const streams = (["stdout", "stderr", "pty"] as const).map((stream) => this.log.headTail(stream));
-    const omittedBytes = streams.reduce((sum, stream) => sum + stream.omittedBytes, 0);
-    const [stdout, stderr, terminal] = streams.map((stream) => stream.bytes());
-    return {
-      stdout: stdout ?? NOTHING,
-      stderr: stderr ?? NOTHING,
-      terminal: terminal ?? NOTHING,
-      truncated: omittedBytes > 0,
-      omittedBytes,
-      totalBytes: this.log.totalBytes,
-      exitCode: this.log.exit?.exitCode ?? null,
-      signal: this.log.exit?.signal ?? null,
-      running: this.log.exit === null,
-    };
+    return snapshotOf(this.log, this.log.exit === null && this.log.failure === null);
   }
 
   #writePart(chunk: Uint8Array, writeId: string): Promise<{ status: WriteStatus }> {
@@ -283,7 +314,7 @@ export class RemoteProcess implements ExecProcess {
     const result = await this.#call("process/terminate", params, { renew });
     if (!isRepeated || result.running || !this.#link.server.extended) return result;
     try {
-      const { exitReason } = await this.wait({ timeoutMs: 0 });
+      const { exitReason } = await this.#wait({ timeoutMs: 0 });
       return exitReason === "terminated" ? { ...result, running: true } : result;
     } catch (error) {
       // The server has forgotten it, so nobody can say more than that it is over.
@@ -315,16 +346,12 @@ export class RemoteProcess implements ExecProcess {
     return this.#call(method, params, options);
   }
 
-  async #call<M extends MethodName>(
+  #call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
     options?: LinkCallOptions<M>,
   ): Promise<ResultOf<M>> {
-    try {
-      return await this.#link.call(method, params, options);
-    } catch (error) {
-      throw explainUnknownMethod(method, error);
-    }
+    return explainedCall(this.#link, method, params, options);
   }
 
   #waitHere(params: WaitParams): Promise<WaitResult> {
@@ -348,5 +375,4 @@ function upTo(own: ReadResult, { chunks, nextSeq, gap }: ReadResult): ReadResult
   };
 }
 
-const NOTHING = new Uint8Array(0);
 const EXIT: WaitCondition = { type: "exit" };

@@ -1,4 +1,6 @@
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
+import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { Link, LinkCallOptions } from "./link.ts";
 
 /** The code other servers of this family answer an unknown method with. */
 const METHOD_NOT_FOUND = -32601;
@@ -15,4 +17,18 @@ export function explainUnknownMethod(method: string, error: unknown): unknown {
     error.code === METHOD_NOT_FOUND ||
     (error.code === ErrorCode.invalidRequest && error.message.startsWith("unknown method:"));
   return isUnknown ? notSupported(method, error) : error;
+}
+
+/** A call that says so clearly when the server does not know the method. */
+export async function explainedCall<M extends MethodName>(
+  link: Link,
+  method: M,
+  params: ParamsOf<M>,
+  options?: LinkCallOptions<M>,
+): Promise<ResultOf<M>> {
+  try {
+    return await link.call(method, params, options);
+  } catch (error) {
+    throw explainUnknownMethod(method, error);
+  }
 }

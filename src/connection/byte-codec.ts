@@ -1,5 +1,5 @@
 import type { RequestId } from "../protocol/envelope.ts";
-import type { WriteParams } from "./frame-socket.ts";
+import type { WriteParams } from "./straight-way.ts";
 
 /** The two byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
 export interface ByteCodec {

@@ -1,7 +1,7 @@
 import type { Message, RequestId } from "../protocol/envelope.ts";
 import { parseMessage } from "../protocol/envelope.ts";
-import type { StraightWay, WriteParams } from "./frame-socket.ts";
-import type { LongMessage } from "./parted-sender.ts";
+import type { LongMessage } from "./long-message.ts";
+import type { StraightWay, WriteParams } from "./straight-way.ts";
 
 export type ConnectionEvent =
   | { type: "message"; message: Message }

@@ -1,11 +1,5 @@
 import type { RequestId } from "../protocol/envelope.ts";
-
-/** Of a `process/write` that was recognised by its bytes. */
-export interface WriteParams {
-  processId: string;
-  writeId?: string | undefined;
-  chunk: Uint8Array;
-}
+import type { StraightWay, WriteParams } from "./straight-way.ts";
 
 /** What a socket gives. Frames come as bytes; one that can read them by itself gives whole messages instead. */
 export interface FrameSocketEvents {
@@ -23,15 +17,6 @@ export interface FrameSocketEvents {
   end(): void;
   /** It is closed; `problem` is null when nothing went wrong. */
   close(problem: string | null): void;
-}
-
-/** Takes the input of processes to where it belongs without asking, for as long as it is told to. */
-export interface StraightWay {
-  /** `input` is a host process's `straightInput`. */
-  open(processId: string, input: object): void;
-  shut(processId: string): void;
-  /** While held it leaves everything to whoever is told: a message is being sent in parts, and no answer may come between. */
-  hold(held: boolean): void;
 }
 
 /** The socket below one WebSocket whose handshake is done: it builds and sends frames, and gives what comes. */

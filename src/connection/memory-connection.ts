@@ -1,7 +1,7 @@
 import { encodeBase64 } from "../protocol/base64.ts";
 import type { Connection, ConnectionEvent } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
-import type { LongMessage } from "./parted-sender.ts";
+import type { LongMessage } from "./long-message.ts";
 
 /** Two ends joined in memory, speaking the same text as any other transport. Messages arrive on a later microtask. */
 export function memoryConnectionPair(): [Connection, Connection] {

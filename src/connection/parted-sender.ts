@@ -1,17 +1,11 @@
 import type { ByteCodec } from "./byte-codec.ts";
 import { base64Length } from "./byte-codec.ts";
+import type { LongMessage } from "./long-message.ts";
 
 /** Of the bytes of a long message, how many are made into base64 at a time; a multiple of three, so that the parts join. */
 const PART_BYTES = 240 * 1024;
 /** Parts are made while less than this waits to be sent. */
 const PARTS_AHEAD_BYTES = 512 * 1024;
-
-/** A message whose middle is `bytes` as base64, too long to be made at once. */
-export interface LongMessage {
-  head: string;
-  bytes: Uint8Array;
-  tail: string;
-}
 
 /** Where the parts go. */
 export interface PartSink {

@@ -2,14 +2,17 @@ import { isUtf8 } from "node:buffer";
 import type { ByteTurns } from "../async/byte-turns.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
+import { freeCopied } from "../protocol/free-bytes.ts";
 import { holdsTooManyStrings, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
-import type { FrameSocket, StraightWay } from "./frame-socket.ts";
+import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
-import { type LongMessage, PartedSender } from "./parted-sender.ts";
+import type { LongMessage } from "./long-message.ts";
+import { PartedSender } from "./parted-sender.ts";
+import type { StraightWay } from "./straight-way.ts";
 import {
   CloseCode,
   FrameReader,
@@ -119,7 +122,10 @@ export class WebSocketConnection implements Connection {
     );
     if (this.#options.keepAlive) this.#schedulePing();
     this.#socket.open({
-      bytes: (chunk) => reader.push(chunk),
+      bytes: (chunk) => {
+        // A large message would leave as much again to the collector as it has itself.
+        if (reader.push(chunk) === "copied") freeCopied(chunk);
+      },
       text: (text) => this.#text(text),
       message: (payload) => this.#message(payload, "text"),
       write: (id, params) => {

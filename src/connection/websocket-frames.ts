@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
+import { freeBytes } from "../protocol/free-bytes.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBuffers } from "./frame-buffers.ts";
-import { freeBytes } from "./free-bytes.ts";
 
 /**
  * WebSocket frames (RFC 6455), both roles, without extensions.
@@ -60,6 +60,10 @@ interface UnfinishedFrame {
   filled: number;
 }
 
+function missingBytes({ head, filled }: UnfinishedFrame): number {
+  return head.payloadBytes - filled;
+}
+
 /** Takes bytes as they come, split anywhere, and gives whole messages. */
 export class FrameReader {
   readonly #role: Role;
@@ -92,7 +96,14 @@ export class FrameReader {
     this.#handler = handler;
   }
 
-  push(chunk: Buffer): void {
+  /** "copied" when nothing here looks at the chunk's own memory any more. */
+  push(chunk: Buffer): "kept" | "copied" {
+    const isWithinFrame = this.#frame !== null && chunk.length <= missingBytes(this.#frame);
+    this.#take(chunk);
+    return isWithinFrame ? "copied" : "kept";
+  }
+
+  #take(chunk: Buffer): void {
     let data = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     this.#pending = EMPTY;
     while (data.length > 0 && !this.#over) {
@@ -125,7 +136,7 @@ export class FrameReader {
 
   #fill(frame: UnfinishedFrame, data: Buffer): Buffer {
     const { head } = frame;
-    const part = data.subarray(0, head.payloadBytes - frame.filled);
+    const part = data.subarray(0, missingBytes(frame));
     this.#makeRoom(frame, frame.filled + part.length);
     frame.payload.set(part, frame.filled);
     frame.filled += part.length;

@@ -1,13 +1,14 @@
-import { type CollectOptions, collectOutput, type OutputText } from "./collect-output.ts";
+import { asText, type CollectedOutput, type CollectOptions, collectOutput } from "./collect-output.ts";
 import type { ExecProcess } from "./exec-process.ts";
 
-export interface CommunicateResult extends OutputText {
+export interface CommunicateResult extends CollectedOutput {
   exitCode: number;
   signal: string | null;
 }
 
 /**
- * Sends `input`, closes stdin, and gathers all output until the process is closed.
+ * Sends `input`, closes stdin, and gathers all output until the process is closed. An abort rejects with its reason; the
+ * process goes on.
  *
  * @example
  * const sort = await backend.start({ processId: "s", argv: ["sort"], cwd: "/", env: {}, tty: false, pipeStdin: true });
@@ -18,6 +19,6 @@ export async function communicate(
   input: string | Uint8Array = "",
   options: Omit<CollectOptions, "input"> = {},
 ): Promise<CommunicateResult> {
-  const { exit, ...output } = await collectOutput(process, { ...options, input });
+  const { exit, ...output } = asText(await collectOutput(process, { ...options, input }));
   return { ...output, exitCode: exit.exitCode, signal: exit.signal };
 }

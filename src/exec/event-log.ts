@@ -2,6 +2,7 @@ import type { Clock } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
 import { Watch } from "../async/watch.ts";
+import { Backpressure } from "./backpressure.ts";
 import { ChunkStore } from "./chunk-store.ts";
 import { type CursorOptions, EventCursor } from "./event-cursor.ts";
 import type {
@@ -15,7 +16,7 @@ import type {
   ReadResult,
 } from "./exec-process.ts";
 import { HeadTailBuffer } from "./head-tail-buffer.ts";
-import type { Evictable, RetentionBudget } from "./retention-budget.ts";
+import { type Evictable, LEAST_HELD_BYTES, type RetentionBudget } from "./retention-budget.ts";
 
 export interface EventLogLimits {
   /** Output kept for cursors; also how much a holding cursor may leave untaken before the process is paused. */
@@ -73,11 +74,11 @@ export class EventLog {
   readonly #cursors = new Set<EventCursor>();
   readonly #wake = new Watch(0);
   readonly #listeners = new Set<() => void>();
+  readonly #backpressure: Backpressure;
   #nextSeq = 1;
   #exit: (ExitStatus & { seq: number }) | null = null;
   #closedSeq: number | null = null;
   #failure: string | null = null;
-  #paused = false;
   #disposed = false;
   #lastEventAtMs: number;
 
@@ -94,6 +95,7 @@ export class EventLog {
     this.#clock = options.clock ?? systemClock;
     this.#isFollower = options.isFollower ?? false;
     this.#budget = options.budget;
+    this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) => this.onPressure(paused));
     this.#lastEventAtMs = this.#clock.monotonic();
     this.#budget?.join(this);
     const log = this;
@@ -105,6 +107,8 @@ export class EventLog {
         return log.isClosed;
       },
       evictTo: (bytes) => this.#shrinkSnapshots(bytes),
+      // No cursor holds a snapshot.
+      roomChanged: () => undefined,
     };
     this.#snapshotBudget = options.snapshotBudget;
     this.#snapshotBudget?.join(this.#snapshots);
@@ -112,23 +116,27 @@ export class EventLog {
 
   // ---- the producer's side
 
-  append(stream: OutputStream, chunk: Uint8Array): void {
-    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
+  /** "copied" when nothing here looks at the chunk's own memory any more. */
+  append(stream: OutputStream, chunk: Uint8Array): "kept" | "copied" {
+    if (chunk.length === 0 || this.#closedSeq !== null || this.#failure !== null || this.#disposed)
+      return "copied";
     // Chunks are evicted whole: one that is large beside the retention is kept in pieces, so that not all of it goes.
     const pieceBytes = this.#isFollower
       ? chunk.length
       : Math.floor(Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES));
+    const isWhole = chunk.length <= pieceBytes;
     for (let at = 0; at < chunk.length; at += pieceBytes) {
       // A copy, because a view would keep the whole chunk for as long as one of its pieces is here.
-      const piece = chunk.length <= pieceBytes ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
+      const piece = isWhole ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });
+      this.#headTail(stream).push(piece);
     }
-    this.#headTail(stream).push(chunk);
     this.#countSnapshots();
     this.#budget?.grow(chunk.length);
     this.#evict();
     this.#updatePressure();
     this.#changed();
+    return isWhole ? "kept" : "copied";
   }
 
   /**
@@ -230,11 +238,15 @@ export class EventLog {
     return gap ? { ...result, gap } : result;
   }
 
-  /** Like `read`, but waits up to `waitMs` when there is nothing to tell yet. */
-  async readWaiting(params: ReadParams, signal?: AbortSignal): Promise<ReadResult> {
-    const afterSeq = params.afterSeq ?? 0;
-    const waitMs = params.waitMs ?? 0;
+  /**
+   * Like `read`, but waits up to `waitMs` when there is nothing to tell yet. Rejects when the reader's own signal aborts;
+   * a reader that is gone only ends the wait.
+   */
+  async readWaiting(params: ReadParams, gone?: AbortSignal): Promise<ReadResult> {
+    const { afterSeq = 0, waitMs = 0, signal = gone } = params;
+    params.signal?.throwIfAborted();
     if (waitMs > 0 && !this.#hasNews(afterSeq)) await this.nextChange({ timeoutMs: waitMs, signal });
+    params.signal?.throwIfAborted();
     return this.read(params);
   }
 
@@ -277,11 +289,12 @@ export class EventLog {
     const cursor = this.cursor({ afterSeq: options.afterSeq ?? 0, holding: options.lossless ?? false });
     try {
       for (;;) {
+        options.signal?.throwIfAborted();
         const event = cursor.next();
         if (event) {
           yield event;
           if (event.type === "closed" || event.type === "failed") return;
-        } else if (cursor.ended || options.signal?.aborted) {
+        } else if (cursor.ended) {
           return;
         } else {
           await this.nextChange(options.signal ? { signal: options.signal } : {});
@@ -333,6 +346,10 @@ export class EventLog {
     this.#evict(bytes);
   }
 
+  roomChanged(): void {
+    this.cursorMoved();
+  }
+
   #shrinkSnapshots(bytes: number): void {
     const each = Math.max(bytes, LEAST_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
     for (const stream of this.#streams.values()) if (stream.keptBytes > each) stream.shrinkTo(each);
@@ -348,7 +365,12 @@ export class EventLog {
     else this.#snapshotBudget?.shrink(-more);
   }
 
-  #evict(maxBytes = this.#limits.retainedBytes): void {
+  get #retention(): number {
+    const { retainedBytes } = this.#limits;
+    return this.#budget?.isTight ? Math.min(retainedBytes, LEAST_HELD_BYTES) : retainedBytes;
+  }
+
+  #evict(maxBytes = this.#retention): void {
     const chunks = this.#chunks;
     if (chunks.retainedBytes <= maxBytes && chunks.count <= this.#limits.retainedChunks) return;
     const heldAfter = this.#heldAfterSeq();
@@ -362,27 +384,9 @@ export class EventLog {
   }
 
   #updatePressure(): void {
-    const { retainedBytes, retainedChunks } = this.#limits;
-    const { totalBytes, retainedBytes: here, count } = this.#chunks;
-    let full = false;
-    let roomy = true;
-    for (const cursor of this.#cursors) {
-      if (!cursor.holding) continue;
-      // What is evicted already is held by nobody, wherever the cursor stands.
-      const heldBytes = Math.min(totalBytes - cursor.offset, here);
-      const heldChunks = Math.min(this.#nextSeq - 1 - cursor.seq, count);
-      const { extraBytes } = cursor;
-      if (heldBytes >= retainedBytes + extraBytes || heldChunks >= retainedChunks) full = true;
-      // Half way back before going on, so that a reader at the edge does not make the process stutter.
-      if (heldBytes > retainedBytes / 2 + extraBytes || heldChunks > retainedChunks / 2) roomy = false;
-    }
-    if (!this.#paused && full) {
-      this.#paused = true;
-      this.onPressure(true);
-    } else if (this.#paused && roomy) {
-      this.#paused = false;
-      this.onPressure(false);
-    }
+    const { totalBytes, retainedBytes, count: retainedChunks } = this.#chunks;
+    const lastSeq = this.#nextSeq - 1;
+    this.#backpressure.update({ cursors: this.#cursors, totalBytes, lastSeq, retainedBytes, retainedChunks });
   }
 
   #heldAfterSeq(): number {

@@ -36,7 +36,7 @@ export type SandboxType = Infer<typeof sandboxType>;
 export type ExitReason = Infer<typeof exitReason>;
 export type OutputChunk = Infer<typeof outputChunk>;
 export type Gap = Infer<typeof gap>;
-export type ReadParams = Omit<Infer<typeof readParams>, "processId">;
+export type ReadParams = Omit<Infer<typeof readParams>, "processId"> & CallOptions;
 export type WriteStatus = Infer<typeof writeResult>["status"];
 export type CloseStdinStatus = Infer<typeof closeStdinResult>["status"];
 export type TerminateMode = Infer<typeof terminateMode>;
@@ -64,7 +64,17 @@ type StartField =
   | "limits"
   | "cwdIdentity";
 
-export interface StartParams extends Pick<WireStartParams, StartField> {
+/** What every call of a process takes: an abort rejects with the signal's reason. What was asked for may still happen. */
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
+}
+
+export interface WriteOptions extends CallOptions {
+  /** A write of an id that was taken before is not done again. */
+  writeId?: string | undefined;
+}
+
+export interface StartParams extends Pick<WireStartParams, StartField>, CallOptions {
   /** A native absolute path, or a `file:` URI. */
   cwd: string;
   envPolicy?: EnvPolicy | null | undefined;
@@ -110,16 +120,13 @@ export interface ReadResult extends Omit<Infer<typeof readResult>, "sandboxDenie
   sandboxDenied: boolean;
 }
 
-export interface WaitParams extends Omit<Infer<typeof waitParams>, "processId"> {
-  signal?: AbortSignal | undefined;
-}
+export interface WaitParams extends Omit<Infer<typeof waitParams>, "processId">, CallOptions {}
 
-export interface EventsOptions {
+export interface EventsOptions extends CallOptions {
   /** Only events with a greater seq; default 0: everything retained, then live. */
   afterSeq?: number | undefined;
   /** Holds the process back rather than skip what this subscriber has not taken. */
   lossless?: boolean | undefined;
-  signal?: AbortSignal | undefined;
 }
 
 /** One process, local or far away: the same calls and the same events whatever is behind it. */
@@ -131,22 +138,22 @@ export interface ExecProcess extends AsyncDisposable {
   /** The names a `secretGuard` left out of its environment, where there was one. */
   readonly droppedEnv?: readonly string[] | undefined;
 
-  /** Replays what is retained, then follows; ends after `closed` or `failed`. */
+  /** Replays what is retained, then follows; ends after `closed` or `failed`, throws the reason of an abort. */
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent>;
   /** A number that rises whenever something new can be read. */
   subscribeWake(): WatchReceiver<number>;
   read(params?: ReadParams): Promise<ReadResult>;
 
-  write(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<{ status: WriteStatus }>;
-  closeStdin(): Promise<{ status: CloseStdinStatus }>;
-  resize(size: TerminalSize): Promise<void>;
+  write(bytes: Uint8Array, options?: WriteOptions): Promise<{ status: WriteStatus }>;
+  closeStdin(options?: CallOptions): Promise<{ status: CloseStdinStatus }>;
+  resize(size: TerminalSize, options?: CallOptions): Promise<void>;
   /** `interrupt`, or any signal name (`SIGUSR1`, `SIGRTMIN+2`), sent to the whole group. */
-  signal(name: string): Promise<void>;
+  signal(name: string, options?: CallOptions): Promise<void>;
   /** Without a mode: force. */
-  terminate(mode?: TerminateMode): Promise<TerminateResult>;
+  terminate(mode?: TerminateMode, options?: CallOptions): Promise<TerminateResult>;
 
   wait(params?: WaitParams): Promise<WaitResult>;
-  snapshot(): Promise<Snapshot>;
+  snapshot(options?: CallOptions): Promise<Snapshot>;
 }
 
 /** Something that can start processes: this machine, or a server far away. */
@@ -156,7 +163,7 @@ export interface ExecBackend {
   /** Of a backend that keeps secrets from the environments it makes; see `guardSecrets`. */
   readonly secrets?: SecretKeeping | undefined;
   start(params: StartParams): Promise<ExecProcess>;
-  list(): Promise<ProcessListing[]>;
+  list(options?: CallOptions): Promise<ProcessListing[]>;
 }
 
 /** For callers that make a part of an environment themselves: what to leave out of it, and how to say so. */

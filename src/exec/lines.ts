@@ -1,17 +1,16 @@
-import type { ExecProcess, Gap, OutputStream } from "./exec-process.ts";
+import { ExecServerError } from "../protocol/exec-server-error.ts";
+import type { ExecProcess, Gap } from "./exec-process.ts";
 import { failureError } from "./failure.ts";
+import { isWanted, type StreamOptions } from "./stream-bytes.ts";
 
 /** A longer line is given in pieces of this many characters: a stream without newlines must not grow without bound. */
 const MAX_LINE_CHARS = 1024 * 1024;
 
-export interface LinesOptions {
-  /** Default: stdout, or the terminal's output. */
-  stream?: OutputStream;
+export interface LinesOptions extends StreamOptions {
   /** Only output after this seq. */
-  afterSeq?: number;
-  signal?: AbortSignal;
+  afterSeq?: number | undefined;
   /** What happens where output is missing: an error (default), or the gap is given between the lines. */
-  onGap?: "throw" | "yield";
+  onGap?: "throw" | "yield" | undefined;
 }
 
 /**
@@ -28,7 +27,7 @@ export function lines(
 ): AsyncGenerator<string | Gap, void, undefined>;
 export function lines(
   process: ExecProcess,
-  options?: LinesOptions & { onGap?: "throw" },
+  options?: LinesOptions & { onGap?: "throw" | undefined },
 ): AsyncGenerator<string, void, undefined>;
 export async function* lines(
   process: ExecProcess,
@@ -42,7 +41,7 @@ export async function* lines(
     if (event.type === "failed") throw failureError(event.message);
     if (event.type === "gap") {
       const { fromSeq, toSeq, bytes } = event;
-      if (onGap === "throw") throw new Error(gapText(process.processId, event));
+      if (onGap === "throw") throw new ExecServerError(gapText(process.processId, event), "GAP");
       // What stood before it is no whole line, and what follows does not go on from there.
       rest += decoder.decode();
       decoder = new TextDecoder();
@@ -68,10 +67,6 @@ export async function* lines(
 function gapText(processId: string, { fromSeq, toSeq, bytes }: Gap): string {
   const amount = bytes === null ? "an unknown amount of output" : `${bytes} bytes of output`;
   return `${amount} of process ${processId} is gone (events ${fromSeq} to ${toSeq}); read from the start, or take gaps with onGap: "yield"`;
-}
-
-function isWanted(stream: OutputStream, wanted: OutputStream | undefined): boolean {
-  return wanted === undefined ? stream !== "stderr" : stream === wanted;
 }
 
 function withoutReturn(line: string): string {

@@ -1,15 +1,9 @@
 import { type Clock, systemClock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
-import { collectOutput, type OutputText } from "./collect-output.ts";
-import type {
-  EnvPolicy,
-  ExecBackend,
-  ExecProcess,
-  ExitReason,
-  StartParams,
-  TerminalSize,
-} from "./exec-process.ts";
+import { asText, type CollectedOutput, collectOutput } from "./collect-output.ts";
+import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "./exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "./host-environment.ts";
+import { startUntil } from "./start-until.ts";
 
 /** TERM comes this long before KILL when the caller gives up on a run. */
 const ABORT_GRACE_MS = 2000;
@@ -27,6 +21,8 @@ export interface RunOptions {
   timeoutMs?: number;
   /** Per stream; what is beyond is left out and told by `truncated`. Default 16 MiB. */
   maxBytes?: number;
+  /** `buffer` gives the output as bytes. Default: `utf8`, as text. */
+  encoding?: "utf8" | "buffer" | undefined;
   tty?: boolean;
   size?: TerminalSize;
   /** Ends the program and rejects with the signal's reason. */
@@ -35,7 +31,7 @@ export interface RunOptions {
   clock?: Clock;
 }
 
-export interface RunResult extends OutputText {
+export interface RunResult<Output = string> extends CollectedOutput<Output> {
   exitCode: number;
   /** `SIGKILL`, … or null when it ended by itself. */
   signal: string | null;
@@ -48,16 +44,38 @@ export interface RunResult extends OutputText {
  *
  * @example
  * const { stdout, exitCode } = await run(backend, ["git", "status", "--short"], { cwd: "/src" });
+ * const { stdout: image } = await run(backend, ["cat", "a.png"], { encoding: "buffer" });
  */
+export function run(
+  backend: ExecBackend,
+  argv: string[],
+  options: RunOptions & { encoding: "buffer" },
+): Promise<RunResult<Uint8Array>>;
+export function run(
+  backend: ExecBackend,
+  argv: string[],
+  options?: RunOptions & { encoding?: "utf8" | undefined },
+): Promise<RunResult>;
 export async function run(
   backend: ExecBackend,
   argv: string[],
   options: RunOptions = {},
-): Promise<RunResult> {
+): Promise<RunResult | RunResult<Uint8Array>> {
+  const result = await runToEnd(backend, argv, options);
+  return options.encoding === "buffer" ? result : asText(result);
+}
+
+/** The same with bytes, whatever the encoding. */
+export async function runToEnd(
+  backend: ExecBackend,
+  argv: string[],
+  options: RunOptions,
+): Promise<RunResult<Uint8Array>> {
   const { timeoutMs, clock = systemClock } = options;
   options.signal?.throwIfAborted();
   const late = new AbortController();
-  const timer = timeoutMs === undefined ? null : clock.after(timeoutMs, () => late.abort());
+  const isLate = () => late.abort(new TimeoutError(`\`${argv[0]}\` to start`, timeoutMs ?? 0));
+  const timer = timeoutMs === undefined ? null : clock.after(timeoutMs, isLate);
   try {
     return await runUntil(backend, argv, options, late.signal);
   } finally {
@@ -70,19 +88,19 @@ async function runUntil(
   argv: string[],
   options: RunOptions,
   late: AbortSignal,
-): Promise<RunResult> {
+): Promise<RunResult<Uint8Array>> {
   const host = options.envPolicy === undefined ? guardSecrets(backend) : backend;
-  const starting = host.start(commandParams(backend, argv, options));
-  await using process = await startedInTime(starting, argv, options, late);
+  const given = options.signal ? AbortSignal.any([options.signal, late]) : late;
+  await using process = await startUntil(host.start(commandParams(backend, argv, options)), given);
   const giveUp = () => {
     // The loop below sees the end; a server that is gone is seen there too.
     process.terminate({ type: "graceful", timeoutMs: ABORT_GRACE_MS }).catch(() => undefined);
   };
-  const given = options.signal ? AbortSignal.any([options.signal, late]) : late;
   given.addEventListener("abort", giveUp, { once: true });
   if (given.aborted) giveUp();
   try {
-    const { exit, ...output } = await collectOutput(process, options);
+    const { input, maxBytes } = options;
+    const { exit, ...output } = await collectOutput(process, { input, maxBytes });
     options.signal?.throwIfAborted();
     const { exitCode, signal } = exit;
     // Both this program and the host watch the time; whichever was first, it is the time that ended it.
@@ -93,27 +111,6 @@ async function runUntil(
     throw error;
   } finally {
     given.removeEventListener("abort", giveUp);
-  }
-}
-
-/** One that starts too late is ended as soon as it has. */
-async function startedInTime(
-  starting: Promise<ExecProcess>,
-  argv: string[],
-  { timeoutMs = 0, signal }: RunOptions,
-  late: AbortSignal,
-): Promise<ExecProcess> {
-  const given = signal ? AbortSignal.any([signal, late]) : late;
-  const ended = Promise.withResolvers<never>();
-  const onAbort = () => {
-    starting.then((process) => process[Symbol.asyncDispose]()).catch(() => undefined);
-    ended.reject(signal?.aborted ? signal.reason : new TimeoutError(`\`${argv[0]}\` to start`, timeoutMs));
-  };
-  given.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([starting, ended.promise]);
-  } finally {
-    given.removeEventListener("abort", onAbort);
   }
 }
 

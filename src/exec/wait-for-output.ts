@@ -1,6 +1,8 @@
 import type { Clock } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
+import { ExecServerError } from "../protocol/exec-server-error.ts";
+import { asked } from "./call-error.ts";
 import type { ExecProcess, OutputStream } from "./exec-process.ts";
 import { failureError } from "./failure.ts";
 
@@ -26,15 +28,24 @@ export interface Match {
 }
 
 /**
- * Waits until the output matches. Rejects when the process ends without a match, and with a TimeoutError.
+ * Waits until the output matches. Rejects with an ExecServerError: `ENDED` when the process ends without a match,
+ * `TIMEOUT` after its time.
  *
  * @example
  * const { groups } = await waitFor(process, /listening on port (\d+)/, { timeoutMs: 5000 });
  */
-export async function waitFor(
+export function waitFor(
   process: ExecProcess,
   pattern: RegExp | string,
   options: WaitForOptions = {},
+): Promise<Match> {
+  return asked({ method: "process/output" }, () => firstMatch(process, pattern, options));
+}
+
+async function firstMatch(
+  process: ExecProcess,
+  pattern: RegExp | string,
+  options: WaitForOptions,
 ): Promise<Match> {
   const { stream, afterSeq = 0, timeoutMs, clock = systemClock } = options;
   const what = `${String(pattern)} in the output of process ${process.processId}`;
@@ -58,8 +69,7 @@ export async function waitFor(
       if (found) return { text: found[0], groups: found.slice(1), seq: event.seq };
       seen.text = seen.text.slice(-WINDOW_CHARS);
     }
-    signal.throwIfAborted();
-    throw new Error(`no match for ${what}: it has ended`);
+    throw new ExecServerError(`no match for ${what}: it has ended`, "ENDED");
   } finally {
     timer?.cancel();
   }

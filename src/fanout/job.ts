@@ -81,6 +81,8 @@ export interface JobSettings {
   rowLimit: number | null;
   /** Rows that other jobs have answered are taken from them; default: yes. */
   reuse?: boolean;
+  /** Rows are handed to the provider as batches; what those leave is asked by single calls. Default: no. */
+  batch?: boolean | undefined;
   /** Only these rows are worked on; none given: all. */
   onlyItems?: readonly string[] | undefined;
   /** Asked in place of the task's model. */
@@ -103,8 +105,10 @@ export interface NewJob {
 export interface JobRecord extends NewJob {
   name: string;
   headers: readonly string[];
-  /** Rows of the table, whatever the row limit. */
+  /** Rows of the table, whatever the row limit; while the table is being read, those that were read so far. */
   totalRows: number;
+  /** The table has not been read to its end. */
+  isReading: boolean;
   status: JobStatus;
   error: string | null;
   startedAtMs: number | null;

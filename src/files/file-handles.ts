@@ -13,9 +13,14 @@ export const MAX_BLOCK_BYTES = 1024 * 1024;
 
 /** The files one connection has open, by the ids it chose. */
 export class FileHandles implements FileHandleTable {
-  /** A promise while the file is being opened, so that its id and its place count from the start. */
-  #files = new Map<string, Promise<FileHandle>>();
+  readonly #enter: () => () => void;
+  #files = new Map<string, OpenFile>();
   #closed = false;
+
+  /** `enter` may refuse one more by throwing, and gives how to leave. */
+  constructor(enter: () => () => void = () => () => undefined) {
+    this.#enter = enter;
+  }
 
   async open(params: OpenParams): Promise<{ handleId: string }> {
     const { handleId } = params;
@@ -27,22 +32,29 @@ export class FileHandles implements FileHandleTable {
     }
     if (this.#files.has(handleId)) throw invalidRequest(`file handle \`${handleId}\` already exists`);
     const path = nativePathFromUri(params.path);
+    const leave = this.#enter();
     const opening = answeringOsErrors(() =>
       params.mode === "replace" ? openToReplace(path) : openToRead(path),
     );
-    this.#files.set(handleId, opening);
+    const file: OpenFile = { opening, leave };
+    this.#files.set(handleId, file);
     try {
       await opening;
     } catch (error) {
-      if (this.#files.get(handleId) === opening) this.#files.delete(handleId);
+      leave();
+      if (this.#files.get(handleId) === file) this.#files.delete(handleId);
       throw error;
     }
     return { handleId };
   }
 
-  async readBlock(params: ReadBlockParams): Promise<{ chunk: Uint8Array; eof: boolean }> {
+  async readBlock(
+    params: ReadBlockParams,
+    admit?: (bytes: number) => Promise<void>,
+  ): Promise<{ chunk: Uint8Array; eof: boolean }> {
     checkBlockLength("read", params.len);
     const file = await this.#file(params.handleId);
+    await admit?.(params.len);
     return await answeringOsErrors(async () => {
       const block = Buffer.allocUnsafe(params.len);
       let length = 0;
@@ -69,10 +81,10 @@ export class FileHandles implements FileHandleTable {
 
   /** Fine for an id that is not open. */
   async closeHandle(params: { handleId: string }): Promise<void> {
-    const opening = this.#files.get(params.handleId);
-    if (opening === undefined) return;
+    const file = this.#files.get(params.handleId);
+    if (file === undefined) return;
     this.#files.delete(params.handleId);
-    await closeWhenOpen(opening);
+    await closeWhenOpen(file);
   }
 
   async close(): Promise<void> {
@@ -83,16 +95,24 @@ export class FileHandles implements FileHandleTable {
   }
 
   async #file(handleId: string): Promise<FileHandle> {
-    const opening = this.#files.get(handleId);
-    if (opening === undefined) throw notFound(`unknown file handle \`${handleId}\``);
-    return await opening;
+    const file = this.#files.get(handleId);
+    if (file === undefined) throw notFound(`unknown file handle \`${handleId}\``);
+    return await file.opening;
   }
 }
 
-/** Whoever asked for the file has been told why it did not open; and a file that fails to close is gone all the same. */
-async function closeWhenOpen(opening: Promise<FileHandle>): Promise<void> {
+interface OpenFile {
+  /** A promise while the file is being opened, so that its id and its place count from the start. */
+  opening: Promise<FileHandle>;
+  /** Its place among all files of the server is free again. */
+  leave: () => void;
+}
+
+/** The client that opened the file has been told why it did not open; and a file that fails to close is closed all the same. */
+async function closeWhenOpen({ opening, leave }: OpenFile): Promise<void> {
   const file = await opening.catch(() => null);
   await file?.close().catch(() => undefined);
+  leave();
 }
 
 async function openToReplace(path: NativePath): Promise<FileHandle> {

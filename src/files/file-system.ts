@@ -13,15 +13,19 @@ export interface FileSystem {
   walk(params: WalkParams): Promise<WalkResult>;
   remove(params: RemoveParams): Promise<void>;
   copy(params: CopyParams): Promise<void>;
-  /** The open files of one connection. */
-  openHandles(): FileHandleTable;
-  /** The watches of one connection; `onChanged` is called at most once a watch. */
-  openWatches(onChanged: (watchId: number) => void): MissingWatchTable;
+  /** The open files of one connection. `enter` may refuse one more by throwing, and gives how to leave. */
+  openHandles(enter?: () => () => void): FileHandleTable;
+  /** The watches of one connection; `onChanged` is called at most once a watch. `enter` is asked for so many paths. */
+  openWatches(onChanged: (watchId: number) => void, enter?: (paths: number) => () => void): MissingWatchTable;
 }
 
 export interface FileHandleTable {
   open(params: OpenParams): Promise<{ handleId: string }>;
-  readBlock(params: ReadBlockParams): Promise<{ chunk: Uint8Array; eof: boolean }>;
+  /** `admit` is asked with the block's length before any of it is read, and waited for. */
+  readBlock(
+    params: ReadBlockParams,
+    admit?: (bytes: number) => Promise<void>,
+  ): Promise<{ chunk: Uint8Array; eof: boolean }>;
   writeBlock(params: WriteBlockParams): Promise<void>;
   closeHandle(params: { handleId: string }): Promise<void>;
   /** Closes every handle; resolves when the last one is gone. */

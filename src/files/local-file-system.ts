@@ -19,6 +19,6 @@ export const localFileSystem: FileSystem = {
   walk,
   remove,
   copy,
-  openHandles: () => new FileHandles(),
-  openWatches: (onChanged) => new MissingWatches(onChanged),
+  openHandles: (enter) => new FileHandles(enter),
+  openWatches: (onChanged, enter) => new MissingWatches(onChanged, { enter }),
 };

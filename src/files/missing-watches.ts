@@ -18,13 +18,15 @@ export const POLL_MS = 1000;
  */
 export class MissingWatches implements MissingWatchTable {
   #onChanged: (watchId: number) => void;
+  readonly #enter: (paths: number) => () => void;
   #system: System;
   #lastId = 0;
   #current: PathWatch | null = null;
   #closed = false;
 
-  constructor(onChanged: (watchId: number) => void, system: Partial<System> = {}) {
+  constructor(onChanged: (watchId: number) => void, { enter, ...system }: MissingWatchesOptions = {}) {
     this.#onChanged = onChanged;
+    this.#enter = enter ?? (() => () => undefined);
     this.#system = { clock: systemClock, watch, ...system };
   }
 
@@ -40,7 +42,7 @@ export class MissingWatches implements MissingWatchTable {
 
     const paths = missing.filter((path) => path !== null);
     if (paths.length < missing.length || present === null) return { watching: false };
-    const started = new PathWatch(() => this.#onChanged(watchId), this.#system);
+    const started = new PathWatch(() => this.#onChanged(watchId), this.#enter(paths.length), this.#system);
     this.#current = started;
     const watching = await started.start(paths, present);
     if (!watching) started.end();
@@ -54,6 +56,11 @@ export class MissingWatches implements MissingWatchTable {
   }
 }
 
+interface MissingWatchesOptions extends Partial<System> {
+  /** May refuse to watch so many paths more by throwing, and gives how to leave. */
+  enter?: ((paths: number) => () => void) | undefined;
+}
+
 /** What watching rests on; tests put a clock of their own here, or a system that has no watch left. */
 interface System {
   clock: Clock;
@@ -62,6 +69,7 @@ interface System {
 
 class PathWatch {
   #tell: () => void;
+  readonly #leave: () => void;
   #system: System;
   #state: "starting" | "watching" | "ended" = "starting";
   #changedEarly = false;
@@ -69,8 +77,9 @@ class PathWatch {
   #directories = new Map<string, { watcher: FSWatcher; names: Set<string> }>();
   #poll: Timer | null = null;
 
-  constructor(tell: () => void, system: System) {
+  constructor(tell: () => void, leave: () => void, system: System) {
     this.#tell = tell;
+    this.#leave = leave;
     this.#system = system;
   }
 
@@ -104,6 +113,7 @@ class PathWatch {
     this.#directories.clear();
     this.#poll?.cancel();
     this.#poll = null;
+    this.#leave();
   }
 
   /** Watches the nearest directory that is there for the name that leads on towards the path. */

@@ -3,8 +3,9 @@
  * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
+import { ByteLedger } from "../async/byte-ledger.ts";
 import { localEnvironment } from "../environment/host-facts.ts";
-import { DEFAULT_TOTAL_SNAPSHOT_BYTES, RetentionBudget } from "../exec/retention-budget.ts";
+import { RetentionBudget } from "../exec/retention-budget.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import { requireNodeThreads } from "../native/node-threads.ts";
 import type { HiddenFiles } from "../sandbox/hidden-files.ts";
@@ -16,7 +17,12 @@ import type {
   ServerLog,
   WalledFileServers,
 } from "../server/host-services.ts";
-import type { ServerConfig } from "../server/limits.ts";
+import {
+  DEFAULT_SERVER_CAPS,
+  DEFAULT_SERVER_CONFIG,
+  MEMORY_SHARES,
+  type ServerConfig,
+} from "../server/limits.ts";
 import { missingWatchdog } from "../server/watchdog.ts";
 import { VERSION } from "../version.ts";
 import { createLocalBackend } from "./this-machine.ts";
@@ -43,6 +49,8 @@ export interface LocalHost extends HostServices {
 export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   const log: ServerLog = options.log ?? (() => undefined);
   const retainedBytes = options.config?.retainedOutputBytes;
+  const memory = new ByteLedger(options.config?.memoryBudgetBytes ?? DEFAULT_SERVER_CONFIG.memoryBudgetBytes);
+  const budget = (part: number) => new RetentionBudget(memory.maxBytes * part, memory);
   let hidden: HiddenFiles | null = null;
   const hiddenFiles = async () => {
     const { HiddenFiles } = await import("../sandbox/hidden-files.ts");
@@ -51,8 +59,8 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   };
   let walledPeers: WalledPeers | null = null;
   const backend = createLocalBackend({
-    budget: new RetentionBudget(),
-    snapshotBudget: new RetentionBudget(DEFAULT_TOTAL_SNAPSHOT_BYTES),
+    budget: budget(MEMORY_SHARES.retention),
+    snapshotBudget: budget(MEMORY_SHARES.snapshots),
     uniqueIds: options.uniqueIds ?? false,
     subreaper: options.subreaper ?? false,
     degraded: options.subreaper ? unguarded() : [],
@@ -75,6 +83,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   let walled: WalledFileServers | null = null;
   return {
     backend,
+    memory,
     wire: thisWire(),
     files: async () => {
       requireNodeThreads();
@@ -84,7 +93,8 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
       behind: async (intent, scope) => {
         const { BubblewrappedFiles } = await import("./walled-files.ts");
         const hidden = await hiddenFiles();
-        walled ??= new BubblewrappedFiles({ hidden, onEnded: () => backend.expectOrphans() });
+        const cap = options.config?.caps?.walledFileServers ?? DEFAULT_SERVER_CAPS.walledFileServers;
+        walled ??= new BubblewrappedFiles({ hidden, cap, onEnded: () => backend.expectOrphans() });
         return walled.behind(intent, scope);
       },
       close: async () => walled?.close(),
@@ -114,19 +124,19 @@ function unguarded(): string[] {
 
 function localHttp(log: ServerLog): HttpService {
   return {
-    open(sink) {
+    open(sink, enter) {
       let requests: Promise<HttpRequests> | null = null;
       const open = async () => {
         const { HttpRequests } = await import("../http/http-request.ts");
         const onError = (error: unknown) =>
           log("error", "a streamed HTTP body failed", { error: String(error) });
-        return new HttpRequests({ sink, onError });
+        return new HttpRequests({ sink, onError, enter });
       };
       return {
-        request: async (params) => {
+        request: async (params, admit) => {
           requireNodeThreads();
           requests ??= open();
-          return (await requests).request(params);
+          return (await requests).request(params, admit);
         },
         close: () => void requests?.then((opened) => opened.close()),
       };

@@ -11,11 +11,12 @@ import type { Caller } from "../client/caller.ts";
 import { shakeHands } from "../client/handshake.ts";
 import { RpcCaller } from "../client/rpc-caller.ts";
 import { LineConnection } from "../connection/line-connection.ts";
-import { RequestError } from "../protocol/errors.ts";
+import { invalidRequest, RequestError } from "../protocol/errors.ts";
 import type { HiddenFiles } from "../sandbox/hidden-files.ts";
 import { type ResolvedWalls, resolveSandbox } from "../sandbox/resolve-sandbox.ts";
 import { cannotEnforce } from "../sandbox/sandbox-intent.ts";
 import type { WalledFileServers, WalledFiles } from "../server/host-services.ts";
+import type { Cap } from "../server/limits.ts";
 
 /** An inner server without a request for this long is ended; applying a patch makes a dozen requests within a second. */
 const IDLE_MS = 10_000;
@@ -25,6 +26,8 @@ const START_WITHIN_MS = 10_000;
 export interface BubblewrappedFilesOptions {
   /** Files of the host that must not be reachable from inside. */
   hidden: HiddenFiles;
+  /** How many inner servers there may be, of one scope and in all. */
+  cap: Cap;
   clock?: Clock;
   /** Called when an inner server has ended: bubblewrap leaves a zombie that has to be reaped. */
   onEnded?: () => void;
@@ -37,41 +40,71 @@ interface InnerRequest {
   hidden: HiddenFiles;
 }
 
-/** One inner server per scope and intent, kept while it is used. */
+/** One inner server per scope and intent, kept while it is used and while no other needs its place. */
 export class BubblewrappedFiles implements WalledFileServers {
   readonly #hidden: HiddenFiles;
+  readonly #cap: Cap;
   readonly #clock: Clock;
   readonly #onEnded: () => void;
+  /** By scope and by intent; those last asked for are at the end. */
   readonly #servers = new Map<object, Map<string, InnerServer>>();
 
   constructor(options: BubblewrappedFilesOptions) {
     this.#hidden = options.hidden;
+    this.#cap = options.cap;
     this.#clock = options.clock ?? systemClock;
     this.#onEnded = options.onEnded ?? (() => undefined);
   }
 
   async behind(intent: unknown, scope: object): Promise<WalledFiles> {
     const key = JSON.stringify(intent);
-    const ofScope = this.#servers.get(scope) ?? new Map<string, InnerServer>();
-    this.#servers.set(scope, ofScope);
-    let server = ofScope.get(key);
-    if (!server) {
-      server = new InnerServer({ intent, scope, hidden: this.#hidden }, this.#clock, {
-        onGone: () => {
-          ofScope.delete(key);
-          if (ofScope.size === 0) this.#servers.delete(scope);
-        },
-        onEnded: this.#onEnded,
-      });
-      ofScope.set(key, server);
-    }
-    const caller = await server.caller();
-    return { call: (method, params) => caller.call(method, params) };
+    const server = this.#servers.get(scope)?.get(key) ?? this.#add(key, intent, scope);
+    await server.started();
+    return {
+      call: async (method, params) => {
+        // Its place was given to another before it was used.
+        if (server.hasEnded) return (await this.behind(intent, scope)).call(method, params);
+        return server.call((caller) => caller.call(method, params));
+      },
+    };
   }
 
   async close(): Promise<void> {
-    const servers = [...this.#servers.values()].flatMap((ofScope) => [...ofScope.values()]);
-    await Promise.all(servers.map((server) => server.end()));
+    await Promise.all(this.#all().map((server) => server.end()));
+  }
+
+  #add(key: string, intent: unknown, scope: object): InnerServer {
+    this.#makePlace("this session", [...(this.#servers.get(scope)?.values() ?? [])], this.#cap.each);
+    this.#makePlace("this server", this.#all(), this.#cap.all);
+    const ofScope = this.#servers.get(scope) ?? new Map<string, InnerServer>();
+    this.#servers.set(scope, ofScope);
+    const server: InnerServer = new InnerServer({ intent, scope, hidden: this.#hidden }, this.#clock, {
+      onGone: () => {
+        if (ofScope.get(key) === server) ofScope.delete(key);
+        if (ofScope.size === 0 && this.#servers.get(scope) === ofScope) this.#servers.delete(scope);
+      },
+      onEnded: this.#onEnded,
+    });
+    ofScope.set(key, server);
+    return server;
+  }
+
+  /** Ends the one that has been idle for longest when there is no place for one more, or refuses when all are busy. */
+  #makePlace(owner: string, servers: InnerServer[], most: number): void {
+    if (servers.length < most) return;
+    const idle = servers
+      .filter((server) => !server.isBusy)
+      .reduce<InnerServer | null>((a, b) => (a && a.lastUse <= b.lastUse ? a : b), null);
+    if (!idle) {
+      throw invalidRequest(
+        `too many sandboxes with file requests under way: ${owner} may have ${most} at once; await the answer to one of them first`,
+      );
+    }
+    void idle.end();
+  }
+
+  #all(): InnerServer[] {
+    return [...this.#servers.values()].flatMap((ofScope) => [...ofScope.values()]);
   }
 }
 
@@ -88,22 +121,62 @@ class InnerServer {
   readonly #onEnded: () => void;
   readonly #started: Promise<StartedServer>;
   #idle: Timer | null = null;
+  #callsUnderWay = 0;
+  #isStarting = true;
+  #lastUse: number;
+  #hasEnded = false;
 
   constructor(request: InnerRequest, clock: Clock, events: { onGone: () => void; onEnded: () => void }) {
     this.#clock = clock;
     this.#onGone = events.onGone;
     this.#onEnded = events.onEnded;
-    this.#started = this.#start(request);
+    this.#lastUse = clock.monotonic();
+    this.#started = this.#start(request).finally(() => {
+      this.#isStarting = false;
+    });
   }
 
-  async caller(): Promise<Caller> {
-    const { caller } = await this.#started;
+  /** It is being started for somebody, or carries out a request. */
+  get isBusy(): boolean {
+    return this.#isStarting || this.#callsUnderWay > 0;
+  }
+
+  get hasEnded(): boolean {
+    return this.#hasEnded;
+  }
+
+  get lastUse(): number {
+    return this.#lastUse;
+  }
+
+  async started(): Promise<void> {
+    await this.#started;
+    this.#used();
+  }
+
+  async call<T>(carryOut: (caller: Caller) => Promise<T>): Promise<T> {
+    this.#callsUnderWay++;
+    try {
+      return await carryOut((await this.#started).caller);
+    } finally {
+      this.#callsUnderWay--;
+      this.#used();
+    }
+  }
+
+  #used(): void {
+    if (this.#hasEnded) return;
+    this.#lastUse = this.#clock.monotonic();
     this.#idle?.cancel();
-    this.#idle = this.#clock.after(IDLE_MS, () => void this.end(), { keepAlive: false });
-    return caller;
+    this.#idle = this.#clock.after(IDLE_MS, () => this.#endWhenIdle(), { keepAlive: false });
+  }
+
+  #endWhenIdle(): void {
+    if (!this.isBusy) void this.end();
   }
 
   async end(): Promise<void> {
+    this.#hasEnded = true;
     this.#idle?.cancel();
     this.#onGone();
     // A server that never started has nothing to end.

@@ -19,6 +19,8 @@ export interface HttpRequestsOptions {
   env?: NodeJS.ProcessEnv;
   clock?: Clock;
   maxBodyBytes?: number;
+  /** Asked before each request: may refuse it by throwing, and gives how to leave once its body is over. */
+  enter?: () => () => void;
 }
 
 /** One message carries the whole body as base64, and a server holds it more than once on the way: larger ones stream. */
@@ -44,15 +46,22 @@ export class HttpRequests {
       env: process.env,
       clock: systemClock,
       maxBodyBytes: MAX_BUFFERED_BODY_BYTES,
+      enter: () => () => undefined,
       ...options,
     };
     this.#tasks = new TaskSet(options.onError);
   }
 
-  /** A streamed answer's deltas begin with `stream()`, so that the caller can send the answer first. */
-  async request(params: HttpRequestParams): Promise<HttpAnswer> {
+  /**
+   * A streamed answer's deltas begin with `stream()`, so that the caller can send the answer first. `admit` is asked with
+   * each piece of a body that is not streamed: false when there is no memory for it.
+   */
+  async request(
+    params: HttpRequestParams,
+    admit: (bytes: number) => boolean = () => true,
+  ): Promise<HttpAnswer> {
     const { requestId } = params;
-    if (params.streamResponse !== true) return await this.#buffered(params);
+    if (params.streamResponse !== true) return await this.#buffered(params, admit);
     if (this.#streams.has(requestId)) {
       throw invalidParams(`http/request streamResponse requestId \`${requestId}\` is already active`);
     }
@@ -75,15 +84,18 @@ export class HttpRequests {
     await this.#tasks.settled();
   }
 
-  async #buffered(params: HttpRequestParams): Promise<HttpAnswer> {
+  async #buffered(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpAnswer> {
     const { maxBodyBytes } = this.#options;
     const { response, end } = await this.#send(params);
     const chunks: Buffer[] = [];
     let length = 0;
+    let hasRoom = true;
     try {
       for await (const chunk of bytesOf(response)) {
         length += chunk.byteLength;
         if (length > maxBodyBytes) break;
+        hasRoom = admit(chunk.byteLength);
+        if (!hasRoom) break;
         chunks.push(chunk);
       }
     } catch (cause) {
@@ -94,6 +106,11 @@ export class HttpRequests {
     if (length > maxBodyBytes) {
       throw internalError(
         `http/request response body is larger than ${maxBodyBytes} bytes; use streamResponse`,
+      );
+    }
+    if (!hasRoom) {
+      throw internalError(
+        `http/request response body does not fit: this server holds as many bytes of such bodies as it may; use streamResponse, or ask again later`,
       );
     }
     return answer(response, Buffer.concat(chunks, length));
@@ -133,6 +150,7 @@ export class HttpRequests {
       private: namesFromEnvironment(params.headers ?? []),
       body: params.body ?? new Uint8Array(),
     };
+    const leave = this.#options.enter();
     const stop = new AbortController();
     const abort = () => stop.abort();
     this.#active.add(stop);
@@ -144,6 +162,7 @@ export class HttpRequests {
     const end = () => {
       timer?.cancel();
       this.#active.delete(stop);
+      leave();
     };
     try {
       for (let redirects = 0; ; redirects++) {
@@ -221,7 +240,7 @@ function responseTo(request: ClientRequest, body: Uint8Array, signal: AbortSigna
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
     request.on("response", (response) => {
-      // Broken off while nobody reads it yet; whoever reads it later still finds it broken.
+      // The body may break off before it is read; a later read still fails.
       response.on("error", () => undefined);
       resolve(response);
     });

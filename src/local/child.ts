@@ -32,7 +32,7 @@ export interface ChildEvents {
   close(): void;
   /** The queue of `write` is empty again, or will never be read. */
   drain(): void;
-  /** Something was told that cannot be understood; what the child does from now on is not known. */
+  /** Its output could not be read, or its events not be understood: what it says and does from now on is not known. */
   broken(error: Error): void;
 }
 

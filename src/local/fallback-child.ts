@@ -5,6 +5,7 @@ import type { Readable } from "node:stream";
 import type { OutputStream } from "../exec/exec-process.ts";
 import type { Child, ChildEvents, ChildSpec, RawExit } from "./child.ts";
 import { NO_ENDS } from "./child.ts";
+import { unreadableOutput } from "./errno-text.ts";
 import { procFsTable } from "./process-table.ts";
 import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
 import { WriteIds } from "./write-ids.ts";
@@ -95,8 +96,10 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
       events.output(name, chunk);
       if (reaped && !told) restartQuiet();
     });
-    // A reset while the other side dies: the end follows.
-    stream.on("error", () => undefined);
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      // A reset while the other side dies is an end like others.
+      if (error.code !== "ECONNRESET") events.broken(unreadableOutput(-(error.errno ?? 0)));
+    });
   };
   follow(stdout, "stdout");
   follow(stderr, "stderr");

@@ -6,6 +6,7 @@ import { withDeadline } from "../async/deadline.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
 import { EventLog } from "../exec/event-log.ts";
 import type {
+  CallOptions,
   ExecBackend,
   ExitReason,
   ProcessListing,
@@ -16,6 +17,7 @@ import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { ProcessLimits } from "../exec/process-limits.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
+import { startUntil } from "../exec/start-until.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { removeEmptyCgroups } from "./cgroups.ts";
 import type { ChildSpec } from "./child.ts";
@@ -83,6 +85,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
+  /** @internal */
   constructor(machine: LocalMachine, options: LocalBackendOptions) {
     this.#machine = machine;
     this.#options = options;
@@ -100,6 +103,12 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   async start(params: StartParams): Promise<LocalProcess> {
     if (this.#disposed) throw invalidRequest("this backend has been closed; it starts no more processes");
+    const { signal, ...rest } = params;
+    signal?.throwIfAborted();
+    return startUntil(this.#startUnique(rest), signal);
+  }
+
+  async #startUnique(params: StartParams): Promise<LocalProcess> {
     const { processId } = params;
     if (this.#options.uniqueIds) {
       if (this.#ids.has(processId)) throw invalidRequest(`process ${processId} already exists`);
@@ -201,7 +210,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#orphans?.expect();
   }
 
-  async list(): Promise<ProcessListing[]> {
+  async list({ signal }: CallOptions = {}): Promise<ProcessListing[]> {
+    signal?.throwIfAborted();
     return [...this.#open].map((process) => process.listing());
   }
 

@@ -1,8 +1,10 @@
+import { abortable } from "../async/abort.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
 import { defined } from "../exec/defined.ts";
 import type { EventLog } from "../exec/event-log.ts";
 import type {
+  CallOptions,
   CloseStdinStatus,
   EventsOptions,
   ExecEvent,
@@ -20,13 +22,16 @@ import type {
   TerminateResult,
   WaitParams,
   WaitResult,
+  WriteOptions,
   WriteStatus,
 } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
+import { listingOf, snapshotOf } from "../exec/log-views.ts";
 import type { LimitName } from "../exec/process-limits.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
+import { freeCopied } from "../protocol/free-bytes.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
@@ -61,6 +66,8 @@ export class LocalProcess implements HostProcess {
   readonly #deps: LocalProcessDeps;
   readonly #startedAtMs: number;
   #child: Child | null = null;
+  /** Apart from the log, which takes no exit any more once it has failed. */
+  #hasExited = false;
   #stdin: "open" | "closed" | "none";
   #size: TerminalSize | null;
   #endReason: ExitReason | null = null;
@@ -71,6 +78,7 @@ export class LocalProcess implements HostProcess {
   #drained: PromiseWithResolvers<void> | null = null;
   #closed = Promise.withResolvers<void>();
 
+  /** @internal */
   constructor(params: StartParams, size: TerminalSize | null, deps: LocalProcessDeps) {
     this.processId = params.processId;
     this.sandboxType = deps.sandboxType;
@@ -83,19 +91,25 @@ export class LocalProcess implements HostProcess {
     this.#startedAtMs = deps.clock.now();
   }
 
-  /** What the child calls; it may do so before `attach`. */
+  /**
+   * What the child calls; it may do so before `attach`.
+   *
+   * @internal
+   */
   get childEvents(): ChildEvents {
     return {
       output: (stream, chunk) => this.#onOutput(stream, chunk),
       exit: (exit) => this.#onExit(exit),
       close: () => this.#onClose(),
       drain: () => this.#wakeWriters(),
-      broken: (error) => this.log.fail(error.message),
+      broken: (error) => this.#onBroken(error),
     };
   }
 
+  /** @internal */
   attach(child: Child): void {
     this.#child = child;
+    if (this.log.failure !== null) void this.end("terminated").catch(() => undefined);
     this.log.onPressure = (paused) => (paused ? child.pause() : child.resume());
     if (this.log.exit) return;
     const { timeoutMs, limits } = this.#params;
@@ -109,7 +123,11 @@ export class LocalProcess implements HostProcess {
     return this.#child?.pid ?? null;
   }
 
-  /** The started program below; null before it has started. */
+  /**
+   * The started program below; null before it has started.
+   *
+   * @internal
+   */
   get child(): Child | null {
     return this.#child;
   }
@@ -119,7 +137,7 @@ export class LocalProcess implements HostProcess {
   }
 
   get running(): boolean {
-    return this.log.exit === null;
+    return !this.#hasExited;
   }
 
   /** Resolves when every stream has ended and every file descriptor is given back. */
@@ -128,18 +146,8 @@ export class LocalProcess implements HostProcess {
   }
 
   listing(): ProcessListing {
-    return {
-      processId: this.processId,
-      argv: this.#params.argv,
-      cwd: this.#params.cwd,
-      tty: this.#params.tty,
-      pid: this.pid,
-      running: this.running,
-      exitCode: this.log.exit?.exitCode ?? null,
-      signal: this.log.exit?.signal ?? null,
-      startedAtMs: this.#startedAtMs,
-      outputBytes: this.log.totalBytes,
-    };
+    const { processId, pid, running, log } = this;
+    return listingOf({ processId, params: this.#params, pid, running, startedAtMs: this.#startedAtMs, log });
   }
 
   // ---- reading
@@ -160,43 +168,24 @@ export class LocalProcess implements HostProcess {
     return waitOn({ log: this.log, clock: this.#deps.clock, isPortListening }, params);
   }
 
-  async snapshot(): Promise<Snapshot> {
-    const stdout = this.log.headTail("stdout");
-    const stderr = this.log.headTail("stderr");
-    const terminal = this.log.headTail("pty");
-    const omittedBytes = stdout.omittedBytes + stderr.omittedBytes + terminal.omittedBytes;
-    return defined<Snapshot>({
-      stdout: stdout.bytes(),
-      stderr: stderr.bytes(),
-      terminal: terminal.bytes(),
-      truncated: omittedBytes > 0,
-      omittedBytes,
-      totalBytes: this.log.totalBytes,
-      exitCode: this.log.exit?.exitCode ?? null,
-      signal: this.log.exit?.signal ?? null,
-      running: this.running,
-      tty: this.#child?.ttyState() ?? undefined,
-    });
+  async snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
+    signal?.throwIfAborted();
+    const tty = this.#child?.ttyState() ?? undefined;
+    return defined<Snapshot>({ ...snapshotOf(this.log, this.running), tty });
   }
 
   // ---- feeding
 
-  async write(
-    bytes: Uint8Array,
-    options?: { writeId?: string | undefined },
-  ): Promise<{ status: WriteStatus }> {
-    return this.log.exit !== null ? { status: "stdinClosed" } : this.feed(bytes, options);
+  async write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+    options.signal?.throwIfAborted();
+    return this.running ? abortable(this.feed(bytes, options), options.signal) : { status: "stdinClosed" };
   }
 
   /**
    * `accepted` means queued. Nobody promises that it is read: a process that has closed its stdin or has ended by
    * itself still accepts. One that was ended by request refuses.
    */
-  async feed(
-    bytes: Uint8Array,
-    options: { writeId?: string | undefined } = {},
-  ): Promise<{ status: WriteStatus }> {
-    const { writeId } = options;
+  async feed(bytes: Uint8Array, { writeId }: WriteOptions = {}): Promise<{ status: WriteStatus }> {
     if (this.#stdin === "none") return { status: "stdinClosed" };
     const input = this.#child?.input;
     if (writeId !== undefined && input?.knows(writeId)) return { status: "accepted" };
@@ -211,14 +200,16 @@ export class LocalProcess implements HostProcess {
     return { status: "accepted" };
   }
 
-  async closeStdin(): Promise<{ status: CloseStdinStatus }> {
+  async closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
+    signal?.throwIfAborted();
     if (this.#stdin !== "open") return { status: "stdinClosed" };
     this.#stdin = "closed";
     if (!this.log.isClosed) this.#child?.input.close();
     return { status: "accepted" };
   }
 
-  async resize(size: TerminalSize): Promise<void> {
+  async resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
+    signal?.throwIfAborted();
     if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
     this.#size = size;
     if (!this.log.isClosed) this.#child?.resize(size);
@@ -226,14 +217,19 @@ export class LocalProcess implements HostProcess {
 
   // ---- ending
 
-  async signal(name: string): Promise<void> {
+  async signal(name: string, { signal }: CallOptions = {}): Promise<void> {
+    signal?.throwIfAborted();
     const number = signalNumber(name);
     this.#child?.signalGroup(number);
   }
 
   /** Does nothing for a process that has exited, also while others still hold its streams. */
-  async terminate(mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
-    return this.running ? this.end("terminated", mode) : { running: false };
+  async terminate(
+    mode: TerminateMode = { type: "force" },
+    { signal }: CallOptions = {},
+  ): Promise<TerminateResult> {
+    signal?.throwIfAborted();
+    return this.running ? abortable(this.end("terminated", mode), signal) : { running: false };
   }
 
   /**
@@ -253,7 +249,7 @@ export class LocalProcess implements HostProcess {
     child.input.refuse();
     this.#wakeWriters();
     const survivors = await this.#deps.killer.kill(
-      { child, exited: () => this.log.exit !== null, onChange: (listener) => this.log.listen(listener) },
+      { child, exited: () => this.#hasExited, onChange: (listener) => this.log.listen(listener) },
       mode,
     );
     return ended(true, survivors);
@@ -276,11 +272,19 @@ export class LocalProcess implements HostProcess {
   #onOutput(stream: OutputStream, chunk: Uint8Array): void {
     const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= left) {
-      this.log.append(stream, chunk);
+      // Not left to the collector, which may not come before there are hundreds of such chunks.
+      if (this.log.append(stream, chunk) === "copied") freeCopied(chunk);
       return;
     }
     if (left > 0) this.log.append(stream, chunk.subarray(0, left));
     if (this.#limit === null) this.#onLimit("outputBytes");
+  }
+
+  /** Nobody can follow it any more, so it does not go on unseen. */
+  #onBroken(error: Error): void {
+    this.log.fail(error.message);
+    // The failure is told already, and there is nobody left to tell a second one.
+    void this.end("terminated").catch(() => undefined);
   }
 
   #onLimit(limit: LimitName): void {
@@ -297,6 +301,7 @@ export class LocalProcess implements HostProcess {
   #onExit(raw: RawExit): void {
     this.#timeout?.cancel();
     this.#wallTime?.cancel();
+    this.#hasExited = true;
     const status = this.#exitStatus(raw);
     this.log.exited(status);
     // The caller that ended it does not wait for a process out of reach that holds a stream.

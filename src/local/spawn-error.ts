@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import { SYSTEM_ERROR_TEXTS } from "../protocol/system-error-texts.ts";
+import { errnoName, errnoText } from "./errno-text.ts";
 
 /** What could not be used: the program itself, the directory it was to start in, or the machine's means. */
 export type SpawnErrorTarget = "program" | "cwd" | "arguments" | "resources";
@@ -35,9 +35,8 @@ export class SpawnError extends Error {
 
 /** The error for a failed call: `No such file or directory (os error 2)`. */
 export function spawnErrorFromErrno(errno: number, syscall: string, path: string): SpawnError {
-  const code = CODES.get(errno) ?? `E${errno}`;
-  const text = SYSTEM_ERROR_TEXTS[code] ?? code;
-  return new SpawnError(`${text} (os error ${errno})`, {
+  const code = errnoName(errno);
+  return new SpawnError(errnoText(errno), {
     code,
     errno,
     syscall,
@@ -65,8 +64,3 @@ function targetOf(code: string, syscall: string): SpawnErrorTarget {
 }
 
 const RESOURCE_CODES = new Set(["EAGAIN", "ENOMEM", "EMFILE", "ENFILE", "EIO"]);
-
-// EAGAIN and EWOULDBLOCK share a number, as do others: the first name in Node's table is the usual one, but not for these.
-const CODES = new Map<number, string>();
-for (const [name, errno] of Object.entries(constants.errno)) if (!CODES.has(errno)) CODES.set(errno, name);
-CODES.set(constants.errno.EAGAIN, "EAGAIN");

@@ -16,8 +16,17 @@ const SWEEP_MS = 2000;
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 50;
 
-/** How old a list of possible orphans may be, or four times as old as it took to make: trees that end together share one. */
+/** How old a list of orphans may be, or four times as old as it took to make: trees that end together share one. */
 const SHARED_SCAN_MS = 20;
+
+/**
+ * Up to this many trees that end at once are each looked at with a list of their own, which is quickest. More share the
+ * lists, so that the work grows with the number of processes and not with its square.
+ */
+const FEW_SWEEPS = 4;
+
+/** How long trees are looked at in one turn of the event loop: the rest of a crowd waits while others are served. */
+const WORK_MS_PER_TURN = 5;
 
 /** As much of a started program as ending its tree needs. */
 export type Leader = Pick<Child, "pid" | "startTime" | "mark" | "ends" | "signalGroup">;
@@ -44,9 +53,14 @@ export class TreeKiller {
   readonly #options: TreeKillerOptions;
   /** Whose children orphans become without a subreaper: an ancestor of this program. */
   readonly #adopters: ReadonlySet<number>;
-  #scan: { takenAt: number; validUntil: number; afterKills: number; entries: ProcessEntry[] } | null = null;
-  /** How many trees were killed so far. */
-  #kills = 0;
+  #scan: Scan | null = null;
+  #scans = 0;
+  /** Marks of the trees that are being swept: whatever carries one of them belongs to that tree alone. */
+  readonly #sweeping = new Map<number, number>();
+  #sweeps = 0;
+  /** Spent with looking in this turn of the event loop. */
+  #workedMs = 0;
+  #waiting: (() => void)[] = [];
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
@@ -58,7 +72,9 @@ export class TreeKiller {
 
   /** Resolves with the pids of those that could not be ended. */
   async kill(target: KillTarget, mode: TerminateMode): Promise<number[]> {
-    const seen = this.#look(target.child, new Map());
+    const seen = new Map<number, ProcessEntry>();
+    while (this.#hasWorkedEnough) await this.#turn();
+    this.#look(target.child, seen);
     if (mode.type === "graceful") {
       target.child.signalGroup(SIGTERM);
       this.#signalSession(target.child, seen, SIGTERM);
@@ -66,6 +82,7 @@ export class TreeKiller {
       target.child.signalGroup(SIGCONT);
       this.#signalSession(target.child, seen, SIGCONT);
       await this.#graceOver(target, seen, mode.timeoutMs);
+      while (this.#hasWorkedEnough) await this.#turn();
       this.#look(target.child, seen);
     }
     target.child.signalGroup(SIGKILL);
@@ -76,91 +93,172 @@ export class TreeKiller {
 
   /** Ends what is left of a process whose leader has ended already. */
   async sweep(child: Leader): Promise<number[]> {
-    const seen = this.#look(child, new Map());
+    const seen = new Map<number, ProcessEntry>();
+    if (this.#sweeps > FEW_SWEEPS) return this.#sweep(child, seen);
+    this.#look(child, seen, this.#scans);
     return seen.size === 0 ? [] : this.#sweep(child, seen);
   }
 
   /** Whether descendants are left of a process whose leader has ended. */
   hasLeft(child: Leader): boolean {
-    return this.#look(child, new Map()).size > 0;
+    const seen = new Map<number, ProcessEntry>();
+    this.#look(child, seen);
+    return seen.size > 0;
   }
 
   /** Kills without waiting, for the moment this program itself ends. */
   killNow(child: Leader): void {
-    const seen = this.#look(child, new Map());
+    const seen = new Map<number, ProcessEntry>();
+    this.#look(child, seen);
     child.signalGroup(SIGKILL);
     for (const process of seen.values()) this.#options.table.signal(process, SIGKILL);
   }
 
   async #sweep(child: Leader, seen: Map<number, ProcessEntry>): Promise<number[]> {
-    const { clock, subreaper } = this.#options;
-    const startedAt = clock.monotonic();
-    const kill = ++this.#kills;
     const answer = Promise.withResolvers<number[]>();
-    const rounds = async () => {
-      for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
-        let alive = this.#alive(this.#look(child, seen));
-        // Looked at once more: one that forks all the time may have been between two processes. Where that takes a scan
-        // of the machine, those that are killed together wait for one that is younger than all of their deaths.
-        if (alive.length === 0 && (subreaper || pause > FIRST_LOOK_MS)) {
-          alive = this.#alive(this.#look(child, seen, kill));
-          if (alive.length === 0) return answer.resolve([]);
-        }
-        for (const process of alive) this.#options.table.signal(process, SIGKILL);
-        const elapsed = clock.monotonic() - startedAt;
-        if (elapsed >= SURVIVORS_ANSWER_MS) answer.resolve(alive.map((process) => process.pid));
-        if (elapsed >= SWEEP_MS) return;
-        await sleep(clock, pause);
-      }
-    };
-    rounds().catch((error: unknown) => answer.reject(error));
+    this.#sweeps++;
+    this.#sweeping.set(child.mark, (this.#sweeping.get(child.mark) ?? 0) + 1);
+    this.#killUntilGone(child, seen, answer.resolve)
+      .catch((error: unknown) => answer.reject(error))
+      .finally(() => {
+        this.#sweeps--;
+        const others = (this.#sweeping.get(child.mark) ?? 1) - 1;
+        if (others > 0) this.#sweeping.set(child.mark, others);
+        else this.#sweeping.delete(child.mark);
+      });
     return answer.promise;
   }
 
-  /** Adds every process that belongs to the child now to `seen`. */
-  #look(child: Leader, seen: Map<number, ProcessEntry>, afterKills = 0): Map<number, ProcessEntry> {
+  /** Tells who is left after a while, and goes on behind that. */
+  async #killUntilGone(
+    child: Leader,
+    seen: Map<number, ProcessEntry>,
+    tell: (survivors: number[]) => void,
+  ): Promise<void> {
+    const { clock } = this.#options;
+    const startedAt = clock.monotonic();
+    // Nobody was alive in this list of orphans. A second, later one must say the same: a process that forks all the time
+    // may have been between two processes.
+    let quietAt: number | null = null;
+    for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
+      while (this.#hasWorkedEnough) await this.#turn();
+      let scan = this.#look(child, seen, quietAt ?? 0);
+      let alive = this.#alive(seen);
+      if (alive.length === 0 && quietAt === null && this.#canLookAtOnce(pause)) {
+        quietAt = scan;
+        scan = this.#look(child, seen, quietAt);
+        alive = this.#alive(seen);
+      }
+      if (alive.length > 0) quietAt = null;
+      else if (quietAt === null) quietAt = scan;
+      else if (scan > quietAt) return tell([]);
+      this.#work(() => {
+        for (const process of alive) this.#options.table.signal(process, SIGKILL);
+      });
+      const elapsed = clock.monotonic() - startedAt;
+      if (elapsed >= SURVIVORS_ANSWER_MS) tell(alive.map((process) => process.pid));
+      if (elapsed >= SWEEP_MS) return;
+      await sleep(clock, pause);
+    }
+  }
+
+  /** Whether a second list may be made at once: without a subreaper it is a scan of the machine, never the first thing. */
+  #canLookAtOnce(pause: number): boolean {
+    return this.#sweeps <= FEW_SWEEPS && (this.#options.subreaper || pause > FIRST_LOOK_MS);
+  }
+
+  /**
+   * Adds everybody who belongs to the child now to `seen`, from a list of orphans made after the one of that number.
+   * Returns the number of the list.
+   */
+  #look(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
+    return this.#work(() => this.#addBelonging(child, seen, afterScan));
+  }
+
+  /** All that is done in one turn of the event loop counts together. */
+  #work<T>(act: () => T): T {
+    const { clock } = this.#options;
+    const from = clock.monotonic();
+    const result = act();
+    if (this.#workedMs === 0) setImmediate(() => this.#nextTurn());
+    this.#workedMs += Math.max(clock.monotonic() - from, Number.MIN_VALUE);
+    return result;
+  }
+
+  #nextTurn(): void {
+    this.#workedMs = 0;
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const wake of waiting) wake();
+  }
+
+  /** Asked right before each look, without a wait in between: of many that were woken only some may go. */
+  get #hasWorkedEnough(): boolean {
+    return this.#workedMs > WORK_MS_PER_TURN;
+  }
+
+  #turn(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  #addBelonging(child: Leader, seen: Map<number, ProcessEntry>, afterScan: number): number {
     const { table } = this.#options;
+    const covered = new Set<number>();
     const add = (entry: ProcessEntry) => {
       if (entry.pid !== child.pid && !entry.zombie) seen.set(entry.pid, entry);
+    };
+    const descend = (pid: number) => {
+      if (covered.has(pid)) return;
+      covered.add(pid);
+      for (const entry of table.descendants(pid)) {
+        covered.add(entry.pid);
+        add(entry);
+      }
     };
     const leader = table.entry(child.pid);
     // Reaped, and its number given to another process: sessions and descendants of that number tell nothing any more.
     const isItsNumber = !leader || leader.startTime === child.startTime;
-    if (isItsNumber) table.descendants(child.pid).forEach(add);
-    for (const entry of this.#candidates(afterKills)) {
+    if (isItsNumber) descend(child.pid);
+    const scan = this.#scanOrphans(afterScan);
+    for (const orphan of scan.orphansOf(child.mark, (mark) => this.#sweeping.has(mark))) {
+      const { entry } = orphan;
       if (seen.has(entry.pid) || entry.startTime < child.startTime) continue;
       const belongs =
         (isItsNumber && entry.session === child.pid) ||
-        (child.mark !== 0 && table.markOf(entry.pid) === child.mark) ||
+        (child.mark !== 0 && orphan.mark === child.mark) ||
         table.holds(entry.pid, child.ends);
       if (belongs) add(entry);
     }
-    for (const { pid } of [...seen.values()]) table.descendants(pid).forEach(add);
-    return seen;
+    for (const { pid } of [...seen.values()]) descend(pid);
+    return scan.number;
   }
 
   /**
    * Where descendants whose parent has ended can be found. Never a program that this one is just starting: on its way
    * from fork to exec that one holds everything this program holds.
    */
-  #candidates(afterKills: number): ProcessEntry[] {
+  #scanOrphans(afterScan: number): Scan {
     const { table, clock, subreaper } = this.#options;
-    if (subreaper) return table.orphanPids().flatMap((pid) => table.entry(pid) ?? []);
     const now = clock.monotonic();
-    const scan = this.#scan;
-    if (!scan || now >= scan.validUntil || now < scan.takenAt || scan.afterKills < afterKills) {
-      const entries = table.children(this.#adopters);
-      const tookMs = clock.monotonic() - now;
-      const validUntil = now + Math.max(SHARED_SCAN_MS, 4 * tookMs);
-      this.#scan = { takenAt: now, validUntil, afterKills: this.#kills, entries };
-      return entries;
-    }
-    return scan.entries;
+    const last = this.#scan;
+    const isGood = last && now < last.validUntil && now >= last.takenAt && last.number > afterScan;
+    if (isGood) return last;
+    const entries = subreaper
+      ? table.orphanPids().flatMap((pid) => table.entry(pid) ?? [])
+      : table.children(this.#adopters);
+    const orphans = entries
+      .filter((entry) => !entry.zombie)
+      .map((entry) => ({ entry, mark: table.markOf(entry.pid) }));
+    const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
+    this.#scan = new Scan(++this.#scans, now, now + sharedMs, orphans);
+    return this.#scan;
   }
 
   #alive(seen: Map<number, ProcessEntry>): ProcessIdentity[] {
-    for (const [pid, entry] of seen) if (!isAlive(this.#options.table, entry)) seen.delete(pid);
-    return [...seen.values()];
+    return this.#work(() => {
+      for (const [pid, entry] of seen) if (!isAlive(this.#options.table, entry)) seen.delete(pid);
+      return [...seen.values()];
+    });
   }
 
   /** Jobs of a shell with job control have groups of their own within the session. */
@@ -184,6 +282,32 @@ export class TreeKiller {
       if (session.size === 0) return;
       await sleep(clock, Math.min(pause, deadline - clock.monotonic()));
     }
+  }
+}
+
+interface MarkedOrphan {
+  entry: ProcessEntry;
+  mark: number;
+}
+
+/** Living processes whose parent has ended, as they were at one moment. */
+class Scan {
+  readonly number: number;
+  readonly takenAt: number;
+  readonly validUntil: number;
+  readonly #byMark: Map<number, MarkedOrphan[]>;
+
+  constructor(number: number, takenAt: number, validUntil: number, orphans: MarkedOrphan[]) {
+    this.number = number;
+    this.takenAt = takenAt;
+    this.validUntil = validUntil;
+    this.#byMark = Map.groupBy(orphans, ({ mark }) => mark);
+  }
+
+  /** Those that can belong to the tree of this mark: all but those that carry the mark of another tree. */
+  *orphansOf(mark: number, isOfAnother: (mark: number) => boolean): Generator<MarkedOrphan> {
+    for (const [other, orphans] of this.#byMark)
+      if (other === mark || other === 0 || !isOfAnother(other)) yield* orphans;
   }
 }
 

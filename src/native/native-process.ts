@@ -1,6 +1,7 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
 import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild } from "../local/child.ts";
 import { NO_ENDS } from "../local/child.ts";
+import { unreadableOutput } from "../local/errno-text.ts";
 import type { LocalMachine } from "../local/machine.ts";
 import type { ProcessEntry, ProcessTable } from "../local/process-table.ts";
 import { spawnErrorFromErrno } from "../local/spawn-error.ts";
@@ -178,6 +179,10 @@ function tell(events: ChildEvents, event: string | undefined, first: unknown, se
       return true;
     case "drain":
       events.drain();
+      return true;
+    case "unreadable":
+      if (typeof first !== "number") return false;
+      events.broken(unreadableOutput(first));
       return true;
     default:
       return false;

@@ -7,7 +7,8 @@ import type {
 } from "../connection/accepted-socket.ts";
 import { LISTEN_BACKLOG } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
-import type { FrameSocket, FrameSocketEvents, StraightWay } from "../connection/frame-socket.ts";
+import type { FrameSocket, FrameSocketEvents } from "../connection/frame-socket.ts";
+import type { StraightWay } from "../connection/straight-way.ts";
 import type { Wire } from "../connection/wire-parts.ts";
 import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
 

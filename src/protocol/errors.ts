@@ -1,6 +1,9 @@
 /**
- * The error family. Expected outcomes are values and never come here.
+ * What goes wrong on the wire. Expected outcomes are values and never come here; what a client's calls reject with is the
+ * ExecServerError.
  */
+
+import { ExecServerError, type ExecServerErrorDetails } from "./exec-server-error.ts";
 
 export const ErrorCode = {
   invalidRequest: -32600,
@@ -46,11 +49,23 @@ export class ProtocolError extends Error {
 export const DISCONNECTED_PREFIX = "exec-server transport disconnected";
 
 /** The connection is gone: rejects every pending and later call at once. */
-export class DisconnectedError extends Error {
+export class DisconnectedError extends ExecServerError {
   override readonly name = "DisconnectedError";
+  readonly #reason: string | undefined;
 
-  constructor(reason?: string, options?: ErrorOptions) {
-    super(reason ? `${DISCONNECTED_PREFIX}: ${reason}` : DISCONNECTED_PREFIX, options);
+  constructor(reason?: string, options?: ErrorOptions, details?: ExecServerErrorDetails) {
+    super(
+      reason ? `${DISCONNECTED_PREFIX}: ${reason}` : DISCONNECTED_PREFIX,
+      "DISCONNECTED",
+      details,
+      options,
+    );
+    this.#reason = reason;
+  }
+
+  /** The same for one of the calls that it rejects. */
+  during(details: ExecServerErrorDetails): DisconnectedError {
+    return new DisconnectedError(this.#reason, { cause: this }, details);
   }
 }
 
@@ -59,9 +74,11 @@ export interface WireError {
   message: string;
 }
 
-/** The one way from anything thrown to an answer. What is not a RequestError is a bug: told as internal, not leaked. */
+/** The one way from anything thrown to an answer. What is of neither family is a bug: told as internal, not leaked. */
 export function toWireError(error: unknown, onBug: (error: unknown) => void): WireError {
   if (error instanceof RequestError) return { code: error.code, message: error.message };
+  if (error instanceof ExecServerError)
+    return { code: error.rpcCode ?? ErrorCode.internal, message: error.message };
   onBug(error);
   return { code: ErrorCode.internal, message: "internal error" };
 }

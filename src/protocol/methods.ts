@@ -37,7 +37,7 @@ export type Family =
   | "http"
   | "capability discovery";
 
-interface Method<P = unknown, R = unknown> {
+export interface Method<P = unknown, R = unknown> {
   generation: Generation;
   /** Null: may be called before the handshake is done. */
   family: Family | null;
@@ -314,7 +314,7 @@ export function isMethodName(name: string): name is MethodName {
   return Object.hasOwn(methods, name);
 }
 
-interface Notification<P = unknown> {
+export interface Notification<P = unknown> {
   generation: Generation;
   params: Schema<P>;
   doc: string;

@@ -30,7 +30,7 @@ export interface Schema<T> {
 
 export type Infer<S> = S extends Schema<infer T> ? T : never;
 
-type Fields = Readonly<Record<string, Schema<unknown>>>;
+export type Fields = Readonly<Record<string, Schema<unknown>>>;
 type OptionalKeys<F> = { [K in keyof F]: undefined extends Infer<F[K]> ? K : never }[keyof F];
 // Each maps over `K extends keyof F`, so that what a schema's comment says of a field reaches the users of the type.
 type Required<F, K extends keyof F> = { -readonly [P in K]: Infer<F[P]> };

@@ -32,7 +32,7 @@ export class AuthConfigError extends Error {
 const crypto = () => process.getBuiltinModule("node:crypto");
 
 const MIN_SECRET_BYTES = 32;
-/** As many as sixteen random bytes in hex: whoever guesses a shorter one may live to see it. */
+/** As many as sixteen random bytes in hex: a shorter token could be guessed. */
 const MIN_TOKEN_BYTES = 32;
 const NEW_TOKEN_BYTES = 32;
 const DEFAULT_CLOCK_SKEW_SECONDS = 30;

@@ -1,4 +1,4 @@
-import type { ByteTurns } from "../async/byte-turns.ts";
+import { ByteTurns } from "../async/byte-turns.ts";
 import { invalidRequest, ProtocolError } from "../protocol/errors.ts";
 import {
   EXTENSIONS,
@@ -13,13 +13,14 @@ import {
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
-import type { ServerConfig } from "./limits.ts";
+import { MAX_QUEUED_BYTES, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import type { Principal } from "./principal.ts";
 import { processMethods } from "./process-methods.ts";
 import type { Session } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
 import type { Claim, SessionRegistry } from "./session-registry.ts";
+import type { SharedRoom } from "./shared-room.ts";
 import { V0Processes } from "./v0-methods.ts";
 import { discoverRoots } from "./walled-capability-roots.ts";
 
@@ -36,7 +37,10 @@ export class ConnectionHandler {
   readonly #sessions: SessionRegistry;
   readonly #v0: V0Processes;
   readonly #methods: Handlers;
-  readonly #fileTurns: ByteTurns;
+  readonly #room: SharedRoom;
+  /** Of the server's answers this connection may hold as much as may be queued for it; a larger one goes alone. */
+  readonly #answers = new ByteTurns(MAX_QUEUED_BYTES);
+  readonly #httpRequests: ReturnType<SharedRoom["httpRequests"]["ofConnection"]>;
   readonly #gone = new AbortController();
   #files: Promise<ConnectionFiles> | null = null;
   #http: HttpRequests | null = null;
@@ -48,9 +52,10 @@ export class ConnectionHandler {
     host: HostServices,
     sessions: SessionRegistry,
     config: ServerConfig,
-    fileTurns: ByteTurns,
+    room: SharedRoom,
   ) {
-    this.#fileTurns = fileTurns;
+    this.#room = room;
+    this.#httpRequests = room.httpRequests.ofConnection(config.caps.httpRequests.each);
     this.#peer = peer;
     this.#principal = principal;
     this.#host = host;
@@ -69,6 +74,7 @@ export class ConnectionHandler {
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
         config,
+        waits: room.waits.ofConnection(config.caps.waits.each),
       }),
       ...lazyFileMethods(() => this.#openFiles()),
     };
@@ -81,7 +87,12 @@ export class ConnectionHandler {
     afterAnswer: (task: () => void) => void,
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
-    return this.#methods[method](params, { afterAnswer, gone: this.#gone.signal });
+    const gone = this.#gone.signal;
+    const admit = async (bytes: number) => {
+      afterAnswer(await this.#answers.take(bytes, gone));
+      afterAnswer(await this.#room.answers.take(bytes, gone));
+    };
+    return this.#methods[method](params, { afterAnswer, admit, gone });
   }
 
   /** The client says it has the answer to `initialize`. */
@@ -134,9 +145,14 @@ export class ConnectionHandler {
     params: ParamsOf<"http/request">,
     context: CallContext,
   ): Promise<ResultOf<"http/request">> {
-    this.#http ??= this.#host.http.open((delta) => this.#tellBody(delta));
+    this.#http ??= this.#host.http.open((delta) => this.#tellBody(delta), this.#httpRequests.enter);
     const { bodyBase64, ...rest } = params;
-    const { status, headers, body, stream } = await this.#http.request({ ...rest, body: bodyBase64 });
+    const admit = (bytes: number) => {
+      const release = this.#room.httpBodies.tryTake(bytes);
+      if (release) context.afterAnswer(release);
+      return release !== null;
+    };
+    const { status, headers, body, stream } = await this.#http.request({ ...rest, body: bodyBase64 }, admit);
     if (stream) context.afterAnswer(stream);
     return { status, headers, bodyBase64: body };
   }
@@ -167,7 +183,7 @@ export class ConnectionHandler {
           peer: this.#peer,
           session,
           walled: this.#host.walledFiles,
-          turns: this.#fileTurns,
+          room: this.#room,
         }),
       (error: unknown) => {
         // A host without files now may have them for the next who asks.

@@ -1,4 +1,3 @@
-import { ByteTurns } from "../async/byte-turns.ts";
 import { systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
@@ -12,19 +11,14 @@ import type { InProcessClient, InProcessConnection, InProcessServer } from "../p
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
-import {
-  CONNECTIONS_CLOSE_WITHIN_MS,
-  DEFAULT_SERVER_CONFIG,
-  MAX_FILE_BYTES,
-  MAX_MESSAGE_BYTES_COMING,
-  type ServerConfig,
-} from "./limits.ts";
+import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import { LOCAL, type Principal } from "./principal.ts";
 import { ProcessHandles } from "./process-handles.ts";
 import { describe, runConnection } from "./processor.ts";
 import { newSessionId } from "./session-id.ts";
 import { SessionRegistry } from "./session-registry.ts";
+import { SharedRoom } from "./shared-room.ts";
 
 /**
  * An exec-server: sessions and their processes, whatever the connections come in by.
@@ -40,9 +34,8 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly #sessions: SessionRegistry;
   readonly #log: ServerLog;
   readonly #connections: TaskSet;
-  /** Where large messages of all connections wait until there is room for them. */
-  readonly messageTurns = new ByteTurns(MAX_MESSAGE_BYTES_COMING);
-  readonly #fileTurns = new ByteTurns(MAX_FILE_BYTES);
+  /** What all connections share. */
+  readonly room: SharedRoom;
   readonly #open = new Set<{ close(reason: string): void }>();
   #liveProcesses = 0;
   #closing: Promise<void> | null = null;
@@ -51,6 +44,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
     this.#host = { ...host, backend: this.#untilClosing(host.backend) };
     this.#log = host.log ?? (() => undefined);
+    this.room = new SharedRoom(this.config, host.memory);
     this.#sessions = new SessionRegistry(
       {
         backend: this.#host.backend,
@@ -82,12 +76,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#host.backend.degraded();
   }
 
-  /** Whether who connected is behind walls raised here; told at once where nobody can be. */
+  /** Whether the peer is behind walls raised here; false at once where no process can be. */
   isWalledPeer(peer: PeerAddress): false | Promise<boolean> {
     return this.#host.isWalledPeer?.(peer) ?? false;
   }
 
-  /** Serves one connection until it ends, on behalf of whoever was found to be at its other end. */
+  /** Serves one connection until it ends, on behalf of the principal that was found at its other end. */
   accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
     this.#open.add(connection);
     const run = runConnection(connection, {
@@ -95,7 +89,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       host: this.#host,
       sessions: this.#sessions,
       config: this.config,
-      fileTurns: this.#fileTurns,
+      room: this.room,
       log: this.#log,
     }).finally(() => this.#open.delete(connection));
     this.#connections.run(() => run);
@@ -108,18 +102,12 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       notify: (notification) => client.notified(notification),
       crowded: false,
       congested: false,
-      idle: true,
+      mark: () => 0,
+      hasLeft: () => true,
       onDrain: () => () => undefined,
       close: (reason) => close(reason),
     };
-    const handler = new ConnectionHandler(
-      peer,
-      LOCAL,
-      this.#host,
-      this.#sessions,
-      this.config,
-      this.#fileTurns,
-    );
+    const handler = new ConnectionHandler(peer, LOCAL, this.#host, this.#sessions, this.config, this.room);
     const handle = { close: (reason: string) => close(reason) };
     this.#open.add(handle);
     const close = (reason: string | null) => {
@@ -160,7 +148,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     await this.#endProcesses(0);
   }
 
-  /** One that cannot be ended, as one that a debugger holds, is no reason to keep the rest. */
+  /** A process that cannot be ended, such as one a debugger holds, must not keep the others running. */
   async #endProcesses(graceMs: number): Promise<void> {
     await this.#host.backend
       .shutdown(graceMs)
@@ -186,7 +174,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     const { maxServerProcesses } = this.config;
     if (this.#liveProcesses >= maxServerProcesses) {
       throw invalidRequest(
-        `too many processes: this server may have ${maxServerProcesses} live processes at once`,
+        `too many processes: this server may have ${maxServerProcesses} live processes at once; end one first, or let it have more with --max-server-processes`,
       );
     }
     this.#liveProcesses++;

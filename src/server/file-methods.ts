@@ -1,14 +1,14 @@
-import { ByteTurns } from "../async/byte-turns.ts";
 import { Lanes } from "../async/lanes.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import { decodeBase64 } from "../protocol/base64.ts";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import type { ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { CallContext, Handler, Handlers } from "./handlers.ts";
+import type { Handler, Handlers } from "./handlers.ts";
 import type { WalledFileServers } from "./host-services.ts";
-import { MAX_CONNECTION_FILE_BYTES } from "./limits.ts";
+import { LISTING_ANSWER_BYTES } from "./limits.ts";
 import type { Peer } from "./peer.ts";
 import type { Session } from "./session.ts";
+import type { SharedRoom } from "./shared-room.ts";
 
 const FILE_METHODS = [
   "fs/readFile",
@@ -68,8 +68,7 @@ export interface ConnectionFilesDeps {
   /** An order begun on a lost connection holds on the session's next one. */
   session: Session;
   walled: WalledFileServers | undefined;
-  /** The whole server's, for files that are in memory until they are sent. */
-  turns: ByteTurns;
+  room: SharedRoom;
 }
 
 /** `fs/*` of one connection. Changes keep their order, so do the blocks of one handle; looking does not wait for either. */
@@ -81,24 +80,22 @@ export class ConnectionFiles {
   readonly #scope: object;
   readonly #changes: Lanes<"changes">;
   readonly #blocks = new Lanes<string>();
-  readonly #turns = new ByteTurns(MAX_CONNECTION_FILE_BYTES);
-  readonly #serverTurns: ByteTurns;
 
-  constructor({ files, peer, session, walled, turns }: ConnectionFilesDeps) {
+  constructor({ files, peer, session, walled, room }: ConnectionFilesDeps) {
     this.#files = files;
     this.#walled = walled;
     this.#scope = session;
     this.#changes = session.fileChanges;
-    this.#serverTurns = turns;
-    this.#handles = files.openHandles();
-    this.#watches = files.openWatches((watchId) =>
-      peer.notify({ method: "fs/missingChanged", params: { watchId } }),
+    this.#handles = files.openHandles(() => room.fileHandles.enter());
+    this.#watches = files.openWatches(
+      (watchId) => peer.notify({ method: "fs/missingChanged", params: { watchId } }),
+      (paths) => room.watchedPaths.enter(paths),
     );
   }
 
   readonly methods: Handlers<FileMethod> = {
     "fs/readFile": async (params, context) => {
-      const { data } = await this.#files.readFile(params, (bytes) => this.#admit(bytes, context));
+      const { data } = await this.#files.readFile(params, context.admit);
       if (data.length > MAX_ANSWERED_FILE_BYTES) {
         throw invalidRequest(
           `file is too large to read in one answer: limit is ${MAX_ANSWERED_FILE_BYTES} bytes; read it in blocks with fs/open and fs/readBlock`,
@@ -121,10 +118,12 @@ export class ConnectionFiles {
     "fs/canonicalize": async (params) => {
       return this.#files.canonicalize(params);
     },
-    "fs/readDirectory": async (params) => {
+    "fs/readDirectory": async (params, { admit }) => {
+      await admit(LISTING_ANSWER_BYTES);
       return this.#files.readDirectory(params);
     },
-    "fs/walk": async (params) => {
+    "fs/walk": async (params, { admit }) => {
+      await admit(LISTING_ANSWER_BYTES);
       return this.#files.walk(params);
     },
     "fs/remove": async (params) => {
@@ -136,7 +135,8 @@ export class ConnectionFiles {
     "fs/open": async (params) => {
       return this.#blocks.run(params.handleId, () => this.#handles.open(params));
     },
-    "fs/readBlock": (params) => this.#blocks.run(params.handleId, () => this.#handles.readBlock(params)),
+    "fs/readBlock": (params, { admit }) =>
+      this.#blocks.run(params.handleId, () => this.#handles.readBlock(params, admit)),
     "fs/writeBlock": (params) =>
       this.#blocks.run(params.handleId, async () => {
         await this.#handles.writeBlock(params);
@@ -161,20 +161,17 @@ export class ConnectionFiles {
     // A handle or a watch would have to live inside the walls, beyond the request: no client asks for it.
     if (!this.#walled || STAY_OPEN.has(method))
       throw invalidParams("sandbox intent cannot be enforced on this executor");
-    const inside = await this.#walled.behind(walls, this.#scope);
-    const call = () => inside.call(method, { ...params, sandbox: undefined });
+    const walled = this.#walled;
+    const call = async () => {
+      const inside = await walled.behind(walls, this.#scope);
+      return inside.call(method, { ...params, sandbox: undefined });
+    };
     return CHANGES.has(method) ? this.#changes.run("changes", call) : call();
   }
 
   async close(): Promise<void> {
     this.#watches.close();
     await this.#handles.close();
-  }
-
-  /** A file waits until there is room for it, here and in the whole server; it is given back once it was sent. */
-  async #admit(bytes: number, { gone, afterAnswer }: CallContext): Promise<void> {
-    afterAnswer(await this.#turns.take(bytes, gone));
-    afterAnswer(await this.#serverTurns.take(bytes, gone));
   }
 
   async #change(task: () => Promise<void>): Promise<Record<string, never>> {

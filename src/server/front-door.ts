@@ -21,7 +21,7 @@ const WRONG_TOKEN_DELAY_MS = 250;
 /** Whom a door lets in, and as whom. */
 export interface Admission {
   auth: WebSocketAuth;
-  /** Who is there where nobody is asked for a token. */
+  /** The principal of a connection that is not asked for a token. */
   unasked(socket: AcceptedSocket): Principal;
   /** Names this server may be asked for by, beside addresses and localhost; null: by any, on a unix socket. */
   hosts: ReadonlySet<string> | null;
@@ -128,7 +128,7 @@ export class FrontDoor {
     });
   }
 
-  /** Whoever says at once what he wants gets in, however many stand there and say nothing. */
+  /** A client that sends its request at once gets in, however many connections are open and silent. */
   #makeRoom(): void {
     const [oldest] = this.#outside;
     if (oldest === undefined || this.#outside.size < this.#shares.outside) return;
@@ -136,7 +136,7 @@ export class FrontDoor {
     oldest.destroy();
   }
 
-  /** Whoever is behind walls raised here must not ask here for what the walls refuse. */
+  /** A command behind walls that this server raised must not ask this server for what the walls refuse. */
   #askWhoseSocket(socket: AcceptedSocket, early: Early, decide: () => void): void {
     const walled = this.#server.isWalledPeer({ peerName: socket.peerName, ownPort: this.#ownPort });
     if (walled === false) {
@@ -210,7 +210,7 @@ export class FrontDoor {
       role: "server",
       maxMessageBytes,
       maxQueuedBytes,
-      turns: this.#server.messageTurns,
+      turns: this.#server.room.messages,
       keepAlive: true,
       codec: this.#codec,
     });

@@ -4,7 +4,12 @@ import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 export interface CallContext {
   /** Runs once the answer is on its way, and before anything that comes later. */
   afterAnswer(task: () => void): void;
-  /** Aborted when the connection is gone: whoever waits on its behalf stops. */
+  /**
+   * Waits until there is memory for an answer of this size, among those of its connection and of the whole server. It is
+   * given back once the answer was sent.
+   */
+  admit(bytes: number): Promise<void>;
+  /** Aborted when the connection is gone: a handler that waits on its behalf stops. */
   readonly gone: AbortSignal;
 }
 

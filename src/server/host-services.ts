@@ -1,3 +1,4 @@
+import type { ByteLedger } from "../async/byte-ledger.ts";
 import type { Clock } from "../async/clock.ts";
 import type { Wire } from "../connection/wire-parts.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
@@ -15,11 +16,13 @@ export interface HostServices {
   files: () => Promise<FileSystem>;
   /** Files behind walls; without it every sandbox intent of `fs/*` is refused. */
   walledFiles?: WalledFileServers;
-  /** Whether who connects from this address of this machine is behind walls raised here; at once when nobody can be. */
+  /** Whether the peer at this address of this machine is behind walls raised here; false at once when no process can be. */
   isWalledPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
   environment: EnvironmentService;
   clock?: Clock;
+  /** What the backend keeps is counted here; everything else a server keeps is counted in the same one. */
+  memory?: ByteLedger;
   log?: ServerLog;
   newId?: () => string;
   /** For the public names of processes; the system's generator by default. */
@@ -50,11 +53,13 @@ export interface WalledFiles {
 
 /** The HTTP requests of one connection. */
 export interface HttpService {
-  open(onDelta: (delta: HttpBodyDelta) => Promise<void>): HttpRequests;
+  /** `enter` may refuse one more request by throwing, and gives how to leave. */
+  open(onDelta: (delta: HttpBodyDelta) => Promise<void>, enter: () => () => void): HttpRequests;
 }
 
 export interface HttpRequests {
-  request(params: HttpRequestParams): Promise<HttpAnswer>;
+  /** `admit` is asked with each piece of a body that is not streamed: false when there is no memory for it. */
+  request(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpAnswer>;
   close(): void;
 }
 

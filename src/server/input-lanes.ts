@@ -1,5 +1,5 @@
 import { Lanes } from "../async/lanes.ts";
-import type { StraightWay } from "../connection/frame-socket.ts";
+import type { StraightWay } from "../connection/straight-way.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 
 /**

@@ -8,6 +8,10 @@ export interface ServerConfig {
   maxServerProcesses: number;
   /** Connections at once; one more is answered with HTTP 503. */
   maxConnections: number;
+  /** What all connections together may have under way at once; one more is refused. */
+  caps: ServerCaps;
+  /** Everything kept in memory for all peers together; see `MEMORY_SHARES`. */
+  memoryBudgetBytes: number;
   /** The largest message taken; a larger one ends its connection. */
   maxMessageBytes: number;
   /** Output kept per process for cursors. */
@@ -24,11 +28,47 @@ export interface ServerConfig {
   limits: ProcessLimits;
 }
 
+/** How many of one thing there may be, of one owner and of the whole server. */
+export interface Cap {
+  each: number;
+  all: number;
+}
+
+/** Things that cost a descriptor, a timer or programs of the host, beside the processes that were asked for. */
+export interface ServerCaps {
+  /** `process/wait` under way, of a connection and of the server. */
+  waits: Cap;
+  /** Paths watched by `fs/watchMissing`, of the server; the protocol has 64 for a connection. */
+  watchedPaths: number;
+  /** Files open by `fs/open`, of the server; the protocol has 128 for a connection. */
+  fileHandles: number;
+  /** `http/request` under way, streamed bodies included. */
+  httpRequests: Cap;
+  /** Servers behind walls that carry out file requests with a sandbox intent, of a session and of the server. */
+  walledFileServers: Cap;
+}
+
+export const DEFAULT_SERVER_CAPS: ServerCaps = {
+  // A wait sees every event of its process and may hold a compiled pattern; one for every process of a server fits.
+  waits: { each: 1024, all: 16_384 },
+  // Each may cost a watch of the system, of which a user often has 8,192: half of them.
+  watchedPaths: 4096,
+  // Each costs a descriptor, which processes and connections need too: sixteen connections with all they may have.
+  fileHandles: 2048,
+  // Each costs a socket here and one at its server, and up to 64 KiB of head.
+  httpRequests: { each: 128, all: 1024 },
+  // Each costs three programs and about 60 MB until it has not been asked for ten seconds.
+  walledFileServers: { each: 4, all: 16 },
+};
+
 export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   maxProcesses: 4096,
   // Four full sessions, and half of the process ids a system usually has.
   maxServerProcesses: 16_384,
   maxConnections: 4096,
+  caps: DEFAULT_SERVER_CAPS,
+  // All retained output and all snapshots at their bounds, and an eighth each for files and messages on their way.
+  memoryBudgetBytes: 512 * 1024 * 1024,
   maxMessageBytes: 64 * 1024 * 1024,
   retainedOutputBytes: 1024 * 1024,
   detachedSessionTtlMs: 30_000,
@@ -79,17 +119,28 @@ export const MAX_QUEUED_ANSWER_BYTES = 4 * 1024 * 1024;
 export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
 /**
- * Files that are in memory from being read until they are sent: of one connection, and of all together. A larger one goes
- * alone. One connection's share is what a queue may hold; the whole is what all retained output may be.
+ * What each kind may have of the memory budget, as parts of it. Together they are more than the whole: output that is only
+ * kept for later gives way to what is under way, and whatever else finds no room waits or is refused. One answer or one
+ * message always goes, however large it is, so a server that has one of each kind under way can pass its budget by those.
  */
-export const MAX_CONNECTION_FILE_BYTES = 8 * 1024 * 1024;
-export const MAX_FILE_BYTES = 256 * 1024 * 1024;
+export const MEMORY_SHARES = {
+  /** Retained output of all processes: 256 MiB by default, 256 processes with a full retention. */
+  retention: 1 / 2,
+  /** Heads and tails for snapshots: 128 MiB, 128 processes with a whole one. */
+  snapshots: 1 / 4,
+  /** Large messages (above 2 MiB) that are coming in: 64 MiB, one of the largest. The rest waits in the system. */
+  messages: 1 / 8,
+  /** Answers from being made until they are sent: files, blocks, listings, snapshots. */
+  answers: 1 / 2,
+  /** Bodies of `http/request` that are not streamed: 128 MiB, one of the largest. */
+  httpBodies: 1 / 4,
+} as const;
 
-/**
- * Large messages (above 2 MiB) that are coming in at once, over all connections: one of the largest, or several smaller
- * ones. The rest of the others waits in the system, so they are also looked at one after another, with turns between.
- */
-export const MAX_MESSAGE_BYTES_COMING = 64 * 1024 * 1024;
+/** What a listing counts for, since nobody knows before how long it is: about 50,000 names, the most of `fs/readDirectory`. */
+export const LISTING_ANSWER_BYTES = 4 * 1024 * 1024;
+
+/** What a snapshot counts for: head and tail of two streams at their default size. */
+export const SNAPSHOT_ANSWER_BYTES = 2 * 1024 * 1024;
 
 /** An answer with more bytes than this is made and sent in parts, so that nobody waits while it is made. */
 export const LONG_ANSWER_BYTES = 512 * 1024;
@@ -99,6 +150,9 @@ export const LONG_ANSWER_BYTES = 512 * 1024;
  * read until some are answered: a peer that only sends must not make the server grow.
  */
 export const MAX_UNANSWERED_BYTES = 128 * 1024 * 1024;
+
+/** The same while the memory budget is used up: those who have this much under way are not read until there is room. */
+export const MAX_UNANSWERED_BYTES_WHEN_FULL = 1024 * 1024;
 
 /**
  * Connections that have not said what they want, or are being answered, at once; one more and the oldest is dropped. As

@@ -159,7 +159,7 @@ function removeSocket(path: string): void {
   try {
     unlinkSync(path);
   } catch (error) {
-    // Whoever listened may have removed it already.
+    // The listener may have removed it already.
     if (!isMissing(error)) throw error;
   }
 }

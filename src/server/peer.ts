@@ -1,6 +1,6 @@
 import type { Connection } from "../connection/connection.ts";
 import { CONGESTED_BYTES, CROWDED_BYTES } from "../connection/connection.ts";
-import type { StraightWay } from "../connection/frame-socket.ts";
+import type { StraightWay } from "../connection/straight-way.ts";
 import { encodeNotification } from "../protocol/envelope.ts";
 import { type ServerNotification, serverNotifications } from "../protocol/methods.ts";
 import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
@@ -8,12 +8,14 @@ import { MAX_QUEUED_ANSWER_BYTES } from "./limits.ts";
 /** The client's side of a connection, as handlers see it. */
 export interface Peer {
   notify(notification: ServerNotification): void;
-  /** Something is queued: who streams in bulk waits for the drain. */
+  /** Something is queued: bulk output waits for the drain. */
   readonly crowded: boolean;
-  /** Enough is queued: whoever streams waits for the drain. */
+  /** Enough is queued: every stream waits for the drain. */
   readonly congested: boolean;
-  /** Everything told so far has left this program. */
-  readonly idle: boolean;
+  /** Stands for all that was told so far. */
+  mark(): number;
+  /** Whether all that was told up to that mark has left this program. Never true too early; late by what else is queued. */
+  hasLeft(mark: number): boolean;
   /** Calls back when a congested peer can take more; returns how to stop. */
   onDrain(listener: () => void): () => void;
   close(reason: string): void;
@@ -25,8 +27,10 @@ export interface Peer {
 export class ConnectionPeer implements Peer {
   readonly #connection: Connection;
   readonly #listeners = new Set<() => void>();
-  /** Who waits to queue something large. */
+  /** Large answers that wait to be queued. */
   #waiting: (() => void)[] = [];
+  /** Bytes of output so far. */
+  #toldBytes = 0;
   #quoted = { id: "", json: '""' };
   #gone = false;
 
@@ -41,12 +45,14 @@ export class ConnectionPeer implements Peer {
         // The hot path: built by hand around the chunk, because JSON.stringify of a long string is slow.
         const { processId, seq, stream, chunk } = notification.params;
         const head = `{"method":"process/output","params":{"processId":${this.#quote(processId)},"seq":${seq},"stream":"${stream}","chunk":"`;
+        this.#toldBytes += chunk.length;
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
         const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${this.#quote(sessionId)},"stream":"${stream}","chunk":"`;
+        this.#toldBytes += chunk.length;
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
@@ -74,8 +80,13 @@ export class ConnectionPeer implements Peer {
     return this.#connection.queuedBytes >= CONGESTED_BYTES;
   }
 
-  get idle(): boolean {
-    return this.#connection.queuedBytes === 0;
+  mark(): number {
+    return this.#toldBytes;
+  }
+
+  /** Output takes more bytes in the queue than it has, so what is not queued any more has left. */
+  hasLeft(mark: number): boolean {
+    return this.#toldBytes - this.#connection.queuedBytes >= mark;
   }
 
   get straightWay(): StraightWay | undefined {
@@ -96,12 +107,12 @@ export class ConnectionPeer implements Peer {
     return this.#gone || this.#connection.queuedBytes <= MAX_QUEUED_ANSWER_BYTES;
   }
 
-  /** Resolves in its turn, when it is worth looking again whether there is room. Whoever was told calls `nextTurn`. */
+  /** Resolves in its turn, when it is worth looking again whether there is room. The one that had its turn calls `nextTurn`. */
   turn(): Promise<void> {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  /** Somebody who had his turn has queued what he had: the next one may look. */
+  /** A large answer has been queued: the next one may look whether there is room. */
   nextTurn(): void {
     if (this.hasRoom) this.#waiting.shift()?.();
   }
@@ -113,7 +124,7 @@ export class ConnectionPeer implements Peer {
     for (const wake of waiting) wake();
   }
 
-  /** Whoever filled the queue goes to the end of the line, so that one flood does not starve the others. */
+  /** The listener that filled the queue goes to the end of the line, so that one flood does not starve the others. */
   #drained(): void {
     this.nextTurn();
     for (const listener of [...this.#listeners]) {

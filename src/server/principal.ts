@@ -6,7 +6,7 @@ export interface Principal {
   readonly role: "user" | "operator";
 }
 
-/** Everybody, where nobody is asked who they are; and whoever started this program, over stdio or inside it. */
+/** Every client of a server without authentication, and the program that started this one, over stdio or inside it. */
 export const LOCAL: Principal = { id: "local", role: "user" };
 
 export function mayUse(principal: Principal, ownerId: string): boolean {

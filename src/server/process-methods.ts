@@ -3,7 +3,7 @@ import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
 import type { WireStartParams } from "../protocol/process-schemas.ts";
 import type { Handlers } from "./handlers.ts";
-import type { ServerConfig } from "./limits.ts";
+import { type ServerConfig, SNAPSHOT_ANSWER_BYTES } from "./limits.ts";
 import type { Session } from "./session.ts";
 
 type ProcessMethod =
@@ -23,10 +23,13 @@ export interface ProcessMethodDeps {
   /** The processes of every session this connection may see. */
   listAll: () => ProcessListing[];
   config: ServerConfig;
+  /** Counts the waits of this connection. */
+  waits: { enter: () => () => void };
 }
 
 /** `process/*`: the current generation and what procwire adds to it. */
-export function processMethods({ session, listAll, config }: ProcessMethodDeps): Handlers<ProcessMethod> {
+export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
+  const { session, listAll, config, waits } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
@@ -73,12 +76,18 @@ export function processMethods({ session, listAll, config }: ProcessMethodDeps):
     "process/terminate": ({ processId, mode }) => session().terminate(processId, mode ?? { type: "force" }),
 
     "process/wait": async ({ processId, ...params }, context) => {
-      const process = await session().get(processId);
-      return process.wait({ ...params, signal: context.gone });
+      const leave = waits.enter();
+      try {
+        const process = await session().get(processId);
+        return await process.wait({ ...params, signal: context.gone });
+      } finally {
+        leave();
+      }
     },
 
-    "process/snapshot": async ({ processId }) => {
+    "process/snapshot": async ({ processId }, { admit }) => {
       const entry = await session().entry(processId);
+      await admit(SNAPSHOT_ANSWER_BYTES);
       return { ...(await entry.process.snapshot()), handle: entry.handle };
     },
 

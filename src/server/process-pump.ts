@@ -27,10 +27,12 @@ export class ProcessPump {
   readonly #tell: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
   /**
-   * Where the cursor stood when nothing was queued. What was told since may be lost if the connection goes now, so it is
-   * held; it never makes the process pause.
+   * Everything up to here has left this program. What was told since is lost if the connection goes now, so it is held;
+   * it never makes the process pause.
    */
   readonly #left: EventCursor;
+  /** What is looked for next: whether everything up to this seq has left. */
+  #underWay: { seq: number; mark: number };
   readonly #onEnd: () => void;
   #allowance: Allowance | null;
   readonly #stopListening: () => void;
@@ -45,6 +47,7 @@ export class ProcessPump {
     this.#cursor = log.cursor({ afterSeq: options.afterSeq, holding: true });
     const extraBytes = Number.POSITIVE_INFINITY;
     this.#left = log.cursor({ afterSeq: options.afterSeq, holding: true, extraBytes });
+    this.#underWay = { seq: options.afterSeq, mark: peer.mark() };
     this.#stopListening = log.listen(() => this.#run());
     this.#stopDraining = peer.onDrain(() => this.#run());
     this.#run();
@@ -77,7 +80,7 @@ export class ProcessPump {
   }
 
   #run(): void {
-    if (this.#peer.idle || this.#isTooFarBehind()) this.#left.advanceTo(this.#cursor.seq);
+    this.#letGo();
     while (!this.#stopped && this.#hasRoom() && !isUsedUp(this.#allowance)) {
       const event = this.#cursor.next();
       if (!event) {
@@ -89,6 +92,15 @@ export class ProcessPump {
       if (this.#allowance) this.#allowance = lessBy(this.#allowance, event);
       this.#tell(event);
     }
+  }
+
+  /** Stops holding what has left. */
+  #letGo(): void {
+    const mark = this.#peer.mark();
+    if (this.#peer.hasLeft(mark) || this.#isTooFarBehind()) this.#left.advanceTo(this.#cursor.seq);
+    else if (this.#peer.hasLeft(this.#underWay.mark)) this.#left.advanceTo(this.#underWay.seq);
+    else return;
+    this.#underWay = { seq: this.#cursor.seq, mark };
   }
 
   /** Bulk leaves the queue short, so that a word of another process is not sent behind much of it. */

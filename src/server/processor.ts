@@ -1,24 +1,30 @@
-import type { ByteTurns } from "../async/byte-turns.ts";
+import type { ByteLedger } from "../async/byte-ledger.ts";
 import type { Connection } from "../connection/connection.ts";
-import { freeBytes } from "../connection/free-bytes.ts";
 import { encodeError, encodeResponse, idText, UNREADABLE_ID } from "../protocol/envelope.ts";
 import { ErrorCode, ProtocolError, toWireError } from "../protocol/errors.ts";
+import { freeBytes } from "../protocol/free-bytes.ts";
 import { type MethodName, methods } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { HostServices, ServerLog } from "./host-services.ts";
-import { LONG_ANSWER_BYTES, MAX_UNANSWERED_BYTES, type ServerConfig } from "./limits.ts";
+import {
+  LONG_ANSWER_BYTES,
+  MAX_UNANSWERED_BYTES,
+  MAX_UNANSWERED_BYTES_WHEN_FULL,
+  type ServerConfig,
+} from "./limits.ts";
 import { ConnectionPeer } from "./peer.ts";
 import type { Principal } from "./principal.ts";
 import { type RoutedRequest, routeMessage } from "./routing.ts";
 import type { SessionRegistry } from "./session-registry.ts";
+import type { SharedRoom } from "./shared-room.ts";
 
 export interface ProcessorDeps {
-  /** Who is at the other end. */
+  /** The principal at the other end. */
   principal: Principal;
   host: HostServices;
   sessions: SessionRegistry;
   config: ServerConfig;
-  fileTurns: ByteTurns;
+  room: SharedRoom;
   log: ServerLog;
 }
 
@@ -35,9 +41,9 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     deps.host,
     deps.sessions,
     deps.config,
-    deps.fileTurns,
+    deps.room,
   );
-  const unanswered = new UnansweredRequests(connection);
+  const unanswered = new UnansweredRequests(connection, deps.room.ledger);
   let over = false;
 
   /** A promise only where it takes more than this turn. */
@@ -65,7 +71,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
       const sending = send(request, result);
       if (sending) await sending;
     } catch (error) {
-      // Who waited for a connection that is gone was stopped, not broken.
+      // A request of a connection that is gone was aborted; that is no bug.
       const bug = (cause: unknown) => {
         if (!over) deps.log("error", `${request.method} failed unexpectedly`, { error: describe(cause) });
       };
@@ -117,6 +123,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
         return;
       case "disconnected":
         over = true;
+        unanswered.stop();
         peer.disconnected();
         if (event.reason !== null) deps.log("debug", `${connection.label} disconnected: ${event.reason}`);
         void handler
@@ -138,7 +145,7 @@ function longBytes(result: unknown): Uint8Array | null {
   return dataBase64 instanceof Uint8Array && dataBase64.length > LONG_ANSWER_BYTES ? dataBase64 : null;
 }
 
-/** Answers that carry what somebody else may have made large. They alone wait for a peer that does not read. */
+/** Answers whose size is not the server's choice. They alone wait for a peer that does not read. */
 const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "process/read",
   "process/snapshot",
@@ -153,30 +160,46 @@ const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "capabilities/discoverV2",
 ]);
 
-/** Bounds what a peer that only sends can pile up. */
+/** Bounds what a peer that only sends can pile up: by itself, and more tightly while the whole server holds too much. */
 class UnansweredRequests {
   readonly #connection: Connection;
+  readonly #ledger: ByteLedger;
+  readonly #stopListening: () => void;
   #bytes = 0;
   #paused = false;
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, ledger: ByteLedger) {
     this.#connection = connection;
+    this.#ledger = ledger;
+    this.#stopListening = ledger.onFull(() => this.#update());
   }
 
   enter(request: RoutedRequest): () => void {
     const bytes = sizeOf(request);
     this.#bytes += bytes;
-    if (!this.#paused && this.#bytes > MAX_UNANSWERED_BYTES) {
-      this.#paused = true;
-      this.#connection.pause();
-    }
+    this.#ledger.add(bytes);
+    this.#update();
     return () => {
       this.#bytes -= bytes;
-      if (this.#paused && this.#bytes <= MAX_UNANSWERED_BYTES / 2) {
-        this.#paused = false;
-        this.#connection.resume();
-      }
+      this.#ledger.remove(bytes);
+      this.#update();
     };
+  }
+
+  /** The connection is gone. Requests under way still count until they are over. */
+  stop(): void {
+    this.#stopListening();
+  }
+
+  #update(): void {
+    const most = this.#ledger.isFull ? MAX_UNANSWERED_BYTES_WHEN_FULL : MAX_UNANSWERED_BYTES;
+    if (!this.#paused && this.#bytes > most) {
+      this.#paused = true;
+      this.#connection.pause();
+    } else if (this.#paused && this.#bytes <= most / 2) {
+      this.#paused = false;
+      this.#connection.resume();
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from "./random-bytes.ts";
 
-/** A random UUID (version 4). Whoever of the same principal knows a session's id can take it over, so nobody is told it. */
+/** A random UUID (version 4). A client of the same principal that knows a session's id can take it over, so only its own client is told. */
 export function newSessionId(): string {
   const bytes = randomBytes(16);
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;

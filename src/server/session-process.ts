@@ -35,7 +35,7 @@ export interface SessionProcessOptions {
   onProgress: () => void;
 }
 
-/** One process of a session: carries its events to whoever is attached, and holds what must not be lost meanwhile. */
+/** One process of a session: sends its events to the attached connection, and holds what must not be lost while there is none. */
 export class SessionProcess {
   readonly process: HostProcess;
   readonly #options: SessionProcessOptions;
@@ -48,7 +48,7 @@ export class SessionProcess {
     this.#options = options;
   }
 
-  /** Its public name, made for the first who asks: most processes are over before anybody does. */
+  /** Its public name, made when it is first asked for: most processes end before that. */
   get handle(): string {
     this.#handle ??= this.#options.handles.take();
     return this.#handle;
@@ -193,8 +193,8 @@ export class SessionProcess {
     afterSeq: number,
     options: { allowance?: Allowance } = {},
   ): ProcessPump {
-    const { log, processId } = this.process;
-    return new ProcessPump(log, peer, (event) => tell(peer, extensions, processId, event), {
+    const { log } = this.process;
+    return new ProcessPump(log, peer, (event) => tell(peer, extensions, this.process, event), {
       afterSeq,
       onEnd: this.#options.onProgress,
       ...options,
@@ -207,7 +207,12 @@ function firstRetained(log: HostProcess["log"]): number {
   return log.read({ maxBytes: 0 }).gap?.toSeq ?? 0;
 }
 
-function tell(peer: Peer, extensions: ReadonlySet<Extension>, processId: string, event: ExecEvent): void {
+function tell(
+  peer: Peer,
+  extensions: ReadonlySet<Extension>,
+  { processId, log }: HostProcess,
+  event: ExecEvent,
+): void {
   switch (event.type) {
     case "output": {
       const { seq, stream, chunk } = event;
@@ -228,9 +233,26 @@ function tell(peer: Peer, extensions: ReadonlySet<Extension>, processId: string,
     case "failed":
       if (extensions.has("failed"))
         peer.notify({ method: "process/failed", params: { processId, message: event.message } });
+      else tellEnd(peer, processId, log);
       return;
     case "gap":
       // A pump's cursor holds everything it has not sent: there is nothing to skip.
       return;
   }
+}
+
+/** A failure for a client that knows none and would wait for ever: an exit that could not be learned, and the end. */
+function tellEnd(peer: Peer, processId: string, { exit, nextSeq }: HostProcess["log"]): void {
+  const exited = {
+    seq: nextSeq,
+    exitCode: -1,
+    sandboxDenied: false,
+    signal: null,
+    reason: "exited",
+  } as const;
+  if (exit === null) peer.notify({ method: "process/exited", params: { processId, ...exited } });
+  peer.notify({
+    method: "process/closed",
+    params: { processId, seq: exit === null ? nextSeq + 1 : nextSeq },
+  });
 }

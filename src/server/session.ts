@@ -61,7 +61,7 @@ export class Session {
     return this.#state.type === "attached" ? this.#state.attachment : null;
   }
 
-  /** Names the client that has, or last had, this session: the same across its connections, another for whoever takes it. */
+  /** Names the client that has, or last had, this session: the same across its connections, another for a client that takes it over. */
   get attachmentId(): string {
     return String(this.#attachments);
   }
@@ -218,11 +218,11 @@ export class Session {
     if (this.#slots.size < maxProcesses) return;
     let live = 0;
     for (const slot of this.#slots.values()) {
-      if (slot.type === "starting" || slot.entry.process.log.exit === null) live++;
+      if (slot.type === "starting" || isLive(slot.entry.process)) live++;
     }
     if (live >= maxProcesses) {
       throw invalidRequest(
-        `too many processes: this session may have ${maxProcesses} live processes at once`,
+        `too many processes: this session may have ${maxProcesses} live processes at once; end one first, or let sessions have more with --max-processes`,
       );
     }
   }
@@ -275,6 +275,10 @@ export class Session {
     entry.forget();
     endProcess(entry.process);
   }
+}
+
+function isLive({ log }: HostProcess): boolean {
+  return log.exit === null && log.failure === null;
 }
 
 function endProcess(process: HostProcess): void {

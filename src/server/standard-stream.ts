@@ -15,7 +15,7 @@ export function standardStream(fd: 1 | 2): NodeJS.WriteStream {
   return stream;
 }
 
-/** A line for whoever reads it. Not through Node's stream where it can be helped, which would be loaded for it alone. */
+/** Writes a line to a standard stream; without Node's stream where that is possible, which would be loaded for it alone. */
 export function writeStandardLine(fd: 1 | 2, line: string): void {
   try {
     writeSync(fd, `${line}\n`);

@@ -43,7 +43,7 @@ export class V0Processes {
       if (!isAbsolute(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path`);
       if (this.#liveCount() >= this.#config.maxProcesses) {
         throw invalidRequest(
-          `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once`,
+          `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once; end one first, or let it have more with --max-processes`,
         );
       }
       const sessionId = `session-${++this.#started}`;
@@ -132,7 +132,8 @@ export class V0Processes {
         return;
       case "failed":
         this.#open.delete(sessionId);
-        this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
+        if (process.log.exit === null)
+          this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
         return;
       case "gap":
         return;

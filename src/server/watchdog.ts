@@ -29,7 +29,7 @@ export function findWatchdog(clock: Clock, env: NodeJS.ProcessEnv = process.env)
       let timer: Timer | null = null;
       const until = clock.monotonic() + graceMs + BEYOND_GRACE_MS;
       const tell = () => {
-        // Whoever else is the parent, now or all along, would die of the signal.
+        // A parent that is not our watchdog would be killed by the signal.
         if (!isParent(pid) || clock.monotonic() > until) return;
         try {
           process.kill(pid, "SIGUSR1");

@@ -44,7 +44,7 @@ export interface UnifiedExecOptions {
   /** The directory commands run in unless they name another: absolute, on the host of the processes. */
   cwd: string;
   /** Absolute, or the name of one of the system's own. Default: /bin/bash. */
-  shell?: string;
+  shell?: string | undefined;
   /** Added to every command's environment. */
   env?: Record<string, string>;
   /**

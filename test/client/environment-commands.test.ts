@@ -70,8 +70,19 @@ for (const [name, target] of [
       );
     });
 
-    it("tells a missing program, a missing directory and a missing permission apart", async () => {
+    it("tells a missing program, shell, interpreter, directory, file and permission apart", async () => {
       using directory = scratchDirectory();
+      const script = join(directory.path, "script");
+      await writeFile(script, "#!/no/such/interpreter\n");
+      await chmod(script, 0o755);
+      const missing = join(directory.path, "missing");
+      await assert.rejects(
+        environment.files.readText(missing),
+        failsWith({
+          ...{ code: "ENOENT", path: missing, method: "fs/readFile", rpcCode: -32004, argv: undefined },
+          message: `no such file or directory: ${missing}`,
+        }),
+      );
       const plain = join(directory.path, "plain");
       await writeFile(plain, "#!/bin/sh\n");
       await chmod(plain, 0o644);
@@ -79,6 +90,26 @@ for (const [name, target] of [
         await assert.rejects(
           environment[call]("no-such-program"),
           failsWith({ code: "ENOENT", message: "no such program: `no-such-program`", path: undefined }),
+        );
+        await assert.rejects(
+          environment[call](["/bin/nosh", "-lc", "true"]),
+          failsWith({ code: "ENOENT", message: "no such shell: `/bin/nosh`", path: "/bin/nosh" }),
+        );
+        await assert.rejects(
+          environment[call](script),
+          failsWith({
+            code: "ENOENT",
+            message: `the interpreter of \`${script}\` was not found`,
+            path: script,
+          }),
+        );
+        await assert.rejects(
+          environment[call]("true", { cwd: plain }),
+          failsWith({
+            code: "ENOTDIR",
+            message: `not a directory to start \`true\` in: ${plain}`,
+            path: plain,
+          }),
         );
         await assert.rejects(
           environment[call]("true", { cwd: "/no/such/place" }),

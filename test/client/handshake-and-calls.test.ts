@@ -6,6 +6,7 @@ import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
+import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/tmp/a b", env: {}, tty: true };
@@ -21,7 +22,8 @@ describe("connecting", () => {
     const clock = new ManualClock();
     const connecting = ExecServerClient.connect(server.open, { clock, initializeTimeoutMs: 5000 });
     const refused = assert.rejects(connecting, (error: Error) => {
-      assert.ok(error instanceof TimeoutError);
+      assert.ok(error instanceof ExecServerError && error.cause instanceof TimeoutError);
+      assert.deepEqual([error.code, error.method], ["TIMEOUT", "initialize"]);
       assert.equal(error.message, "timed out waiting for initialize after 5000 ms");
       return true;
     });
@@ -46,7 +48,8 @@ describe("connecting", () => {
       throw new RequestError(-32600, "unknown session id gone");
     };
     await assert.rejects(ExecServerClient.connect(server.open, { resumeSessionId: "gone" }), {
-      code: -32600,
+      code: "EINVAL",
+      rpcCode: -32600,
       message: "unknown session id gone",
     });
   });

@@ -90,7 +90,7 @@ describe("the seed's client", TIMEOUT, () => {
     const { sessionId } = await server.client.exec({ argv: ["sleep", "10"], cwd: "/", env, tty: false });
     assert.equal(sessionId, "session-1");
     await assert.rejects(server.client.write(sessionId, new Uint8Array(1)), {
-      code: -32600,
+      rpcCode: -32600,
       message: "stdin is closed for session session-1",
     });
     assert.deepEqual(await server.client.terminate(sessionId), { running: true });

@@ -46,6 +46,15 @@ const BAD_UTF8 = [
   "fe",
   "ff",
   "6180",
+  // The longest of each over-long form, sequences of five and six bytes, and surrogates that come as a pair.
+  "c1bf",
+  "e09fbf",
+  "f08fbfbf",
+  "fc8080808080",
+  "edafbfedbfbf",
+  // A good text up to its last byte, and one whose middle is broken.
+  "cebae1bdb9cf83cebcce",
+  "cebae1bdb9cf83eda080656469746564",
 ];
 const GOOD_UTF8 = [
   "",
@@ -55,6 +64,8 @@ const GOOD_UTF8 = [
   "\ufffd",
   "\u{10000}\u{10ffff}",
   "\ufdd0\ufffe",
+  "\u{1fffe}\u{10ffff}",
+  "\ufeffκόσμε",
 ];
 
 /** What is sent, and everything that is answered until both have closed. */
@@ -82,6 +93,18 @@ const cases: Case[] = [
     [said("pong", "x".repeat(125)), said("pong", "")],
   ],
   ["a pong nobody asked for with nothing", [pong(), pong("x"), ping("y")], [said("pong", "y")]],
+  [
+    "ten pings in a row",
+    Array.from({ length: 10 }, (_, at) => ping(`${at}`)),
+    Array.from({ length: 10 }, (_, at) => said("pong", `${at}`)),
+  ],
+  ["a pong in fragments", [rawFrame({ opcode: 10, fin: false }), text("a")], ["close 1002"]],
+  ["a ping with a reserved bit", [rawFrame({ opcode: 9, rsv: 4 }), text("a")], ["close 1002"]],
+  [
+    "a close with a reserved bit",
+    [rawFrame({ opcode: 8, rsv: 7, payload: closePayload(1000) })],
+    ["close 1002"],
+  ],
   ["a ping that is too long", [ping("x".repeat(126)), text("a")], ["close 1002"]],
   ["a ping in fragments", [rawFrame({ opcode: 9, fin: false }), text("a")], ["close 1002"]],
   ["a ping that is masked by no key", [rawFrame({ opcode: 9, mask: null })], ["close 1002"]],
@@ -99,6 +122,21 @@ const cases: Case[] = [
     [said("text", "ab"), said("text", "c")],
   ],
   ["a continuation of nothing", [more("a")], ["close 1002"]],
+  ["a continuation of nothing that goes on", [more("a", false), text("b")], ["close 1002"]],
+  [
+    "a continuation of fragments that are over",
+    [text("a", { fin: false }), more("b"), more("c", false), text("d")],
+    [said("text", "ab"), "close 1002"],
+  ],
+  [
+    "64 KiB in fragments of 1,300 bytes",
+    Array.from({ length: 51 }, (_, at) =>
+      at === 0
+        ? text("*".repeat(1300), { fin: false })
+        : more("*".repeat(at < 50 ? 1300 : 65_536 - 50 * 1300), at === 50),
+    ),
+    [said("text", "*".repeat(65_536))],
+  ],
   ["a continuation of a message that is over", [text("a"), more("b")], [said("text", "a"), "close 1002"]],
   ["a new text inside another", [text("a", { fin: false }), text("b")], ["close 1002"]],
   [
@@ -127,6 +165,13 @@ const cases: Case[] = [
       [said("text", "a"), "close 1002"],
     ],
   ),
+  ...[3, 7, 11, 15].map(
+    (opcode): Case => [
+      `opcode ${opcode} with a payload`,
+      [text("a"), rawFrame({ opcode, payload: bytes("b") }), ping()],
+      [said("text", "a"), "close 1002"],
+    ],
+  ),
   ["a frame without a mask", [text("a", { mask: null })], ["close 1002"]],
 
   ...GOOD_UTF8.map((good): Case => [`the text ${JSON.stringify(good)}`, [text(good)], [said("text", good)]]),
@@ -149,6 +194,17 @@ const cases: Case[] = [
     "a close in the middle of a message",
     [text("a", { fin: false }), close(closePayload(1000))],
     ["close 1000"],
+  ],
+  ["two closes", [close(closePayload(1000)), close(closePayload(1001))], ["close 1000"]],
+  [
+    "a close before the rest of a message",
+    [text("a", { fin: false }), close(closePayload(1000)), more("b")],
+    ["close 1000"],
+  ],
+  [
+    "a close behind 256 KiB",
+    [text("*".repeat(262_144)), close(closePayload(1000))],
+    [said("text", "*".repeat(262_144)), "close 1000"],
   ],
   ["a close with one byte", [close(Buffer.of(3))], ["close 1002"]],
   ["a close that is too long", [close(closePayload(1000, "x".repeat(124)))], ["close 1002"]],

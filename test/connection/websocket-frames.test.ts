@@ -247,3 +247,32 @@ describe("a frame writer", () => {
     }
   });
 });
+
+test("a chunk that was copied may be overwritten: nothing of it is looked at again", () => {
+  fc.assert(
+    fc.property(fc.array(payload, { minLength: 1, maxLength: 4 }), places, (payloads, cuts) => {
+      const bytes = Buffer.concat(
+        payloads.map((one) => frame({ opcode: 2, payload: one, mask: 0x01020304 })),
+      );
+      const { frames, told } = reader("server");
+      for (const part of cut(bytes, cuts)) {
+        const own = Buffer.from(new Uint8Array(part).buffer);
+        if (frames.push(own) === "copied") own.fill(0xff);
+      }
+      assert.deepEqual(
+        told,
+        payloads.map((one) => `binary ${Buffer.from(one).toString("base64")}`),
+      );
+    }),
+  );
+  const { frames } = reader("server");
+  const whole = frame({ opcode: 2, payload: new Uint8Array(900), mask: 0x01020304 });
+  assert.deepEqual(
+    [
+      frames.push(whole.subarray(0, 100)),
+      frames.push(whole.subarray(100, 500)),
+      frames.push(whole.subarray(500)),
+    ],
+    ["kept", "copied", "copied"],
+  );
+});

@@ -1,19 +1,31 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
+import { SpawnedProcess } from "../../src/client/node/spawned-process.ts";
 import { communicate } from "../../src/exec/communicate.ts";
 import type { ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
 import { lines } from "../../src/exec/lines.ts";
 import { run } from "../../src/exec/run-program.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
 /** Nothing here takes a tenth of it: what hangs is told as what it waited for. */
 const PATIENCE_MS = 20_000;
 const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
+
+const FAMILY = { name: "ExecServerError" };
+
+/** Takes everything and forgets it. */
+async function drained(things: AsyncIterable<unknown>): Promise<void> {
+  for await (const _thing of things);
+}
 
 export interface ClientContractOptions {
   /** The server knows no `process/closeStdin`. */
@@ -100,7 +112,7 @@ export function clientContract(
 
     it("ends a run after its time and says that it was the time", async () => {
       const result = await patiently(
-        run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 100 }),
+        run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }),
         "the run",
       );
       assert.deepEqual([result.timedOut, result.reason], [true, "timeout"]);
@@ -119,15 +131,133 @@ export function clientContract(
       await assert.rejects(run(context.backend, ["true"], { signal: AbortSignal.abort(reason) }), reason);
     });
 
+    it("rejects whatever is given up with the very reason, and does nothing for a signal that was aborted before", async () => {
+      await using process = await shell("echo out; sleep 1000", { pipeStdin: true });
+      await waitFor(process, "out");
+      const reason = { not: "even an error" };
+      const isReason = (thrown: unknown) => thrown === reason;
+      const { files, backend } = context;
+      const late = new AbortController();
+      const { signal } = late;
+      await using sleeper = await shell("sleep 1000", { pipeStdin: true });
+      const waiting: Promise<unknown>[] = [
+        process.wait({ signal }),
+        process.read({ afterSeq: 1_000_000, waitMs: PATIENCE_MS, signal }),
+        waitFor(process, "never", { signal }),
+        drained(process.events({ signal })),
+        drained(lines(process, { signal })),
+        ...(options.noCloseStdin ? [] : [communicate(sleeper, "", { signal })]),
+        run(backend, ["sleep", "1000"], { cwd: "/", signal }),
+        ...(files ? [files.waitForPath(join(directory, "never"), { signal })] : []),
+      ].map((call: Promise<unknown>) => assert.rejects(patiently(call, "the end"), isReason));
+      late.abort(reason);
+      await Promise.all(waiting);
+
+      const aborted = AbortSignal.abort(reason);
+      const path = join(directory, "not-written");
+      const calls: Promise<unknown>[] = [
+        process.write(new Uint8Array(1), { signal: aborted }),
+        process.closeStdin({ signal: aborted }),
+        process.resize({ rows: 1, cols: 1 }, { signal: aborted }),
+        process.signal("interrupt", { signal: aborted }),
+        process.terminate({ type: "force" }, { signal: aborted }),
+        process.snapshot({ signal: aborted }),
+        backend.list({ signal: aborted }),
+        backend.start({ ...params(["touch", path]), signal: aborted }),
+        ...(files
+          ? [
+              files.writeFile(path, "x", { signal: aborted }),
+              files.readFile("/etc/passwd", { signal: aborted }),
+              files.exists("/", { signal: aborted }),
+              files.remove("/no/such", { signal: aborted }),
+              files.walk(directory, { signal: aborted }),
+              files.open("/etc/passwd", "read", { signal: aborted }),
+            ]
+          : []),
+      ];
+      for (const call of calls) await assert.rejects(patiently(call, "the refusal"), isReason);
+      assert.equal((await process.read()).exited, false);
+      assert.equal(existsSync(path), false);
+      assert.equal((await process.terminate()).running, true);
+    });
+
+    // ---- bytes and errors
+
+    it("gives the output of a run as text, or as the bytes it was", async () => {
+      const argv = ["/bin/sh", "-c", "printf '\\377\\000\\303\\274'; printf '\\376' >&2"];
+      const asBytes = await run(context.backend, argv, { cwd: "/", encoding: "buffer" });
+      assert.deepEqual([[...asBytes.stdout], [...asBytes.stderr]], [[0xff, 0, 0xc3, 0xbc], [0xfe]]);
+      const asText = await run(context.backend, argv, { cwd: "/" });
+      assert.deepEqual([asText.stdout, asText.stderr], ["\ufffd\0\u00fc", "\ufffd"]);
+    });
+
+    it("carries output into streams of Node and the web, and into another process", async (t) => {
+      const script = "head -c 300000 /dev/zero | tr '\\0' x; echo end";
+      const source = new SpawnedProcess(await shell(script), [script]);
+      const whole = `${"x".repeat(300_000)}end\n`;
+      const node = new PassThrough();
+      const [piped] = await Promise.all([text(node), source.pipe(node)]);
+      assert.equal(piped, whole);
+      const decoder = new TransformStream<Uint8Array, Uint8Array>();
+      const [streamed] = await Promise.all([text(decoder.readable), source.pipe(decoder.writable)]);
+      assert.equal(streamed, whole);
+      const controller = new AbortController();
+      const sleeper = new SpawnedProcess(await shell("sleep 1000"), []);
+      for (const target of [new PassThrough(), new TransformStream().writable]) {
+        const ended = assert.rejects(
+          sleeper.pipe(target, { signal: controller.signal }),
+          (reason) => reason === "enough",
+        );
+        if (target instanceof PassThrough) target.on("error", () => undefined);
+        else controller.abort("enough");
+        if (controller.signal.aborted) await ended;
+      }
+      await sleeper.terminate();
+      if (options.noCloseStdin) return t.skip("the server cannot close the other's stdin");
+      const target = await shell("wc -c", { pipeStdin: true });
+      await source.pipe(target);
+      assert.equal((await communicate(target)).stdout.trim(), "300004");
+    });
+
+    it("tells every failure by one kind of error, with its code, its JSON-RPC number and the caller's line", async (t) => {
+      const { files } = context;
+      if (!files) return t.skip("this machine's bare backend speaks as its server does");
+      const missing = join(directory, "missing");
+      await assert.rejects(files.readFile(missing), {
+        ...FAMILY,
+        ...{ code: "ENOENT", path: missing, method: "fs/readFile", rpcCode: -32004 },
+        message: `no such file or directory: ${missing}`,
+      });
+      await assert.rejects(files.readFile(directory), { ...FAMILY, path: directory, method: "fs/readFile" });
+      await assert.rejects(files.writeFile(join(missing, "x"), ""), { ...FAMILY, code: "ENOENT" });
+      await assert.rejects(files.readText("relative"), { ...FAMILY, code: "EINVAL", path: "relative" });
+      await assert.rejects(files.open(missing), { ...FAMILY, code: "ENOENT", method: "fs/open" });
+      const argv = ["no-such-program", "x"];
+      await assert.rejects(context.backend.start(params(argv)), {
+        ...FAMILY,
+        ...{ code: "ENOENT", argv, method: "process/start", rpcCode: -32603 },
+      });
+      const process = await shell("sleep 1000");
+      await assert.rejects(process.signal("SIGNOPE"), { ...FAMILY, method: "process/signal" });
+      await assert.rejects(waitFor(process, "never", { timeoutMs: 20 }), { ...FAMILY, code: "TIMEOUT" });
+      await process.terminate();
+      await assert.rejects(waitFor(process, "never"), { ...FAMILY, code: "ENDED" });
+      await assert.rejects(files.readFile(missing), (error: Error) => {
+        assert.match(error.stack ?? "", /client-contract\.ts/);
+        return true;
+      });
+    });
+
     // ---- output that is gone
 
     it("throws where lines are missing, or gives the gap between them, as asked", async () => {
       const process = await ended(
         "i=0; while [ $i -lt 40 ]; do head -c 100000 /dev/zero | tr '\\0' x; echo; i=$((i+1)); done; echo last",
       );
-      await assert.rejects(async () => {
-        for await (const _line of lines(process));
-      }, /of output of process .* is gone \(events 1 to \d+\)/);
+      await assert.rejects(drained(lines(process)), {
+        code: "GAP",
+        message: /of output of process .* is gone \(events 1 to \d+\)/,
+      });
       const seen: string[] = [];
       for await (const line of lines(process, { onGap: "yield" }))
         seen.push(typeof line === "string" ? line : `gap from ${line.fromSeq}`);

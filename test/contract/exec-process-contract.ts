@@ -10,7 +10,7 @@ import type {
   ReadResult,
   StartParams,
 } from "../../src/exec/exec-process.ts";
-import { RequestError } from "../../src/protocol/errors.ts";
+import { refusedWith } from "./refusals.ts";
 
 export interface BackendUnderTest {
   backend: ExecBackend;
@@ -135,10 +135,7 @@ export function execProcessContract(
     // ---- starting
 
     it("refuses a program that is not there, with the system's words, and the id is free again", async () => {
-      const refusal = (error: unknown) =>
-        error instanceof RequestError &&
-        error.code === -32603 &&
-        error.message === "No such file or directory (os error 2)";
+      const refusal = refusedWith(-32603, "No such file or directory (os error 2)");
       await assert.rejects(start(["no-such-program"], { processId: "reused" }), refusal);
       await assert.rejects(start(["true"], { processId: "reused", cwd: "/no/such/folder" }), refusal);
       const started = await start(["true"], { processId: "reused" });
@@ -146,7 +143,7 @@ export function execProcessContract(
     });
 
     it("refuses an empty argv", async () => {
-      await assert.rejects(start([]), (error) => error instanceof RequestError && error.code === -32602);
+      await assert.rejects(start([]), refusedWith(-32602));
     });
 
     it("gives exactly the environment asked for, and the name asked for", async () => {
@@ -206,10 +203,7 @@ export function execProcessContract(
       const result = await started.wait();
       assert.deepEqual([result.exitCode, result.signal], [130, "SIGINT"]);
       await started.signal("SIGTERM");
-      await assert.rejects(
-        started.signal("SIGNONSENSE"),
-        (error) => error instanceof RequestError && error.code === -32602,
-      );
+      await assert.rejects(started.signal("SIGNONSENSE"), refusedWith(-32602));
     });
 
     it("ends a process that outlives its time, and says so", async () => {
@@ -288,10 +282,7 @@ export function execProcessContract(
         const started = await shell("stty size", { tty: true });
         assert.equal((await collectFromReads(started)).output, "24 80\r\n");
         const piped = await shell("exit 0");
-        await assert.rejects(
-          piped.resize({ rows: 1, cols: 1 }),
-          (error) => error instanceof RequestError && error.code === -32600,
-        );
+        await assert.rejects(piped.resize({ rows: 1, cols: 1 }), refusedWith(-32600));
       },
     );
 
@@ -314,10 +305,7 @@ export function execProcessContract(
       const exited = await started.wait();
       assert.deepEqual([exited.reason, exited.exitCode, exited.signal], ["exited", 5, null]);
       assert.equal((await started.wait({ until: { type: "output", pattern: "never" } })).reason, "closed");
-      await assert.rejects(
-        started.wait({ until: { type: "output", pattern: "(" } }),
-        (error) => error instanceof RequestError && error.code === -32602,
-      );
+      await assert.rejects(started.wait({ until: { type: "output", pattern: "(" } }), refusedWith(-32602));
     });
 
     it("keeps head and tail for a snapshot, streams apart", async () => {

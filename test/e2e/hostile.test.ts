@@ -63,6 +63,30 @@ for (const { name, env } of KINDS) {
       assert.equal(result?.status, "accepted");
     });
 
+    test("remembers write ids up to a bound: short ones long, long ones shortly", async () => {
+      await using server = await serve();
+      await using client = await ready(server);
+      await client.start("cat", sh("cat"), { pipeStdin: true });
+      const write = (writeId: string, text: string) =>
+        client.call("process/write", {
+          processId: "cat",
+          writeId,
+          chunk: Buffer.from(text).toString("base64"),
+        });
+      await write("first", "1");
+      for (let at = 0; at < 300; at++) await write(`${at}`, "");
+      await write("first", "[again]");
+      // 256 KiB of ids are remembered; 300 of 1,000 characters are more.
+      for (let at = 0; at < 300; at++) await write(`${at}`.padEnd(1000, "x"), "");
+      await write("299".padEnd(1000, "x"), "[299 again]");
+      await write("first", "[forgotten]");
+      await write("last", ".");
+      await client.outputContains("cat", ".");
+      const output = client.output("cat");
+      assert.ok(!output.includes("again]"), output);
+      assert.ok(output.includes("[forgotten]"), output);
+    });
+
     test("holds little for a peer that asks for files and does not read them", async () => {
       using scratch = scratchDirectory();
       const content = Buffer.alloc(16 * MIB, "x");

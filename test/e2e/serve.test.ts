@@ -502,7 +502,8 @@ describe("limits", () => {
     await client.start("b", sh("sleep 100"));
     assert.deepEqual(await client.refused("process/start", startParams("c", ["true"])), {
       code: -32600,
-      message: "too many processes: this session may have 2 live processes at once",
+      message:
+        "too many processes: this session may have 2 live processes at once; end one first, or let sessions have more with --max-processes",
     });
     await client.call("process/terminate", { processId: "a" });
     await client.finished("a");

@@ -5,6 +5,7 @@ import { ManualClock } from "../../src/async/clock.ts";
 import { EventLog } from "../../src/exec/event-log.ts";
 import type { ExecEvent, ExitStatus } from "../../src/exec/exec-process.ts";
 import { RetentionBudget } from "../../src/exec/retention-budget.ts";
+import { freeBytes } from "../../src/protocol/free-bytes.ts";
 
 const EXIT: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -84,7 +85,7 @@ describe("events", () => {
     assert.equal(read.closed, true);
   });
 
-  test("ends quietly when its signal is aborted, and then holds nothing", async () => {
+  test("throws the reason when its signal is aborted, and then holds nothing", async () => {
     const { log } = small();
     const stop = new AbortController();
     const words: string[] = [];
@@ -92,8 +93,8 @@ describe("events", () => {
       for await (const event of log.events({ lossless: true, signal: stop.signal })) words.push(word(event));
     })();
     await Promise.resolve();
-    stop.abort();
-    await done;
+    stop.abort("no longer wanted");
+    await assert.rejects(done, (reason) => reason === "no longer wanted");
     for (let n = 0; n < 100; n++) log.append("stdout", bytes("0123456789"));
     assert.equal(log.retainedBytes, 10);
     assert.deepEqual(words, []);
@@ -547,4 +548,20 @@ test("gives up what it kept for snapshots when all of them together keep too muc
   ended.dispose();
   running.dispose();
   assert.equal(snapshotBudget.bytes, 0);
+});
+
+test("says when a chunk was copied, and then needs its memory no more", () => {
+  const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
+  const small = new Uint8Array(16 * 1024).fill(1);
+  const large = new Uint8Array(20 * 1024).fill(2);
+  assert.equal(log.append("stdout", small), "kept");
+  assert.equal(log.append("stdout", large), "copied");
+  freeBytes(large);
+  const read = log.read().chunks.map(({ chunk }) => [chunk.length, chunk.at(-1)]);
+  assert.deepEqual(read, [
+    [16 * 1024, 1],
+    [16 * 1024, 2],
+    [4 * 1024, 2],
+  ]);
+  assert.deepEqual(log.headTail("stdout").tail().at(-1), 2);
 });

@@ -60,3 +60,59 @@ test("counts exactly what all logs retain, and stays within its bound unless som
     { numRuns: 1000 },
   );
 });
+
+const MIB = 1024 * 1024;
+
+/** Logs with a reader each that takes nothing, and whether their processes are paused. */
+function heldLogs(count: number, budget: RetentionBudget) {
+  return Array.from({ length: count }, () => {
+    const log = new EventLog({ budget });
+    const held = { log, cursor: log.cursor({ holding: true }), paused: false };
+    log.onPressure = (paused) => {
+      held.paused = paused;
+    };
+    return held;
+  });
+}
+
+/** Every process that is not paused writes 64 KiB at a time, until all are. */
+function fill(logs: ReturnType<typeof heldLogs>): void {
+  while (logs.some(({ paused }) => !paused)) {
+    for (const { log, paused } of logs) if (!paused) log.append("stdout", new Uint8Array(64 * 1024));
+  }
+}
+
+test("processes with slow readers are paused before they hold more than the budget together", () => {
+  const budget = new RetentionBudget(32 * MIB);
+  const logs = heldLogs(200, budget);
+  fill(logs);
+  // Each of them may always hold a pipe's worth, and a chunk that has come is not cut.
+  assert.ok(budget.bytes <= 34 * MIB, `${budget.bytes / MIB} MiB are held`);
+});
+
+test("a process alone may hold its whole retention", () => {
+  const budget = new RetentionBudget(32 * MIB);
+  const logs = heldLogs(1, budget);
+  fill(logs);
+  assert.equal(budget.bytes, MIB);
+});
+
+test("a process that was paused for want of room goes on when others have given theirs back", () => {
+  const budget = new RetentionBudget(32 * MIB);
+  const logs = heldLogs(200, budget);
+  fill(logs);
+  const [first, ...others] = logs;
+  assert.ok(first);
+  for (const { log, cursor } of others) cursor.advanceTo(log.nextSeq - 1);
+  assert.equal(first.paused, false);
+  fill([first]);
+  assert.equal(first.log.retainedBytes, MIB);
+});
+
+test("a log that is given up holds nothing any more", () => {
+  const budget = new RetentionBudget(32 * MIB);
+  const logs = heldLogs(200, budget);
+  fill(logs);
+  for (const { log } of logs) log.dispose();
+  assert.equal(budget.roomToHold, 32 * MIB);
+});

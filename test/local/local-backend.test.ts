@@ -235,7 +235,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     const descriptors = () => readdirSync("/proc/self/fd").length;
     await (await start(backend, "true")).closed;
     const before = descriptors();
-    const budget = new RetentionBudget();
+    const budget = new RetentionBudget(256 * 1024 * 1024);
     await using other = createLocalBackend({ budget });
     let holder = 0;
     {

@@ -7,7 +7,7 @@ import { MAX_WRITE_BYTES } from "../../src/client/write-window.ts";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
-import type { WriteParams } from "../../src/connection/frame-socket.ts";
+import type { WriteParams } from "../../src/connection/straight-way.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { loadAddon, type NativeAddon } from "../../src/native/addon.ts";

@@ -27,7 +27,8 @@ test("all sessions together have no more live processes than the server may have
   await other.call("process/start", start("b"));
   for (const connection of [one, other]) {
     await assert.rejects(connection.call("process/start", start("c")), {
-      message: "too many processes: this server may have 2 live processes at once",
+      message:
+        "too many processes: this server may have 2 live processes at once; end one first, or let it have more with --max-server-processes",
     });
   }
   host.process("a").exit(0);

@@ -566,7 +566,7 @@ describe("extensions", () => {
     assert.deepEqual(client.told("p")[0]?.params, { processId: "p", pid: 4242 });
   });
 
-  test("failed tells that a process can no longer be followed, and only to who asked", async () => {
+  test("failed tells a client that asked that a process can no longer be followed, and others the end they know", async () => {
     const { host, ready } = setup();
     const asked = await ready({ extensions: ["failed"] });
     const other = await ready();
@@ -578,7 +578,13 @@ describe("extensions", () => {
     assert.deepEqual(asked.told("p"), [
       { method: "process/failed", params: { processId: "p", message: "its reader broke" } },
     ]);
-    assert.deepEqual(other.told("p"), []);
+    assert.deepEqual(
+      other.told("p").map(({ method, params }) => [method, params?.seq, params?.exitCode]),
+      [
+        ["process/exited", 1, -1],
+        ["process/closed", 2, undefined],
+      ],
+    );
     assert.equal((await readAll(other, "p")).result.failure, "its reader broke");
   });
 

@@ -2,13 +2,18 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
 import { RpcCaller } from "../../src/client/rpc-caller.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
+import { BubblewrappedFiles } from "../../src/host/walled-files.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
+import { HiddenFiles } from "../../src/sandbox/hidden-files.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
+import { descendantsOf } from "../support/program-figures.ts";
+import { until } from "../support/until.ts";
 
 const skip =
   availableSandboxes().length === 0
@@ -129,3 +134,67 @@ test("an open file behind walls is refused, never opened outside them", async ()
     { code: -32602, message: "sandbox intent cannot be enforced on this executor" },
   );
 });
+
+test("more intents than there may be servers for are answered all the same, by few servers", {
+  skip,
+}, async () => {
+  const path = uriFromPath(join(folder, "outside.txt"));
+  // Those of the tests before, which end by themselves meanwhile.
+  const before = innerServers();
+  // On a clock that stands still nobody ends for having been idle.
+  const files = new BubblewrappedFiles({
+    hidden: new HiddenFiles([]),
+    cap: { each: 2, all: 3 },
+    clock: new ManualClock(),
+  });
+  try {
+    const scopes = [{}, {}];
+    for (let at = 0; at < 8; at++) {
+      mkdirSync(join(folder, "workspace", `root-${at}`));
+      const workspaceRoots = [uriFromPath(join(folder, "workspace", `root-${at}`))];
+      const inside = await files.behind({ ...workspaceWrite(), workspaceRoots }, scopes[at % 2] ?? {});
+      const { dataBase64 } = await inside.call("fs/readFile", { path });
+      assert.equal(new TextDecoder().decode(dataBase64), "untouched");
+    }
+    await until("those that gave way are gone", () => innerServers() - before <= 3);
+  } finally {
+    await files.close();
+  }
+  await until("all are gone", () => innerServers() <= before);
+});
+
+test("one intent more than may be busy at once is refused with the number, and works later", {
+  skip,
+}, async () => {
+  const path = join(folder, "workspace", "busy.txt");
+  writeFileSync(path, "seen");
+  const read = (at: number) => {
+    const roots = [join(folder, "workspace"), join(folder, "workspace", `busy-${at}`)];
+    mkdirSync(join(folder, "workspace", `busy-${at}`), { recursive: true });
+    const sandbox = { ...workspaceWrite(), workspaceRoots: roots.map(uriFromPath) };
+    return caller.call("fs/readFile", { path: uriFromPath(path), sandbox });
+  };
+  const answers = await Promise.allSettled(Array.from({ length: 5 }, (_, at) => read(at)));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    ["fulfilled", "fulfilled", "fulfilled", "fulfilled", "rejected"],
+  );
+  assert.match(
+    String(answers[4]?.status === "rejected" && answers[4].reason),
+    /too many sandboxes with file requests under way: this session may have 4 at once; await the answer/,
+  );
+  assert.equal(new TextDecoder().decode((await read(4)).dataBase64), "seen");
+});
+
+/** Inner servers below this program: those that run its own program behind walls. */
+function innerServers(): number {
+  return descendantsOf(process.pid).filter(({ pid, state }) => {
+    if (state === "Z") return false;
+    try {
+      const argv = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0");
+      return argv[0] === process.execPath && argv.includes("stdio://");
+    } catch {
+      return false;
+    }
+  }).length;
+}

@@ -1,5 +1,5 @@
 import { type Connection, type ConnectionEvent, messageEvent } from "../../src/connection/connection.ts";
-import type { LongMessage } from "../../src/connection/parted-sender.ts";
+import type { LongMessage } from "../../src/connection/long-message.ts";
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
 import { parseMessage } from "../../src/protocol/envelope.ts";
 import { isObject } from "../../src/protocol/schema.ts";

@@ -17,8 +17,10 @@ export function whyNoStrace(): string | null {
 export interface Injection {
   syscall: string;
   error: string;
-  /** Which call of each thread fails, counted from when the fault is put in place. */
-  when: number;
+  /** Which call of each thread fails, counted from when the fault is put in place; `1+` is every one. */
+  when: number | "1+";
+  /** Only calls on a descriptor of this file or pipe, as `/proc/PID/fd` names it. */
+  path?: string;
 }
 
 /** Puts a fault into every thread of a program; what it starts later is left alone. */
@@ -36,10 +38,12 @@ export class InjectedFault implements AsyncDisposable {
     this.#exited = new Promise((resolve) => strace.on("close", () => resolve()));
   }
 
-  static async into(pid: number, { syscall, error, when }: Injection): Promise<InjectedFault> {
+  static async into(pid: number, { syscall, error, when, path }: Injection): Promise<InjectedFault> {
     const threads = readdirSync(`/proc/${pid}/task`);
     const inject = `inject=${syscall}:error=${error}:when=${when}`;
-    const args = ["-e", `trace=${syscall}`, "-e", inject, ...threads.flatMap((thread) => ["-p", thread])];
+    const only = path === undefined ? [] : ["-P", path];
+    const attach = threads.flatMap((thread) => ["-p", thread]);
+    const args = ["-e", `trace=${syscall}`, "-e", inject, ...only, ...attach];
     const fault = new InjectedFault(spawn("strace", args, { stdio: ["ignore", "ignore", "pipe"] }));
     await until(
       `strace is attached to ${threads.length} threads: ${fault.#text}`,

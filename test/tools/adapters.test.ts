@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type AgentsToolOptions, agentsTools } from "../../examples/agents-sdk.ts";
-import { type AiToolOptions, aiTools } from "../../examples/ai-sdk.ts";
+import { type AgentsToolOptions, agentsTools } from "../../src/adapters/agents.ts";
+import { type AiToolOptions, aiTools } from "../../src/adapters/ai.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import type { UnifiedExec } from "../../src/tools/unified-exec.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";

@@ -1,7 +1,11 @@
+import { withCaller } from "../../exec/call-error.ts";
+import { asText } from "../../exec/collect-output.ts";
 import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
-import { codeOf, ExecServerError } from "../../exec/exec-server-error.ts";
 import { guardSecrets } from "../../exec/host-environment.ts";
-import { commandParams, type RunOptions, type RunResult, run } from "../../exec/run-program.ts";
+import { commandParams, type RunOptions, type RunResult, runToEnd } from "../../exec/run-program.ts";
+import { startUntil } from "../../exec/start-until.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import { explainingStart } from "../start-error.ts";
 import { SpawnedProcess } from "./spawned-process.ts";
 
 /** A program by its name or path, or a program with its arguments. No shell reads it. */
@@ -24,11 +28,12 @@ export interface SpawnOptions
 /** So much of a failed program's stderr stands in the error's text. */
 const SHOWN_STDERR_CHARS = 500;
 
-/** A program that ran and failed. */
+/** A program that ran and failed: `code` is `EXIT`, `SIGNAL` or `TIMEOUT`. */
 export class CommandError extends ExecServerError {
   override readonly name = "CommandError";
   readonly exitCode: number;
   readonly signal: string | null;
+  /** As text, whatever the encoding of the run. */
   readonly stdout: string;
   readonly stderr: string;
   readonly timedOut: boolean;
@@ -63,13 +68,15 @@ export async function runCommand(
   host: CommandHost,
   command: Command,
   options: EnvironmentRunOptions,
-): Promise<RunResult> {
+): Promise<RunResult | RunResult<Uint8Array>> {
   const argv = argvOf(command);
+  const { cwd } = options;
   const caller = new Error("called from here");
-  const result = await explained(host, argv, options.cwd, caller, () => run(host.backend, argv, options));
+  const attempt = { argv, cwd, exists: host.exists };
+  const result = await explainingStart(attempt, () => runToEnd(host.backend, argv, options));
   const isFailed = result.exitCode !== 0 || result.signal !== null || result.timedOut;
-  if (isFailed && options.reject !== false) throw withCaller(new CommandError(argv, result), caller);
-  return result;
+  if (isFailed && options.reject !== false) throw withCaller(new CommandError(argv, asText(result)), caller);
+  return options.encoding === "buffer" ? result : asText(result);
 }
 
 export async function spawnCommand(
@@ -82,15 +89,15 @@ export async function spawnCommand(
   signal?.throwIfAborted();
   const params: StartParams = { ...commandParams(host.backend, argv, rest), pipeStdin: stdin };
   const backend = options.envPolicy === undefined ? guardSecrets(host.backend) : host.backend;
-  const caller = new Error("called from here");
-  const process = await explained(host, argv, options.cwd, caller, () => backend.start(params));
+  const attempt = { argv, cwd: options.cwd, exists: host.exists };
+  const process = await explainingStart(attempt, () => startUntil(backend.start(params), signal));
   if (signal) {
     // Ended with its signal, like everything that takes one; a process that is gone already does not mind.
     const end = () => void process.terminate().catch(() => undefined);
     if (signal.aborted) end();
     else signal.addEventListener("abort", end, { once: true });
   }
-  return new SpawnedProcess(process);
+  return new SpawnedProcess(process, argv);
 }
 
 function argvOf(command: Command): string[] {
@@ -104,40 +111,4 @@ function argvOf(command: Command): string[] {
       },
     );
   return argv;
-}
-
-/** Says what was missing: servers answer the same to a missing program and to a missing directory. */
-async function explained<T>(
-  host: CommandHost,
-  argv: string[],
-  cwd: string | undefined,
-  caller: Error,
-  call: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await call();
-  } catch (cause) {
-    const code = codeOf(cause);
-    // What is no failure of the call, such as the reason of an abort, is passed on as it is.
-    if (code === null || !(cause instanceof Error)) throw cause;
-    const isCwdMissing =
-      cwd !== undefined && code === "ENOENT" && !(await host.exists(cwd).catch(() => true));
-    const message = isCwdMissing
-      ? `no such directory to start \`${argv[0]}\` in: ${cwd}`
-      : code === "ENOENT"
-        ? `no such program: \`${argv[0]}\``
-        : code === "EACCES"
-          ? `permission to run \`${argv[0]}\` was denied`
-          : cause.message;
-    const path = isCwdMissing ? cwd : argv[0]?.includes("/") ? argv[0] : undefined;
-    const error = new ExecServerError(message, code, { argv, path, method: "process/start" }, { cause });
-    throw withCaller(error, caller);
-  }
-}
-
-/** The stack of an answer ends in the event loop; where it was asked for is what one looks for. */
-function withCaller<E extends Error>(error: E, caller: Error): E {
-  const asked = caller.stack?.split("\n").slice(2).join("\n") ?? "";
-  error.stack = `${error.name}: ${error.message}\n${asked}`;
-  return error;
 }

@@ -1,4 +1,5 @@
-import type { ExecBackend } from "../../exec/exec-process.ts";
+import { asked } from "../../exec/call-error.ts";
+import type { CallOptions, ExecBackend } from "../../exec/exec-process.ts";
 import type { RunResult } from "../../exec/run-program.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
@@ -15,7 +16,7 @@ import {
 } from "./environment-commands.ts";
 import { ExecServerClient, type SocketClientOptions } from "./socket-client.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawned-exec-server.ts";
-import type { SpawnedProcess } from "./spawned-process.ts";
+import { SpawnedProcess } from "./spawned-process.ts";
 
 /** Where an environment is: here, behind a URL, or behind the stdio of a program. */
 export type EnvironmentTarget = null | { url: string } | ExecServerLaunchCommand;
@@ -69,7 +70,7 @@ export class Environment implements AsyncDisposable {
     if (!options.local) throw new Error("no local backend was given: only a server's URL can be used here");
     const parts = await options.local();
     const client = await ExecServerClient.connectInProcess(parts.server, options);
-    return new Environment(client, parts.backend, async () => {
+    return new Environment(client, toldLikeRemote(parts.backend), async () => {
       await client.close();
       await parts.close();
     });
@@ -81,12 +82,21 @@ export class Environment implements AsyncDisposable {
   }
 
   /**
-   * Runs a program to its end. Rejects with a CommandError when it fails, unless `reject` is false.
+   * Runs a program to its end. Rejects with a CommandError when it fails, unless `reject` is false. The output is text,
+   * or bytes with `encoding: "buffer"`.
    *
    * @example
    * const { stdout } = await environment.run(["git", "status", "--short"], { cwd: "/src" });
    */
-  run(command: Command, options: EnvironmentRunOptions = {}): Promise<RunResult> {
+  run(
+    command: Command,
+    options: EnvironmentRunOptions & { encoding: "buffer" },
+  ): Promise<RunResult<Uint8Array>>;
+  run(
+    command: Command,
+    options?: EnvironmentRunOptions & { encoding?: "utf8" | undefined },
+  ): Promise<RunResult>;
+  run(command: Command, options: EnvironmentRunOptions = {}): Promise<RunResult | RunResult<Uint8Array>> {
     return runCommand(this.#commandHost, command, options);
   }
 
@@ -119,8 +129,8 @@ export class Environment implements AsyncDisposable {
   }
 
   /** Shell, directories and capabilities of the host. */
-  info(): Promise<EnvironmentInfo> {
-    return this.#client.info();
+  info(options?: CallOptions): Promise<EnvironmentInfo> {
+    return this.#client.info(options);
   }
 
   close(): Promise<void> {
@@ -130,4 +140,16 @@ export class Environment implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
+}
+
+/** This machine's own backend, whose calls fail with the same errors as those of one far away. */
+function toldLikeRemote(backend: ExecBackend): ExecBackend {
+  return {
+    defaultCwd: backend.defaultCwd,
+    start: ({ argv, ...rest }) =>
+      asked({ method: "process/start", argv }, async () => {
+        return new SpawnedProcess(await backend.start({ argv, ...rest }), argv);
+      }),
+    list: (options) => asked({ method: "process/list" }, () => backend.list(options)),
+  };
 }

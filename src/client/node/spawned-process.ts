@@ -1,11 +1,13 @@
 import { Readable } from "node:stream";
 import type { WatchReceiver } from "../../async/watch.ts";
+import { asked } from "../../exec/call-error.ts";
 import type {
+  CallOptions,
   CloseStdinStatus,
   EventsOptions,
   ExecEvent,
   ExecProcess,
-  OutputStream,
+  Gap,
   ReadParams,
   ReadResult,
   SandboxType,
@@ -15,17 +17,14 @@ import type {
   TerminateResult,
   WaitParams,
   WaitResult,
+  WriteOptions,
   WriteStatus,
 } from "../../exec/exec-process.ts";
-import { failureError } from "../../exec/failure.ts";
-import { lines } from "../../exec/lines.ts";
+import { type LinesOptions, lines } from "../../exec/lines.ts";
+import { type StreamOptions, streamBytes } from "../../exec/stream-bytes.ts";
 import { type Match, type WaitForOptions, waitFor } from "../../exec/wait-for-output.ts";
-
-export interface StreamOptions {
-  /** Default: stdout, or the terminal's output. */
-  stream?: OutputStream;
-  signal?: AbortSignal;
-}
+import type { MethodName } from "../../protocol/methods.ts";
+import { type PipeOptions, type PipeTarget, pipeOutput } from "./pipe-output.ts";
 
 /**
  * A process started by `environment.spawn`: every call of a process, and the usual ways to read one.
@@ -33,13 +32,16 @@ export interface StreamOptions {
  * @example
  * await using server = await environment.spawn(["npm", "start"]);
  * await server.waitFor(/listening on (\d+)/);
- * server.readable().pipe(process.stdout);
+ * await server.pipe(process.stdout, { end: false });
  */
 export class SpawnedProcess implements ExecProcess {
   readonly #process: ExecProcess;
+  readonly #argv: readonly string[];
 
-  constructor(process: ExecProcess) {
+  /** @internal */
+  constructor(process: ExecProcess, argv: readonly string[]) {
     this.#process = process;
+    this.#argv = argv;
   }
 
   get processId(): string {
@@ -61,8 +63,13 @@ export class SpawnedProcess implements ExecProcess {
   // ---- the usual ways to read it
 
   /** Its lines as they come; see `lines`. */
-  lines(options: StreamOptions = {}): AsyncGenerator<string, void, undefined> {
-    return lines(this.#process, options);
+  lines(options: LinesOptions & { onGap: "yield" }): AsyncGenerator<string | Gap, void, undefined>;
+  lines(options?: LinesOptions & { onGap?: "throw" | undefined }): AsyncGenerator<string, void, undefined>;
+  lines(options: LinesOptions = {}): AsyncGenerator<string | Gap, void, undefined> {
+    const { onGap } = options;
+    return onGap === "yield"
+      ? lines(this.#process, { ...options, onGap })
+      : lines(this.#process, { ...options, onGap });
   }
 
   /** Waits until its output matches; see `waitFor`. */
@@ -72,12 +79,12 @@ export class SpawnedProcess implements ExecProcess {
 
   /** The bytes of one stream, as Node reads them. A slow reader holds the process back. */
   readable(options: StreamOptions = {}): Readable {
-    return Readable.from(this.#bytes(options), { objectMode: false });
+    return Readable.from(streamBytes(this.#process, options), { objectMode: false });
   }
 
   /** The same as the web reads them. */
   readableStream(options: StreamOptions = {}): ReadableStream<Uint8Array> {
-    const chunks = this.#bytes(options);
+    const chunks = streamBytes(this.#process, options);
     return new ReadableStream<Uint8Array>({
       async pull(controller) {
         const { value, done } = await chunks.next();
@@ -88,18 +95,19 @@ export class SpawnedProcess implements ExecProcess {
     });
   }
 
-  async *#bytes({ stream, signal }: StreamOptions): AsyncGenerator<Uint8Array, void, undefined> {
-    for await (const event of this.#process.events({ lossless: true, signal })) {
-      if (event.type === "failed") throw failureError(event.message);
-      if (event.type === "gap")
-        throw new Error(
-          `output of process ${this.processId} is gone (events ${event.fromSeq} to ${event.toSeq})`,
-        );
-      if (event.type !== "output") continue;
-      const isWanted = stream === undefined ? event.stream !== "stderr" : event.stream === stream;
-      if (isWanted) yield event.chunk;
-    }
-    signal?.throwIfAborted();
+  /**
+   * Carries one stream into a stream of Node or the web, or into another process's stdin, as fast as that takes it.
+   * Resolves after the last byte.
+   *
+   * @example
+   * await using sort = await environment.spawn("sort");
+   * await log.pipe(sort);
+   */
+  pipe(target: PipeTarget, options: PipeOptions = {}): Promise<void> {
+    return asked({ method: "process/output" }, () => {
+      const source = { process: this.#process, readable: () => this.readable(options) };
+      return pipeOutput(source, target, options);
+    });
   }
 
   // ---- every call of a process; text is taken as UTF-8
@@ -112,42 +120,44 @@ export class SpawnedProcess implements ExecProcess {
     return this.#process.subscribeWake();
   }
 
-  read(params?: ReadParams): Promise<ReadResult> {
-    return this.#process.read(params);
+  read(params: ReadParams = {}): Promise<ReadResult> {
+    return this.#asked("process/read", () => this.#process.read(params));
   }
 
-  write(
-    data: Uint8Array | string,
-    options?: { writeId?: string | undefined },
-  ): Promise<{ status: WriteStatus }> {
-    return this.#process.write(typeof data === "string" ? new TextEncoder().encode(data) : data, options);
+  write(data: Uint8Array | string, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : data;
+    return this.#asked("process/write", () => this.#process.write(bytes, options));
   }
 
-  closeStdin(): Promise<{ status: CloseStdinStatus }> {
-    return this.#process.closeStdin();
+  closeStdin(options: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {
+    return this.#asked("process/closeStdin", () => this.#process.closeStdin(options));
   }
 
-  resize(size: TerminalSize): Promise<void> {
-    return this.#process.resize(size);
+  resize(size: TerminalSize, options: CallOptions = {}): Promise<void> {
+    return this.#asked("process/resize", () => this.#process.resize(size, options));
   }
 
-  signal(name: string): Promise<void> {
-    return this.#process.signal(name);
+  signal(name: string, options: CallOptions = {}): Promise<void> {
+    return this.#asked("process/signal", () => this.#process.signal(name, options));
   }
 
-  terminate(mode?: TerminateMode): Promise<TerminateResult> {
-    return this.#process.terminate(mode);
+  terminate(mode?: TerminateMode, options: CallOptions = {}): Promise<TerminateResult> {
+    return this.#asked("process/terminate", () => this.#process.terminate(mode, options));
   }
 
-  wait(params?: WaitParams): Promise<WaitResult> {
-    return this.#process.wait(params);
+  wait(params: WaitParams = {}): Promise<WaitResult> {
+    return this.#asked("process/wait", () => this.#process.wait(params));
   }
 
-  snapshot(): Promise<Snapshot> {
-    return this.#process.snapshot();
+  snapshot(options: CallOptions = {}): Promise<Snapshot> {
+    return this.#asked("process/snapshot", () => this.#process.snapshot(options));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#process[Symbol.asyncDispose]();
+  }
+
+  #asked<T>(method: MethodName, call: () => Promise<T>): Promise<T> {
+    return asked({ method, argv: this.#argv }, call);
   }
 }

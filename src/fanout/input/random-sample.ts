@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { NewItem } from "../job.ts";
 
 /**
@@ -9,7 +10,7 @@ export async function* randomSample(
   size: number,
   seed: string,
 ): AsyncGenerator<NewItem, void, undefined> {
-  const random = seededRandom(Number.parseInt(seed.slice(0, 8), 16));
+  const random = seededRandom(seedNumber(seed));
   const picked: NewItem[] = [];
   let seen = 0;
   for await (const item of items) {
@@ -23,6 +24,12 @@ export async function* randomSample(
   }
   picked.sort((a, b) => a.rowIndex - b.rowIndex);
   for (const [rowIndex, item] of picked.entries()) yield { ...item, rowIndex };
+}
+
+/** A hash gives its first digits, so that samples stay what they were; any other text is hashed first. */
+function seedNumber(seed: string): number {
+  const hex = /^[0-9a-f]{64}$/.test(seed) ? seed : createHash("sha256").update(seed).digest("hex");
+  return Number.parseInt(hex.slice(0, 8), 16);
 }
 
 /** Numbers from 0 to 1 (mulberry32): even enough to pick rows by, and of no use for secrets. */

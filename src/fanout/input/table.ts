@@ -21,6 +21,8 @@ export interface TableReading {
   keepGoing?: boolean | undefined;
   /** Only so many rows of it, picked at random. */
   randomSample?: number | undefined;
+  /** Picks other rows than another seed; default: the table's own hash. */
+  seed?: string | undefined;
 }
 
 /** A table that is read once, row by row; it is never whole in memory. */

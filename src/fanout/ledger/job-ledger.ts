@@ -12,6 +12,7 @@ import type {
   NewJob,
   StoredAnswer,
 } from "../job.ts";
+import type { BatchLedger } from "./batch-ledger.ts";
 
 export interface JobStore extends AsyncDisposable {
   /**
@@ -21,8 +22,11 @@ export interface JobStore extends AsyncDisposable {
   withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T>;
   /** The job that this key stands for now; `--fresh` makes a new one stand for it. */
   find(key: string): Promise<JobRecord | null>;
-  /** All or nothing: an error while the rows are read leaves no job. `headers` is asked after the last row. */
-  create(job: NewJob, rows: AsyncIterable<NewItem>, headers: () => readonly string[]): Promise<JobRecord>;
+  /**
+   * All or nothing: an error while these rows are read leaves no job. `table` is asked after the last of them; a job that
+   * is still reading gets the rest of its rows by `append`.
+   */
+  create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord>;
   /** Newest first; a job that cannot be read hides no other one. */
   list(): Promise<JobRecord[]>;
   /** The jobs that cannot be read, and why. */
@@ -38,6 +42,12 @@ export interface JobStore extends AsyncDisposable {
   open(idOrPrefix: string): Promise<JobLedger | null>;
   /** What other jobs than this one have answered. */
   answersOutside(jobId: string): Promise<AnswerSource>;
+}
+
+/** What is known of a table once rows of it were read. */
+export interface ReadTable {
+  headers: readonly string[];
+  isReading: boolean;
 }
 
 export interface UnreadableJob {
@@ -85,6 +95,7 @@ export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
   /** Rows may be settled by other processes, which only `settledSince` tells. */
   readonly shared: boolean;
+  readonly batches: BatchLedger;
   job(): Promise<JobRecord>;
   counts(): Promise<JobCounts>;
 
@@ -97,6 +108,17 @@ export interface JobLedger extends AsyncDisposable {
   endRun(): Promise<void>;
   /** Whether a process has that right now; null where the store cannot tell. */
   isBeingRun(): Promise<boolean | null>;
+
+  /**
+   * Further rows of a table that is still being read, those with an answer of another job completed by it. Rows that are
+   * there already stay as they are.
+   */
+  append(
+    rows: readonly NewItem[],
+    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
+  ): Promise<void>;
+  /** The table has been read to its end. */
+  finishReading(headers: readonly string[], totalRows: number): Promise<void>;
 
   /** Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running. */
   claim(limit: number): Promise<Claim[]>;

@@ -1,6 +1,6 @@
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
-import type { TokenUsage } from "../../agent/usage.ts";
+import type { BatchedTokens, TokenUsage } from "../../agent/usage.ts";
 import {
   type AttemptOutcome,
   type AttemptRecord,
@@ -17,6 +17,7 @@ import {
   type StoredAnswer,
   type TranscriptEntry,
 } from "../job.ts";
+import type { BatchPart, BatchPartState } from "./batch-ledger.ts";
 
 /** A row of a database, of either kind: numbers may come as numbers, bigints or text, times as epoch milliseconds. */
 type DatabaseRow = Readonly<Record<string, unknown>>;
@@ -32,6 +33,7 @@ export function decodeJob(row: DatabaseRow): JobRecord {
     settings: decodeSettings(json(row.settings_json)),
     headers: list(json(row.headers_json)).map(text),
     totalRows: count(row.total_rows),
+    isReading: Boolean(row.is_reading),
     inputPath: text(row.input_path),
     outputPath: text(row.output_path),
     error: textOrNull(row.last_error),
@@ -96,8 +98,52 @@ export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
       cachedInputTokens: sum("cached"),
       outputTokens: sum("output"),
       reasoningOutputTokens: sum("reasoning"),
+      ...batchedIn({
+        inputTokens: sum("batch_input"),
+        cachedInputTokens: sum("batch_cached"),
+        outputTokens: sum("batch_output"),
+      }),
     },
   };
+}
+
+/** From the row of one part of a table that was handed to the provider. */
+export function decodeBatchPart(row: DatabaseRow): BatchPart {
+  return {
+    id: text(row.id),
+    state: oneOf(BATCH_PART_STATES, row.state),
+    rows: count(row.row_count),
+    answered: count(row.answered),
+    fileId: textOrNull(row.file_id),
+    batchId: textOrNull(row.batch_id),
+    tries: count(row.tries),
+    cancelAsked: Boolean(row.cancel_asked),
+    error: textOrNull(row.last_error),
+    createdAtMs: count(row.created_at),
+  };
+}
+
+const BATCH_PART_STATES: readonly BatchPartState[] = ["assigned", "uploaded", "created", "done"];
+
+/** The values by which a statement adds what an attempt has used. */
+export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
+  const { batched } = usage;
+  return {
+    inputTokens: usage.inputTokens,
+    cachedInputTokens: usage.cachedInputTokens,
+    outputTokens: usage.outputTokens,
+    reasoningOutputTokens: usage.reasoningOutputTokens,
+    batchInputTokens: batched?.inputTokens ?? 0,
+    batchCachedInputTokens: batched?.cachedInputTokens ?? 0,
+    batchOutputTokens: batched?.outputTokens ?? 0,
+  };
+}
+
+type UsageValue = Exclude<keyof TokenUsage, "batched"> | `batch${Capitalize<keyof BatchedTokens>}`;
+
+/** No field at all where nothing went through a batch, as in usage that was never stored. */
+function batchedIn(batched: BatchedTokens): Pick<TokenUsage, "batched"> {
+  return batched.inputTokens + batched.outputTokens > 0 ? { batched } : {};
 }
 
 export const ERROR_CLASSES: readonly ErrorClass[] = [
@@ -140,6 +186,7 @@ function decodeSettings(value: unknown): JobSettings {
     rowLimit: countOrNull(settings.rowLimit),
     reuse: settings.reuse !== false,
     ...given({
+      batch: settings.batch === true ? true : undefined,
       onlyItems: Array.isArray(settings.onlyItems) ? settings.onlyItems.map(text) : undefined,
       model: textOrNull(settings.model) ?? undefined,
       fallbackModel: textOrNull(settings.fallbackModel) ?? undefined,
@@ -154,6 +201,11 @@ function decodeUsage(row: DatabaseRow): TokenUsage {
     cachedInputTokens: count(row.cached_input_tokens),
     outputTokens: count(row.output_tokens),
     reasoningOutputTokens: count(row.reasoning_output_tokens),
+    ...batchedIn({
+      inputTokens: count(row.batch_input_tokens),
+      cachedInputTokens: count(row.batch_cached_input_tokens),
+      outputTokens: count(row.batch_output_tokens),
+    }),
   };
 }
 

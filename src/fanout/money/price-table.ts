@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from "../../agent/response-events.ts";
-import type { TokenUsage } from "../../agent/usage.ts";
+import type { BatchedTokens, TokenUsage } from "../../agent/usage.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import { InputError } from "../job.ts";
 import packaged from "./prices.json" with { type: "json" };
@@ -42,14 +42,25 @@ export class PriceTable {
   }
 }
 
+/** When the package's prices were written down. */
+export const PRICES_AS_OF: string = packaged.asOf;
+
 export const PACKAGE_PRICES = new PriceTable(decodePrices(packaged.models, "of the package"));
 
 /** What was used, in dollars. */
 export function costOf(price: Price, usage: TokenUsage): number {
+  const saved = usage.batched ? microsOf(price, usage.batched) * (1 - BATCH_SHARE) : 0;
+  return (microsOf(price, usage) - saved) / 1_000_000;
+}
+
+/** What providers ask for a token that went through a batch, as a share of its price. */
+const BATCH_SHARE = 0.5;
+
+function microsOf(price: Price, usage: BatchedTokens): number {
   const fresh = usage.inputTokens - usage.cachedInputTokens;
-  const micros =
-    fresh * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output;
-  return micros / 1_000_000;
+  return (
+    fresh * price.input + usage.cachedInputTokens * price.cachedInput + usage.outputTokens * price.output
+  );
 }
 
 /** `$1.23`, and small sums with enough digits to tell them from nothing. */

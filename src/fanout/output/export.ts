@@ -6,12 +6,15 @@ import { isObject } from "../../agent/response-events.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
+import { costOf, type Price } from "../money/price-table.ts";
 import { tsvLine } from "./csv-line.ts";
 import { type FolderJudge, STDOUT, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
   /** Also give each field of the results a column of its own. */
   explode?: boolean;
+  /** Also say what each row has used and cost, in columns of their own. */
+  costs?: { price: Price | null } | undefined;
   /** Put a `'` before cells that a spreadsheet would run as a formula. It changes data, so it is asked for. */
   escapeFormulas?: boolean;
   /** Judges the folder that the results are about to be written in; without it any will do. */
@@ -48,13 +51,13 @@ export async function exportResults(
       file,
       [],
       { ...options, line: ([text]) => `${text}\n`, header: false },
-      objectsOf(ledger, job),
+      objectsOf(ledger, job, options),
     );
   }
   const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
-  const columns = outputColumns(job.headers, resultKeys);
+  const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
   const line = format === "tsv" ? (cells: readonly string[]) => tsvLine(cells, options) : undefined;
-  return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys));
+  return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys, options));
 }
 
 function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
@@ -105,8 +108,12 @@ export async function isSameFile(one: string, other: string): Promise<boolean> {
   return a !== null && b !== null && a?.dev === b?.dev && a?.ino === b?.ino;
 }
 
-function outputColumns(headers: readonly string[], resultKeys: readonly string[]): string[] {
-  const own = freeNames(OUTPUT_COLUMNS, headers);
+function outputColumns(
+  headers: readonly string[],
+  resultKeys: readonly string[],
+  extra: readonly string[],
+): string[] {
+  const own = freeNames([...OUTPUT_COLUMNS, ...extra], headers);
   const taken = [...headers, ...own];
   return [
     ...taken,
@@ -131,6 +138,7 @@ async function* rowsOf(
   ledger: JobLedger,
   job: JobRecord,
   resultKeys: readonly string[],
+  { costs }: ExportOptions,
 ): AsyncGenerator<string[], void, undefined> {
   for await (const item of ledger.items()) {
     const result = resultKeys.length > 0 ? parseResult(item) : {};
@@ -146,14 +154,19 @@ async function* rowsOf(
       item.result ?? "",
       timeText(item.reportedAtMs),
       timeText(item.completedAtMs),
+      ...(costs ? costCells(item, costs.price).map(cellText) : []),
       ...resultKeys.map((key) => (Object.hasOwn(result, key) ? cellText(result[key]) : "")),
     ];
   }
 }
 
 /** A row as one JSON object: its own cells as they were, what was done with it, and the result as it was reported. */
-async function* objectsOf(ledger: JobLedger, job: JobRecord): AsyncGenerator<string[], void, undefined> {
-  const names = freeNames(OBJECT_COLUMNS, job.headers);
+async function* objectsOf(
+  ledger: JobLedger,
+  job: JobRecord,
+  { costs }: ExportOptions,
+): AsyncGenerator<string[], void, undefined> {
+  const names = freeNames([...OBJECT_COLUMNS, ...(costs ? COST_COLUMNS : [])], job.headers);
   for await (const item of ledger.items()) {
     const values = [
       job.id,
@@ -165,6 +178,7 @@ async function* objectsOf(ledger: JobLedger, job: JobRecord): AsyncGenerator<str
       item.errorClass,
       item.error,
       item.result === null ? null : parseExactJson(item.result),
+      ...(costs ? costCells(item, costs.price) : []),
     ];
     const own = names.map((name, index) => [name, values[index]]);
     yield [JSON.stringify({ ...item.row, ...Object.fromEntries(own) })];
@@ -175,6 +189,14 @@ const OBJECT_COLUMNS = [
   ...["job_id", "item_id", "row_index", "source_id", "status", "attempt_count", "error_class", "last_error"],
   "result",
 ];
+
+/** Written behind our other columns where they are asked for. */
+const COST_COLUMNS = ["input_tokens", "cached_input_tokens", "output_tokens", "cost_usd"] as const;
+
+function costCells({ usage }: ItemRecord, price: Price | null): (number | null)[] {
+  const cost = price && Number(costOf(price, usage).toFixed(9));
+  return [usage.inputTokens, usage.cachedInputTokens, usage.outputTokens, cost];
+}
 
 async function collectResultKeys(ledger: JobLedger): Promise<string[]> {
   const keys = new Set<string>();

@@ -1,5 +1,6 @@
 import { type TokenUsage, totalTokens } from "../../agent/usage.ts";
 import type { JobCounts, JobRecord } from "../job.ts";
+import type { BatchPart } from "../ledger/batch-ledger.ts";
 import { costOf, moneyText, type Price } from "../money/price-table.ts";
 import { countText, durationText } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
@@ -52,6 +53,8 @@ export function jobReport(summary: JobSummary): string {
     `output    ${job.outputPath}`,
     `created   ${new Date(job.createdAtMs).toISOString()}`,
   ];
+  const [first, ...others] = summary.batches.map(batchText);
+  if (first !== undefined) lines.push(`batches   ${first}`, ...others.map((text) => `          ${text}`));
   if (failuresByClass.length > 0) {
     lines.push(
       `failures  ${failuresByClass.map(([errorClass, count]) => `${count} ${errorClass}${costText(price, wasted.get(errorClass))}`).join(", ")}`,
@@ -59,6 +62,12 @@ export function jobReport(summary: JobSummary): string {
     for (const item of failures) lines.push(`          ${item.itemId}: ${item.error}`);
   }
   return lines.join("\n");
+}
+
+function batchText(part: BatchPart): string {
+  const name = part.batchId ?? `not handed in yet (${part.id.slice(0, 8)})`;
+  const state = part.state === "created" ? `${part.answered} answered` : part.state;
+  return `${name}: ${part.rows} rows, ${state}${part.error === null ? "" : `; ${part.error}`}`;
 }
 
 /** ` ($0.12)`, where it is known. */

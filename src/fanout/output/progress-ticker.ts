@@ -19,6 +19,10 @@ export interface ProgressTickerOptions {
   /** What the job's model costs, where that is known. */
   price?: Price | null | undefined;
   clock: Clock;
+  /** Whether the table is still being read. */
+  isReading?: (() => boolean) | undefined;
+  /** What is in batches at the provider now. */
+  batches?: (() => Progress["batches"]) | undefined;
   onProgress(progress: Progress): void;
   /** Rows that others have settled. */
   onSettled?(item: ItemRecord): void;
@@ -84,6 +88,8 @@ export class ProgressTicker {
       width: limiter?.width ?? 0,
       maxWidth: limiter?.maxWidth ?? 0,
       apiAway: apiAway(health?.silence ?? null, now),
+      isReading: this.#options.isReading?.() ?? false,
+      batches: this.#options.batches?.() ?? null,
       heldMs: limiter ? Math.max(0, limiter.heldUntilMs - now) : 0,
     });
   }

@@ -14,6 +14,10 @@ export interface Progress {
   maxWidth: number;
   /** Set while the API answers no call: for how long, and the last error. */
   apiAway: { seconds: number; reason: string } | null;
+  /** The table is still being read: there will be more rows than these. */
+  isReading?: boolean | undefined;
+  /** Rows that are in batches at the provider, and how many of them it is done with; null: none. */
+  batches?: { parts: number; rows: number; answered: number } | null | undefined;
   /** How much longer the API wants to be left alone. */
   heldMs: number;
 }
@@ -46,12 +50,22 @@ export function progressLine(progress: Progress, columns: number): string {
   const { counts, apiAway } = progress;
   const done = counts.completed + counts.failed;
   const percent = counts.total === 0 ? 100 : Math.floor((done * 100) / counts.total);
-  const parts = [`${done} of ${counts.total} rows (${percent}%)`];
+  const parts = [
+    progress.isReading
+      ? `${done} of more than ${counts.total} rows (the table is being read)`
+      : `${done} of ${counts.total} rows (${percent}%)`,
+  ];
   if (apiAway) parts.push(`no answer from the API for ${durationText(apiAway.seconds)} (${apiAway.reason})`);
   if (counts.failed > 0) parts.push(`${counts.failed} failed`);
   parts.push(`${counts.running} running`, `${counts.pending} waiting`);
+  const { batches } = progress;
+  if (batches) {
+    const name = batches.parts === 1 ? "1 batch" : `${batches.parts} batches`;
+    parts.push(`${batches.rows} of them in ${name} (${batches.answered} answered)`);
+  }
   if (progress.ratePerSecond > 0) parts.push(`${progress.ratePerSecond.toFixed(1)} rows/s`);
-  if (progress.etaSeconds !== null) parts.push(`${durationText(progress.etaSeconds)} left`);
+  if (progress.etaSeconds !== null && !progress.isReading)
+    parts.push(`${durationText(progress.etaSeconds)} left`);
   parts.push(usedText(counts.usage, progress.costUsd));
   if (progress.width < progress.maxWidth) {
     parts.push(`${progress.width} of ${progress.maxWidth} lanes open`);
@@ -72,6 +86,7 @@ export function progressFields(progress: Progress): Record<string, unknown> {
   return {
     job_id: progress.jobId,
     total_items: counts.total,
+    is_reading: progress.isReading ?? false,
     pending_items: counts.pending,
     running_items: counts.running,
     completed_items: counts.completed,
@@ -82,6 +97,7 @@ export function progressFields(progress: Progress): Record<string, unknown> {
     cached_tokens: counts.usage.cachedInputTokens,
     cost_usd: progress.costUsd,
     width: progress.width,
+    batched_items: progress.batches?.rows ?? 0,
     api_away_seconds: progress.apiAway?.seconds ?? null,
   };
 }

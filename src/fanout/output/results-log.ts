@@ -3,6 +3,7 @@ import { rename, rm } from "node:fs/promises";
 import { usageFields } from "../../agent/usage.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
+import { costOf, type Price } from "../money/price-table.ts";
 
 /**
  * `results.jsonl`: every finished row as it finishes, so that it can be read while the job runs. The ledger is the
@@ -11,22 +12,24 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 export class ResultsLog {
   #file: string;
   #ledger: JobLedger;
+  #price: Price | null;
   #fd: number;
   #sizeBytes = 0;
   #written = new Set<number>();
   /** The disk had no room for a line: the file ends before it until it is written anew. */
   #isBehind = false;
 
-  private constructor(file: string, ledger: JobLedger, fd: number) {
+  private constructor(file: string, ledger: JobLedger, price: Price | null, fd: number) {
+    this.#price = price;
     this.#file = file;
     this.#ledger = ledger;
     this.#fd = fd;
   }
 
-  static async open(file: string, ledger: JobLedger): Promise<ResultsLog> {
+  static async open(file: string, ledger: JobLedger, price: Price | null): Promise<ResultsLog> {
     // Of this process alone: several may work on a job of a database from one folder.
     const temporary = `${file}.${process.pid}.new`;
-    const log = new ResultsLog(file, ledger, openSync(temporary, "w"));
+    const log = new ResultsLog(file, ledger, price, openSync(temporary, "w"));
     try {
       for await (const item of ledger.items({ statuses: ["completed", "failed"] })) {
         log.#written.add(item.rowIndex);
@@ -59,7 +62,7 @@ export class ResultsLog {
   /** At the end of a run: brings in what could not be written in its time. Rejects when it still cannot. */
   async catchUp(): Promise<void> {
     if (!this.#isBehind) return;
-    const whole = await ResultsLog.open(this.#file, this.#ledger);
+    const whole = await ResultsLog.open(this.#file, this.#ledger, this.#price);
     whole.close();
     this.#isBehind = false;
   }
@@ -69,14 +72,14 @@ export class ResultsLog {
   }
 
   #write(item: ItemRecord): void {
-    const line = Buffer.from(`${resultLine(item)}\n`);
+    const line = Buffer.from(`${resultLine(item, this.#price)}\n`);
     for (let from = 0; from < line.length; ) from += writeSync(this.#fd, line, from);
     this.#sizeBytes += line.length;
   }
 }
 
 /** A finished row as JSON text. The result goes in as the text that it is: it is not parsed to be written again. */
-export function resultLine(item: ItemRecord): string {
+export function resultLine(item: ItemRecord, price?: Price | null): string {
   const before = JSON.stringify({
     item_id: item.itemId,
     row_index: item.rowIndex,
@@ -88,6 +91,8 @@ export function resultLine(item: ItemRecord): string {
     error_class: item.errorClass,
     last_error: item.error,
     usage: usageFields(item.usage),
+    // Left out where nobody said anything about prices.
+    cost_usd: price && costOf(price, item.usage),
   });
   return `${before.slice(0, -1)},"result":${item.result ?? "null"},${after.slice(1)}`;
 }

@@ -1,5 +1,6 @@
 import { addUsage, NO_USAGE, type TokenUsage, usageFields } from "../../agent/usage.ts";
 import type { ErrorClass, ItemRecord, JobCounts, JobRecord } from "../job.ts";
+import type { BatchPart } from "../ledger/batch-ledger.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { costOf, type Price, type PriceTable } from "../money/price-table.ts";
 
@@ -13,6 +14,8 @@ export interface JobSummary {
   failuresByClass: [ErrorClass, number][];
   /** What the failed rows of each class have used. */
   usageByClass: [ErrorClass, TokenUsage][];
+  /** Parts of the table that were handed to the provider as batches. */
+  batches: BatchPart[];
   /** What the model costs; null where nobody has said. */
   price: Price | null;
 }
@@ -38,6 +41,7 @@ export async function summarize(ledger: JobLedger, prices: PriceTable): Promise<
     failures,
     failuresByClass: [...byClass].sort((a, b) => b[1] - a[1]),
     usageByClass: [...usageByClass],
+    batches: await ledger.batches.parts(),
     price: prices.priceOf(job.task.model),
   };
 }
@@ -70,9 +74,18 @@ export function fullSummaryFields(summary: JobSummary): Record<string, unknown> 
   return {
     ...summaryFields(summary),
     pending_items: summary.counts.pending + summary.counts.running,
+    is_reading: summary.job.isReading,
     unsampled_items: summary.job.totalRows - summary.counts.total,
     failures_by_class: Object.fromEntries(summary.failuresByClass),
     usage: usageFields(summary.counts.usage),
+    batches: summary.batches.map((part) => ({
+      part: part.id,
+      batch_id: part.batchId,
+      state: part.state,
+      rows: part.rows,
+      answered: part.answered,
+      error: part.error,
+    })),
     cost_usd: price && costOf(price, summary.counts.usage),
     cost_usd_by_class:
       price &&

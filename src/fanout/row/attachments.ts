@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import type { JsonObject } from "../../agent/response-events.ts";
-import { InputError, type Row } from "../job.ts";
+import type { Row } from "../job.ts";
 
 const IMAGE_TYPES: Readonly<Record<string, string>> = {
   ".png": "image/png",
@@ -33,14 +33,6 @@ export function withoutAttached(row: Row, columns: readonly string[]): Row {
     columns.includes(column) && isData(value) ? "(attached)" : value,
   ]);
   return Object.fromEntries(cells);
-}
-
-export function checkImageColumns(columns: readonly string[], headers: readonly string[]): void {
-  const unknown = columns.find((column) => !headers.includes(column));
-  if (unknown === undefined) return;
-  throw new InputError(
-    `--image-column ${unknown} is no column of the table; they are ${headers.join(", ") || "none"}`,
-  );
 }
 
 async function attachmentOf(value: unknown, column: string): Promise<JsonObject | null> {

@@ -2,23 +2,22 @@ import type { RunTools } from "../../agent/headless-run.ts";
 import type { CallModel } from "../../agent/model-call.ts";
 import { ModelError } from "../../agent/model-error.ts";
 import type { JsonObject } from "../../agent/response-events.ts";
-import { runTurn, TooManyCallsError, type TurnOutcome } from "../../agent/turn.ts";
+import { runTurn, type TurnOutcome } from "../../agent/turn.ts";
 import { addUsage, NO_USAGE, type TokenUsage } from "../../agent/usage.ts";
 import type { Clock } from "../../async/clock.ts";
 import { withDeadline } from "../../async/deadline.ts";
 import { OutageError } from "../../async/outage.ts";
+import { HostLostError, NoHostError } from "../../exec/host-loss.ts";
 import { messageOf } from "../../protocol/message-of.ts";
-import type { Tool, ToolDefinition } from "../../tools/tool.ts";
+import type { Tool } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
-import { attachmentsOf, withoutAttached } from "./attachments.ts";
 import { Ballots } from "./ballots.ts";
 import type { CompiledTask } from "./compiled-task.ts";
-import { HostLostError, NoHostError } from "./host-pool.ts";
-import { createReportTool, REPORT_TOOL_NAME, type ReportState, reportDefinition } from "./report-tool.ts";
+import { createReportTool, REPORT_TOOL_NAME, type ReportState } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
-import { modelOf } from "./row-model.ts";
-import { rowInstructions, rowMessage } from "./row-prompt.ts";
+import { type EndedAttempt, outcomeOfError, type RowAgent, type RowOutcome } from "./row-outcome.ts";
+import { type CommonPrompt, commonPrompt, rowAttachments, rowRequest } from "./row-request.ts";
 import { Transcript } from "./transcript.ts";
 
 /** The tools of one row's agent besides the report; null: none. The signal is aborted when the row is given up. */
@@ -39,42 +38,6 @@ export interface RowAgentOptions {
   clock: Clock;
 }
 
-export type RowOutcome =
-  /** The ledger has the result; this is the row as it stands there. */
-  | { type: "reported"; item: ItemRecord; usage: TokenUsage; stop: boolean }
-  /** `final`: another attempt would go the same way. */
-  | {
-      type: "failed";
-      errorClass: ErrorClass;
-      message: string;
-      usage: TokenUsage;
-      final: boolean;
-      /** Set when the API took the request for a wrong one, which other rows' requests may be too. */
-      refusal?: Refusal | undefined;
-    }
-  /** The API took no request of this row, however often it was asked. */
-  | {
-      type: "exhausted";
-      errorClass: "rate_limit" | "transport";
-      message: string;
-      usage: TokenUsage;
-      /** It took none of any other row either. */
-      apiAway: boolean;
-    }
-  /** Nobody's requests will be taken until a person acts. */
-  | { type: "wall"; message: string; usage: TokenUsage }
-  | { type: "interrupted"; usage: TokenUsage }
-  /** The machine its commands ran on is gone; the row has to begin anew, through no fault of its own. */
-  | { type: "hostLost"; message: string; usage: TokenUsage }
-  /** Somebody else has the row now. */
-  | { type: "superseded" };
-
-/** How the API refused a request. */
-export interface Refusal {
-  status: number;
-  code: string;
-}
-
 /** An agent with nothing but the report to call has no reason to be asked more often. */
 const MAX_CALLS_WITHOUT_TOOLS = 8;
 /** An agent at work may need many steps; beyond this it is going in circles. */
@@ -82,18 +45,12 @@ const MAX_CALLS_WITH_TOOLS = 200;
 /** A row's tools may not hold up its lane longer than this. */
 const TOOLS_CLOSE_MS = 5_000;
 
-/** What an attempt leaves behind besides its outcome: what was said in it, as JSON text. */
-export type EndedAttempt = RowOutcome & { transcript?: string | undefined };
-
 /** A row that lost its host so often is held to be the reason. */
 const MAX_HOSTS_LOST = 3;
 
-export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<EndedAttempt>;
-
 /** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
 export function createRowAgent(options: RowAgentOptions): RowAgent {
-  const { schema } = options.job.task;
-  const common = { instructions: rowInstructions(schema), report: reportDefinition(schema) };
+  const common = commonPrompt(options.job);
   const hostsLost = new Map<string, number>();
   return async (claim, signal) => {
     const attempt = new RowAttempt(options, claim, common, signal);
@@ -108,12 +65,6 @@ export function createRowAgent(options: RowAgentOptions): RowAgent {
     if (lost < MAX_HOSTS_LOST) return outcome;
     return { ...outcome, type: "failed", errorClass: "spawn", final: false };
   };
-}
-
-/** What every agent of a job is told. */
-interface CommonPrompt {
-  instructions: string;
-  report: ToolDefinition;
 }
 
 /** How one agent's turn ended, and what became of its report. */
@@ -162,8 +113,7 @@ class RowAttempt {
       const opened = await this.#openTools();
       if (opened.type !== "opened") return this.#judgeNoTools(opened);
       try {
-        const { imageColumns = [] } = this.#options.job.task;
-        this.#attachments = await attachmentsOf(this.#claim.item.row, imageColumns);
+        this.#attachments = await rowAttachments(this.#options.job, this.#claim.item);
       } catch (error) {
         await closeTools(opened.tools);
         return this.#failed("spawn", messageOf(error), true);
@@ -261,21 +211,12 @@ class RowAttempt {
       check: task.check,
       commit,
     });
-    const { request, imageColumns = [] } = job.task;
-    const told = { ...item, row: withoutAttached(item.row, imageColumns) };
-    const text = rowMessage(job, told, task.template.render(told.row));
-    const content = [{ type: "input_text", text }, ...this.#attachments];
     const outcome = await runTurn({
       threadId: this.#claim.token,
       turnId: this.#claim.token,
-      model: modelOf(job, item),
-      instructions: this.#common.instructions,
-      reasoningEffort: job.task.reasoningEffort ?? undefined,
-      requestOptions: { ...request, serviceTier: job.settings.serviceTier },
-      cacheKey: job.id,
+      ...rowRequest(job, task, this.#common, item, this.#attachments),
       headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
       tools: [...(rowTools?.tools ?? []).map((tool) => this.#guarded(tool)), report],
-      history: [{ type: "message", role: "user", content }],
       signal: this.#controller.signal,
       callModel: this.#callModel,
       endsTurn: (name, output) => {
@@ -337,7 +278,7 @@ class RowAttempt {
       return this.#failed("timeout", `worker exceeded max runtime of ${seconds}s`);
     }
     if (state.type === "superseded") return { type: "superseded" };
-    if (outcome.type === "failed") return this.#judgeError(outcome.error);
+    if (outcome.type === "failed") return outcomeOfError(outcome.error, this.#usage);
     if (state.type === "invalid") {
       return this.#failed("schema", `result does not fit the schema: ${state.faults.join("; ")}`);
     }
@@ -346,34 +287,6 @@ class RowAttempt {
     }
     if (this.#toolCrash !== null) return this.#failed("tool", this.#toolCrash);
     return this.#failed("no_report", "worker finished without calling report_agent_job_result");
-  }
-
-  #judgeError(error: Error): RowOutcome {
-    const { message } = error;
-    const usage = this.#usage;
-    if (error instanceof TooManyCallsError) {
-      return this.#failed("no_report", `worker made no accepted report: ${message}`);
-    }
-    if (!(error instanceof ModelError)) return this.#failed("tool", message);
-    switch (error.kind) {
-      case "quota":
-      case "auth":
-        return { type: "wall", message, usage };
-      case "rate_limit":
-      case "overloaded":
-        return { type: "exhausted", errorClass: "rate_limit", message, usage, apiAway: error.apiAway };
-      case "server":
-      case "transport":
-        return { type: "exhausted", errorClass: "transport", message, usage, apiAway: error.apiAway };
-      case "context_length":
-      case "refused":
-        return this.#failed("refused", message, true);
-      case "invalid_request": {
-        const { status, code = "" } = error;
-        const refusal = status === undefined ? undefined : { status, code };
-        return { type: "failed", errorClass: "refused", message, usage, final: true, refusal };
-      }
-    }
   }
 
   #failed(errorClass: ErrorClass, message: string, final = false): RowOutcome {

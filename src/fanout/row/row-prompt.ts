@@ -54,7 +54,10 @@ export function sharedPromptChars(schema: JsonObject | null, template: Template)
 
 /** Columns in the table's order, also those whose names look like numbers, which an object would put first. */
 export function rowJson(headers: readonly string[], row: Row): string {
-  const fields = headers
+  const known = new Set(headers);
+  // Columns that no earlier row had may not be known yet, while the table is still being read.
+  const columns = [...headers, ...Object.keys(row).filter((column) => !known.has(column))];
+  const fields = columns
     .filter((header) => Object.hasOwn(row, header))
     .map(
       (header) =>

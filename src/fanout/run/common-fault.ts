@@ -1,5 +1,5 @@
 import type { ItemRecord } from "../job.ts";
-import type { Refusal } from "../row/row-agent.ts";
+import type { Refusal } from "../row/row-outcome.ts";
 
 /** These may well be about one row's content, so more of them are needed before all rows are suspected. */
 const MAYBE_OF_ONE_ROW: ReadonlySet<number> = new Set([400, 422]);

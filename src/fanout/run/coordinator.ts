@@ -2,6 +2,8 @@ import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
 import { messageOf } from "../../protocol/message-of.ts";
+import type { PartLimits } from "../batch/batch-run.ts";
+import type { TableRows } from "../input/table-rows.ts";
 import {
   finalStatus,
   type ItemRecord,
@@ -20,10 +22,13 @@ import { ResultsLog } from "../output/results-log.ts";
 import { summarize } from "../output/summary.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { sharedPromptChars } from "../row/row-prompt.ts";
+import { withCompanions } from "./companions.ts";
 import type { BudgetLimits } from "./job-budget.ts";
+import { openBatches } from "./open-batches.ts";
 import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { type FailFast, scheduleRows } from "./scheduler.ts";
+import { TableReading } from "./table-reading.ts";
 
 export interface CoordinatorOptions extends RowResources {
   store: JobStore;
@@ -34,6 +39,8 @@ export interface CoordinatorOptions extends RowResources {
   /** What models cost; default: as the package has it. */
   prices?: PriceTable | undefined;
   failFast?: FailFast | undefined;
+  /** How large the parts are that go into batches; default: as providers like them. */
+  batchLimits?: PartLimits | undefined;
   listener?: JobListener;
 }
 
@@ -44,6 +51,8 @@ export interface CoordinatedJob {
   settings: JobSettings;
   outputPath: string;
   resumed: boolean;
+  /** Where the rows of the table come from that the ledger does not have yet. */
+  rows?: TableRows | null | undefined;
 }
 
 /** Works on the rows of a job that is in the store, and writes its files, whatever the end is. */
@@ -78,13 +87,17 @@ async function workOn(
   const price = prices.priceOf(job.task.model);
   const folder = path.join(options.jobsHome, job.id);
   await mkdir(folder, { recursive: true });
-  const log = await ResultsLog.open(path.join(folder, "results.jsonl"), ledger);
+  const log = await ResultsLog.open(path.join(folder, "results.jsonl"), ledger, price);
   const tell = (item: ItemRecord) => {
     if (log.append(item)) listener.row?.(item);
   };
   listener.started?.(job, await ledger.counts(), known.resumed);
+  const batch = await openBatches(options, ledger, job, known.task, { folder, price, tell });
+  const reading = known.rows ? new TableReading(options, ledger, job, known.task, known.rows) : null;
   const ticker = new ProgressTicker({
     ledger,
+    batches: () => batch?.out ?? null,
+    isReading: () => reading?.isOpen ?? false,
     limiter: options.limiter,
     health: options.health,
     price,
@@ -95,21 +108,25 @@ async function workOn(
   ticker.start();
   let end: ScheduleEnd;
   try {
-    end = await scheduleRows({
-      job,
-      ledger,
-      rowAgent: rowAgentFor(options, ledger, job, known.task),
-      limiter: options.limiter,
-      concurrency: options.concurrency,
-      budget: options.budget,
-      price,
-      warmFirst: isWorthWarming(job, known.task),
-      failFast: options.failFast,
-      clock,
-      signal: options.signal,
-      onSettled: tell,
-      onRetry: (retry) => listener.retrying?.(retry),
-    });
+    end = await withCompanions([batch, reading], options.signal, (signal) =>
+      scheduleRows({
+        job,
+        ledger,
+        rowAgent: rowAgentFor(options, ledger, job, known.task),
+        limiter: options.limiter,
+        concurrency: options.concurrency,
+        budget: options.budget,
+        price,
+        warmFirst: isWorthWarming(job, known.task),
+        failFast: options.failFast,
+        clock,
+        signal,
+        isReading: reading ? () => reading.isOpen : undefined,
+        holdsOpen: batch ? () => batch.out !== null : undefined,
+        onSettled: tell,
+        onRetry: (retry) => listener.retrying?.(retry),
+      }),
+    );
   } catch (error) {
     // What went wrong may well be the ledger itself; then the first error is the one to tell.
     const reason = messageOf(error);
@@ -120,9 +137,9 @@ async function workOn(
     log.close();
   }
   // A stop is told first, because other processes obey it. A job is finished only once its files are there.
-  if (end.type === "stopped") await setFinalStatus(ledger, job, end);
-  const errorsPath = await writeFiles(options, ledger, job, folder, log);
-  if (end.type === "finished") await setFinalStatus(ledger, job, end);
+  if (end.type === "stopped") await setFinalStatus(ledger, end);
+  const errorsPath = await writeFiles(options, ledger, folder, log);
+  if (end.type === "finished") await setFinalStatus(ledger, end);
   return { summary: await summarize(ledger, prices), end, errorsPath };
 }
 
@@ -135,15 +152,22 @@ function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
 }
 
 /** The end of a run becomes the state of the job, unless another process has set it already. */
-export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: ScheduleEnd): Promise<void> {
+export async function setFinalStatus(ledger: JobLedger, end: ScheduleEnd): Promise<void> {
   if (end.type === "idle") return;
   if (end.type === "stopped") {
     await ledger.setStatus(end.status, ["running"], end.reason);
     return;
   }
+  const job = await ledger.job();
   const counts = await ledger.counts();
   const open = counts.pending + counts.running;
-  if (open > 0) {
+  if (job.isReading) {
+    await ledger.setStatus(
+      "paused",
+      ["running"],
+      `the table was not read to its end; the command that began the job goes on with it`,
+    );
+  } else if (open > 0) {
     await ledger.setStatus(
       "paused",
       ["running"],
@@ -160,10 +184,11 @@ export async function setFinalStatus(ledger: JobLedger, job: JobRecord, end: Sch
 async function writeFiles(
   options: CoordinatorOptions,
   ledger: JobLedger,
-  job: JobRecord,
   folder: string,
   log: ResultsLog,
 ): Promise<string | null> {
+  // As it is now: columns may have been found since the run began.
+  const job = await ledger.job();
   try {
     await log.catchUp();
     return await writeJobFiles(ledger, job, folder, options.export);

@@ -1,10 +1,6 @@
-import { checkIdColumn, ItemIds } from "../input/item-ids.ts";
-import { randomSample } from "../input/random-sample.ts";
-import { openTable } from "../input/table.ts";
 import type { TableInput } from "../input/table-input.ts";
-import { checkColumns } from "../input/template.ts";
+import { TableRows } from "../input/table-rows.ts";
 import type { JobTask, NewItem } from "../job.ts";
-import { checkImageColumns } from "../row/attachments.ts";
 import { compileTask } from "../row/compiled-task.ts";
 import { fixedPromptChars, rowMessage } from "../row/row-prompt.ts";
 
@@ -24,35 +20,27 @@ const CHARS_PER_TOKEN = 4;
 /** Everything a run would do with the table, without a job and without a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
   const { template } = await compileTask(task);
-  const table = openTable(input.path, input.format, input.name, input.reading);
-  const ids = new ItemIds(task.idColumn);
+  const rows = new TableRows({ input, task, template });
   const shown: NewItem[] = [];
-  let rows = 0;
+  let count = 0;
   let chars = 0;
-  const allItems = async function* () {
-    for await (const row of table.rows()) yield ids.item(row);
-  };
-  const { randomSample: size } = input.reading;
-  for await (const item of size === undefined ? allItems() : randomSample(allItems(), size, input.sha256)) {
+  for await (const item of rows.rest(0)) {
     if (rowLimit !== null && item.rowIndex >= rowLimit) continue;
-    rows++;
+    count++;
     if (shown.length < SHOWN_ROWS) shown.push(item);
-    chars += rowMessage({ id: EXAMPLE_ID, headers: table.headers }, item, template.render(item.row)).length;
+    chars += rowMessage({ id: EXAMPLE_ID, headers: rows.headers }, item, template.render(item.row)).length;
   }
-  checkIdColumn(task.idColumn, table.headers);
-  checkColumns(template, table.headers);
-  checkImageColumns(task.imageColumns ?? [], table.headers);
-  const job = { id: EXAMPLE_ID, headers: table.headers };
+  const job = { id: EXAMPLE_ID, headers: rows.headers };
   // Their messages are counted whole already, with what they have in common.
   const shared = fixedPromptChars(task.schema);
   return {
-    rows,
-    columns: table.headers,
+    rows: count,
+    columns: rows.headers,
     prompts: shown.map((item) => ({
       itemId: item.itemId,
       text: rowMessage(job, item, template.render(item.row)),
     })),
-    inputTokens: Math.ceil((chars + rows * shared) / CHARS_PER_TOKEN),
+    inputTokens: Math.ceil((chars + count * shared) / CHARS_PER_TOKEN),
   };
 }
 

@@ -3,7 +3,7 @@ import type { Clock } from "../../async/clock.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { EndedAttempt, Refusal, RowAgent } from "../row/row-agent.ts";
+import type { EndedAttempt, Refusal, RowAgent } from "../row/row-outcome.ts";
 import type { Limiter } from "./limiter.ts";
 
 export interface LaneOptions {

@@ -21,7 +21,7 @@ export async function reuseAnswers(
   if (page.length === 0) return 0;
   await using source = await store.answersOutside(ledger.jobId);
   for (;;) {
-    const found = fitting(await source.find([...new Set(page.map((row) => row.question))]), check);
+    const found = fittingAnswers(await source.find([...new Set(page.map((row) => row.question))]), check);
     const adopted = page.flatMap(({ rowIndex, question }) => {
       const answer = found.get(question);
       return answer ? [{ rowIndex, answer }] : [];
@@ -34,7 +34,10 @@ export async function reuseAnswers(
 }
 
 /** The first answer to each question that fits. */
-function fitting(answers: readonly StoredAnswer[], check: ResultCheck): Map<string, StoredAnswer> {
+export function fittingAnswers(
+  answers: readonly StoredAnswer[],
+  check: ResultCheck,
+): Map<string, StoredAnswer> {
   const found = new Map<string, StoredAnswer>();
   for (const answer of answers) {
     if (found.has(answer.question)) continue;

@@ -1,11 +1,13 @@
 import { ApiHealth } from "../../agent/api-health.ts";
+import type { BatchApi } from "../../agent/batch-api.ts";
 import type { ModelApi } from "../../agent/model-api.ts";
 import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
-import { createRowAgent, type OpenRowTools, type RowAgent } from "../row/row-agent.ts";
+import { createRowAgent, type OpenRowTools } from "../row/row-agent.ts";
+import type { RowAgent } from "../row/row-outcome.ts";
 import { Limiter } from "./limiter.ts";
 
 /** What any process needs that works on rows, whichever job they belong to. */
@@ -13,11 +15,14 @@ export interface RowResources {
   callModel: CallModel;
   limiter: Limiter;
   health: ApiHealth;
+  /** Where rows can be handed in by the thousand; null: nowhere. */
+  batches?: BatchApi | null | undefined;
+  outagePatienceMs?: number | undefined;
   concurrency: number;
   /** The tools a row agent has besides the report; null: none. */
   openTools?: OpenRowTools | undefined;
   signal: AbortSignal;
-  clock?: Clock;
+  clock?: Clock | undefined;
 }
 
 /**
@@ -43,7 +48,7 @@ export function createRowCaller(
     outagePatienceMs?: number | undefined;
   },
   overrides: { clock?: Clock; random?: () => number; retry?: RetryPolicy } = {},
-): { limiter: Limiter; health: ApiHealth; callModel: CallModel } {
+): Pick<RowResources, "limiter" | "health" | "batches" | "outagePatienceMs" | "callModel"> {
   const { outagePatienceMs = FANOUT_RETRY_POLICY.outagePatienceMs, ...widths } = limits;
   const limiter = new Limiter({ ...widths, clock: overrides.clock ?? systemClock });
   const health = new ApiHealth();
@@ -51,6 +56,8 @@ export function createRowCaller(
   return {
     limiter,
     health,
+    batches: api.batches,
+    outagePatienceMs,
     callModel: createModelCaller({ api, gate: limiter, health, retry, ...overrides }),
   };
 }

@@ -11,8 +11,8 @@ import {
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import type { Price } from "../money/price-table.ts";
 import type { RowRetry } from "../output/job-listener.ts";
-import type { Refusal, RowAgent } from "../row/row-agent.ts";
 import { hasFallbackLeft } from "../row/row-model.ts";
+import type { Refusal, RowAgent } from "../row/row-outcome.ts";
 import { CommonFault } from "./common-fault.ts";
 import { type BudgetLimits, JobBudget } from "./job-budget.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
@@ -41,6 +41,10 @@ export interface SchedulerOptions {
   onRetry?: (retry: RowRetry) => void;
   /** How often the ledger is asked for rows and orders that come from elsewhere. */
   pollMs?: number;
+  /** Whether rows may still come, because the table is being read. */
+  isReading?: (() => boolean) | undefined;
+  /** Whether answers are on their way that this process did not ask for by a row of its own: then it stays. */
+  holdsOpen?: (() => boolean) | undefined;
   /** Come back as soon as there is nothing to do here, although others still work on rows. */
   leaveWhenIdle?: boolean;
 }
@@ -116,20 +120,25 @@ class Scheduler {
     while (!this.#stop && !this.#error) {
       this.#wake = Promise.withResolvers();
       const lanes = this.#lanes.size;
+      // Batches spend beside the lanes.
+      if (this.#options.holdsOpen) this.#budget.setUsed((await ledger.counts()).usage);
       const wanted = Math.min(concurrency - lanes, this.#budget.affordableRows(lanes));
       const free = this.#isCold ? Math.min(wanted, 1 - lanes) : wanted;
-      if (free <= 0 && this.#lanes.size === 0) this.#halt("paused", this.#budget.usedUpReason());
+      const isUsedUp = free <= 0 && this.#lanes.size === 0;
+      if (isUsedUp && !this.#options.holdsOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
       if (this.#stop) return;
       const claims = free > 0 ? await ledger.claim(free) : [];
       for (const claim of claims) this.#startLane(claim);
       if (this.#isCold && claims.length > 0) this.#warmLater();
       if (claims.length === free && free > 0) continue;
       if (this.#lanes.size === 0 && claims.length === 0) {
-        const finished = await ledger.isDone();
+        // In this order: rows that come in after the look are not forgotten.
+        const isReading = this.#options.isReading?.() ?? false;
+        const finished = (await ledger.isDone()) && !isReading;
         this.#idle = !finished;
         if (finished || this.#options.leaveWhenIdle) return;
       }
-      const timer = await this.#wakeWhenDue(free > 0);
+      const timer = await this.#wakeWhenDue(free > 0 || isUsedUp);
       await this.#wake.promise;
       timer?.cancel();
     }
@@ -264,9 +273,10 @@ class Scheduler {
     const { ledger } = this.#options;
     const job = await ledger.job();
     this.#obey(job.status, job.error);
-    if (!ledger.shared) return;
-    // Others spend tokens and fail rows too.
+    if (!ledger.shared && !this.#options.isReading) return;
+    // Others spend tokens and fail rows too, and a table that is being read grows.
     const counts = await ledger.counts();
+    this.#total = counts.total;
     this.#budget.setUsed(counts.usage);
     // Workers know no budget: it is kept for all of them here.
     if (this.#budget.isReachedWith(counts.running)) this.#halt("paused", this.#budget.usedUpReason());

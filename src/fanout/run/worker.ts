@@ -3,7 +3,7 @@ import { INTERRUPTED, type JobRecord } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { JobListener } from "../output/job-listener.ts";
 import { compileTask } from "../row/compiled-task.ts";
-import type { RowAgent } from "../row/row-agent.ts";
+import type { RowAgent } from "../row/row-outcome.ts";
 import { setFinalStatus } from "./coordinator.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { scheduleRows } from "./scheduler.ts";
@@ -107,5 +107,7 @@ async function work(
   if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
     throw new Error(`this worker cannot go on: ${end.reason}`);
   }
-  await setFinalStatus(ledger, job, end);
+  // The coordinator alone knows what follows the rows that were read so far.
+  if (end.type === "finished" && (await ledger.job()).isReading) return;
+  await setFinalStatus(ledger, end);
 }

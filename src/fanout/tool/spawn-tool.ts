@@ -150,7 +150,7 @@ async function run(
     openTools: options.openTools,
     signal,
     listener: new ParentRunOutput(options.context, options.clock),
-    ...(options.clock ? { clock: options.clock } : {}),
+    clock: options.clock,
   });
 }
 

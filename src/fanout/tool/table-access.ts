@@ -2,7 +2,7 @@ import { lstat, readlink, realpath } from "node:fs/promises";
 import path from "node:path";
 import { ApprovalGate, type ApprovalPolicy } from "../../tools/policy/approval.ts";
 import { neverAsk } from "../../tools/policy/never-ask.ts";
-import type { SandboxMode } from "../row/host-pool.ts";
+import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 
 /** Which files of this machine a model may name, because the walls around its commands grant them too. */
 export type TableAccess =

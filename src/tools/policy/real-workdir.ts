@@ -37,7 +37,7 @@ export async function realWorkdir(
     timeoutMs: ENTER_TIMEOUT_MS,
   });
   const { exit, stdout } = await collectOutput(process, {});
-  const [, path, identity] = /^(\/.*?)\n(?:(\d+:\d+)\n)?$/s.exec(stdout) ?? [];
+  const [, path, identity] = /^(\/.*?)\n(?:(\d+:\d+)\n)?$/s.exec(new TextDecoder().decode(stdout)) ?? [];
   if (exit.exitCode !== 0 || path === undefined)
     throw new Error(`workdir \`${workdir}\` cannot be looked at`);
   return { path, identity };

@@ -9,6 +9,7 @@ import { isLostConnection } from "../../../src/fanout/ledger/postgres/lost-conne
 import { PostgresDatabase } from "../../../src/fanout/ledger/postgres/postgres-database.ts";
 import { COMPLETE_ITEM, READ_SETTLED_BY } from "../../../src/fanout/ledger/postgres/postgres-statements.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
+import { usageValues } from "../../../src/fanout/ledger/record-codec.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
 import { storeContract } from "./store-contract.ts";
 
@@ -106,7 +107,7 @@ if (missing) {
         createdAtMs: Date.now(),
       },
       items(),
-      () => ["name"],
+      () => ({ headers: ["name"], isReading: false }),
     );
     const ledger = await store.open(job.id);
     assert.ok(ledger);
@@ -200,7 +201,7 @@ if (missing) {
       token: claim.token,
       result: '{"n":1}',
       now: 1,
-      ...NO_USAGE,
+      ...usageValues(NO_USAGE),
       transcript: null,
     };
     const row = await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);

@@ -50,7 +50,7 @@ async function* noRows() {}
 test("only one process runs a job at a time, and the right ends with its holder", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
-    await store.create(job, noRows(), () => []);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
     const first = await store.open(job.id);
     await using second = await store.open(job.id);
     assert.ok(first && second);
@@ -69,7 +69,7 @@ test("only one process runs a job at a time, and the right ends with its holder"
 test("a job folder that was deleted by hand is forgotten", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
-    await store.create(job, noRows(), () => []);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
     await rm(path.join(home, job.id), { recursive: true });
     assert.equal(await store.find("k"), null);
     assert.deepEqual(await store.list(), []);
@@ -79,7 +79,7 @@ test("a job folder that was deleted by hand is forgotten", async () => {
 test("a folder without a ledger is no job and none is made in it", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
-    await store.create(job, noRows(), () => []);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
     await rm(path.join(home, job.id, "ledger.sqlite"));
     assert.equal(await store.open(job.id), null);
     assert.deepEqual(
@@ -92,7 +92,7 @@ test("a folder without a ledger is no job and none is made in it", async () => {
 test("a ledger of a newer version is refused, not misread", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
-    await store.create(job, noRows(), () => []);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
     const db = new DatabaseSync(path.join(home, job.id, "ledger.sqlite"));
     db.exec("PRAGMA user_version = 999");
     db.close();
@@ -114,7 +114,7 @@ test("a row that waits for its back-off does not wait longer because the clock i
     const rows = async function* () {
       yield { itemId: "row-1", rowIndex: 0, sourceId: null, row: {} };
     };
-    await store.create(job, rows(), () => []);
+    await store.create(job, rows(), () => ({ headers: [], isReading: false }));
     await using ledger = await store.open(job.id);
     assert.ok(ledger);
     await ledger.beginRun();
@@ -145,7 +145,7 @@ test("reading a table in takes the disk no more than half again of the table", a
       const partial = path.join(home, `${job.id}.partial`);
       for (const name of await readdir(partial)) await link(path.join(partial, name), path.join(kept, name));
     };
-    await store.create(job, rows(), () => ["name", "text"]);
+    await store.create(job, rows(), () => ({ headers: ["name", "text"], isReading: false }));
     const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
     const bytes = sizes.reduce((total, { size }) => total + size, 0);
     assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);

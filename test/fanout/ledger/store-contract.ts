@@ -74,7 +74,10 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     count: number,
     extra: Partial<NewJob> = {},
   ): Promise<JobLedger> {
-    const job = await harness.store.create(newJob(extra), rows(count), () => ["name"]);
+    const job = await harness.store.create(newJob(extra), rows(count), () => ({
+      headers: ["name"],
+      isReading: false,
+    }));
     const ledger = await harness.store.open(job.id);
     assert.ok(ledger);
     assert.equal(await ledger.beginRun(), true);
@@ -122,13 +125,14 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
 
   contract("a created job is found by its key with everything it was made of", async ({ store }) => {
     const job = newJob();
-    const record = await store.create(job, rows(3), () => ["name"]);
+    const record = await store.create(job, rows(3), () => ({ headers: ["name"], isReading: false }));
     assert.deepEqual(await store.find(job.key), record);
     assert.deepEqual(record, {
       ...job,
       name: `agent-job-${job.id.slice(0, 8)}`,
       headers: ["name"],
       totalRows: 3,
+      isReading: false,
       status: "pending",
       error: null,
       updatedAtMs: job.createdAtMs,
@@ -181,7 +185,10 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       };
       const questions = (await collect(asking("abc"))).map((item) => item.question);
       const open = async (names: string) => {
-        const job = await store.create(newJob(), asking(names), () => ["name"]);
+        const job = await store.create(newJob(), asking(names), () => ({
+          headers: ["name"],
+          isReading: false,
+        }));
         const ledger = await store.open(job.id);
         assert.ok(ledger);
         await ledger.beginRun();
@@ -230,15 +237,20 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   contract("a job is removed with its rows, and its key stands for nothing any more", async (harness) => {
     const { store } = harness;
     const job = newJob();
-    await store.create(job, rows(2), () => ["name"]);
-    const kept = await store.create(newJob(), rows(1), () => ["name"]);
+    await store.create(job, rows(2), () => ({ headers: ["name"], isReading: false }));
+    const kept = await store.create(newJob(), rows(1), () => ({ headers: ["name"], isReading: false }));
     assert.equal(await store.remove("no such job"), null);
     assert.equal(await store.remove(job.id.slice(0, 13)), job.id);
     assert.equal(await store.find(job.key), null);
     assert.equal(await store.open(job.id), null);
     assert.ok((await store.list()).some((one) => one.id === kept.id));
     assert.equal(
-      (await store.create({ ...job, id: crypto.randomUUID() }, rows(1), () => ["name"])).totalRows,
+      (
+        await store.create({ ...job, id: crypto.randomUUID() }, rows(1), () => ({
+          headers: ["name"],
+          isReading: false,
+        }))
+      ).totalRows,
       1,
     );
     await using running = await started(harness, 1);
@@ -252,7 +264,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
       throw new Error("row 3 is broken");
     };
     await assert.rejects(
-      store.create(job, broken(), () => ["name"]),
+      store.create(job, broken(), () => ({ headers: ["name"], isReading: false })),
       /row 3 is broken/,
     );
     assert.equal(await store.find(job.key), null);
@@ -263,8 +275,8 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   contract("a newer job takes its key over; both stay in the list, newest first", async ({ store }) => {
     const first = newJob();
     const second = newJob({ key: first.key });
-    await store.create(first, rows(1), () => ["name"]);
-    await store.create(second, rows(1), () => ["name"]);
+    await store.create(first, rows(1), () => ({ headers: ["name"], isReading: false }));
+    await store.create(second, rows(1), () => ({ headers: ["name"], isReading: false }));
     assert.equal((await store.find(first.key))?.id, second.id);
     const ids = (await store.list()).map((job) => job.id);
     assert.ok(ids.indexOf(second.id) < ids.indexOf(first.id));
@@ -274,10 +286,10 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   contract("a job is opened by the beginning of its id unless that is ambiguous", async ({ store }) => {
     const id = crypto.randomUUID();
     const twin = `${id.slice(0, -1)}${id.endsWith("0") ? "1" : "0"}`;
-    await store.create(newJob({ id }), rows(1), () => ["name"]);
+    await store.create(newJob({ id }), rows(1), () => ({ headers: ["name"], isReading: false }));
     await using ledger = await store.open(id.slice(0, 8));
     assert.equal(ledger?.jobId, id);
-    await store.create(newJob({ id: twin }), rows(1), () => ["name"]);
+    await store.create(newJob({ id: twin }), rows(1), () => ({ headers: ["name"], isReading: false }));
     await assert.rejects(store.open(id.slice(0, 8)), /ambiguous/);
     assert.equal(await store.open("ffffffff-no-such"), null);
   });

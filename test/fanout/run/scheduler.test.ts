@@ -4,7 +4,7 @@ import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { ItemRecord, JobRecord } from "../../../src/fanout/job.ts";
 import type { Claim, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
-import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-agent.ts";
+import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-outcome.ts";
 import { Limiter } from "../../../src/fanout/run/limiter.ts";
 import { type SchedulerOptions, scheduleRows } from "../../../src/fanout/run/scheduler.ts";
 import { until } from "../../support/until.ts";
@@ -25,6 +25,7 @@ const job: JobRecord = {
   updatedAtMs: 0,
   startedAtMs: 0,
   completedAtMs: null,
+  isReading: false,
 };
 
 const item = (rowIndex: number): ItemRecord => ({
@@ -59,6 +60,11 @@ function fakeLedger(rows: number) {
   const ledger: JobLedger = {
     jobId: "j",
     shared: false,
+    append: () => Promise.reject(new Error("no table is read here")),
+    finishReading: () => Promise.reject(new Error("no table is read here")),
+    batches: new Proxy({} as JobLedger["batches"], {
+      get: () => () => Promise.reject(new Error("no batches here")),
+    }),
     job: async () => job,
     counts: async () => ({
       total: rows,

@@ -61,6 +61,14 @@ export class PostgresDatabase {
     }
   }
 
+  /** A connection of its own for as long as the caller wants; what it locks is let go with it. */
+  async connection(): Promise<PoolClient> {
+    const client = await this.#pool.connect();
+    // The statement under way tells of a lost connection; without a listener it would end the program too.
+    client.on("error", () => undefined);
+    return client;
+  }
+
   /** Lets a role read and write the rows of these schemas besides the ledger's own. */
   grantDataRights(role: string, schemas: readonly string[]): Promise<void> {
     return grantDataRights(this.#pool, role, schemas);

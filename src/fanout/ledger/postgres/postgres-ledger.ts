@@ -12,22 +12,25 @@ import {
   type JobRecord,
   type JobSettings,
   type JobStatus,
+  type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { decodeItem } from "../record-codec.ts";
+import { decodeItem, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { insertItems } from "./insert-items.ts";
+import { PostgresBatches } from "./postgres-batches.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
 import {
   ADOPT_ITEMS,
   CLAIM_ITEMS,
   COMPLETE_ITEM,
+  COUNT_READ_ROWS,
   FAIL_DEAD_ITEM,
   FAIL_ITEM,
-  FILTER_OPEN_ITEMS,
+  FINISH_JOB_INSERT,
   READ_JOB,
-  READ_OPEN_ITEMS,
   READ_SETTLED_BY,
   RELEASE_ITEM,
   RETRY_FAILED_ITEMS,
@@ -35,8 +38,9 @@ import {
   SET_OPTIONS,
   SET_STATUS,
 } from "./postgres-statements.ts";
+import { dropUnwanted, enqueueMissing } from "./queue-upkeep.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
-import { execute, type Statement } from "./statement.ts";
+import { execute, type Statement, storable } from "./statement.ts";
 
 /** Dead letters taken at a time. */
 const DEAD_LETTERS_BATCH = 100;
@@ -63,6 +67,7 @@ export interface PostgresLedgerOptions {
 export class PostgresLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = true;
+  readonly batches: PostgresBatches;
   #options: PostgresLedgerOptions;
   #database: PostgresDatabase;
   #queue: RowQueue;
@@ -71,6 +76,8 @@ export class PostgresLedger implements JobLedger {
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
   #deadLettersAtMs = 0;
+  /** Rows that come in are to go into batches, so they are not put into the queue. */
+  #isBatch = false;
 
   constructor(options: PostgresLedgerOptions) {
     this.jobId = options.jobId;
@@ -79,6 +86,13 @@ export class PostgresLedger implements JobLedger {
     this.#queue = options.queue;
     this.#reads = new PostgresReads(options.database, options.jobId);
     this.#clock = options.clock;
+    this.batches = new PostgresBatches({
+      database: options.database,
+      queue: options.queue,
+      jobId: options.jobId,
+      clock: options.clock,
+      cancelJob: (client) => this.#cancelJob(client),
+    });
   }
 
   job(): Promise<JobRecord> {
@@ -121,7 +135,7 @@ export class PostgresLedger implements JobLedger {
   async beginRun(options: { join?: boolean } = {}): Promise<boolean> {
     if (this.#touching) return true;
     await this.#queue.create();
-    if (!options.join) await this.#enqueueMissing();
+    if (!options.join) await enqueueMissing(this.#database, this.#queue, this.jobId);
     this.#touchLater();
     this.#database.outage.onBack.add(this.#touch);
     return true;
@@ -150,7 +164,8 @@ export class PostgresLedger implements JobLedger {
       now: this.#clock.now(),
     });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
-    await this.#dropUnwanted(deliveries.filter((one) => !claimed.has(one.itemId)));
+    const unwanted = deliveries.filter((one) => !claimed.has(one.itemId));
+    await dropUnwanted(this.#database, this.#queue, this.jobId, unwanted);
     return deliveries.flatMap((one, index) => {
       const row = claimed.get(one.itemId);
       const token = tokens[index];
@@ -161,12 +176,11 @@ export class PostgresLedger implements JobLedger {
   }
 
   async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
-    const values = { ...this.#held(claim, transcript), ...usage, result };
+    const values = { ...this.#held(claim, transcript), ...usageValues(usage), result };
     const row = stop
       ? await this.#database.transaction(async (client, isRepeat) => {
           const settled = await changeOnce(client, COMPLETE_ITEM, READ_SETTLED_BY, values, isRepeat);
-          const change = this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
-          if (settled) await execute(client, SET_STATUS, change);
+          if (settled) await this.#cancelJob(client);
           return settled;
         })
       : await this.#database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
@@ -187,19 +201,34 @@ export class PostgresLedger implements JobLedger {
   }
 
   release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
-    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim, transcript), ...usage });
+    return this.#putBack(claim, 0, RELEASE_ITEM, { ...this.#held(claim, transcript), ...usageValues(usage) });
   }
 
   async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     if (answers.length === 0) return 0;
-    const { rowCount } = await this.#database.run(ADOPT_ITEMS, {
-      jobId: this.jobId,
-      rowIndexes: answers.map(({ rowIndex }) => rowIndex),
-      results: answers.map(({ answer }) => answer.result),
-      messages: answers.map(({ answer }) => reusedText(answer)),
-      now: this.#clock.now(),
-    });
+    const { rowCount } = await this.#database.run(ADOPT_ITEMS, this.#adopted(answers));
     return rowCount ?? 0;
+  }
+
+  append(
+    rows: readonly NewItem[],
+    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
+  ): Promise<void> {
+    const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
+    const queued = this.#isBatch ? [] : rows.filter(({ rowIndex }) => !answered.has(rowIndex));
+    return this.#database.transaction(async (client) => {
+      await insertItems(client, this.jobId, rows);
+      const totalRows = (rows.at(-1)?.rowIndex ?? -1) + 1;
+      await execute(client, COUNT_READ_ROWS, { jobId: this.jobId, totalRows });
+      if (answers.length > 0) await execute(client, ADOPT_ITEMS, this.#adopted(answers));
+      const due = queued.map(({ itemId, rowIndex }) => ({ itemId: storable(itemId), rowIndex, dueAtMs: 0 }));
+      await this.#queue.put(due, client);
+    });
+  }
+
+  async finishReading(headers: readonly string[], totalRows: number): Promise<void> {
+    const values = { jobId: this.jobId, headers: JSON.stringify(headers), totalRows, isReading: false };
+    await this.#database.run(FINISH_JOB_INSERT, values);
   }
 
   async setStatus(to: JobStatus, from: readonly JobStatus[], error: string | null = null): Promise<boolean> {
@@ -223,7 +252,8 @@ export class PostgresLedger implements JobLedger {
       outputPath: options.outputPath,
       now: this.#clock.now(),
     });
-    if (this.#touching) await this.#enqueueMissing();
+    this.#isBatch = options.settings.batch === true;
+    if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
   }
 
   async retryFailed(filter: {
@@ -235,12 +265,13 @@ export class PostgresLedger implements JobLedger {
       errorClasses: filter.errorClasses ?? null,
       itemIds: filter.itemIds ?? null,
     });
-    if (this.#touching) await this.#enqueueMissing();
+    if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
     return rowCount ?? 0;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.endRun();
+    await this.batches.stopLeading();
   }
 
   /**
@@ -263,46 +294,6 @@ export class PostgresLedger implements JobLedger {
       // Another process has just finished the job, and its queue is gone.
       if ((await this.job()).status !== "running") return [];
       throw error;
-    }
-  }
-
-  /** Every row that is not finished has a delivery, or gets one. */
-  async #enqueueMissing(): Promise<void> {
-    for (let after = -1; ; ) {
-      const rows = await this.#database.all(READ_OPEN_ITEMS, {
-        jobId: this.jobId,
-        after,
-        pageRows: ENQUEUE_ROWS,
-      });
-      const queued = rows.map((row) => ({
-        itemId: String(row.item_id),
-        rowIndex: Number(row.row_index),
-        dueAtMs: Number(row.due_at),
-      }));
-      await this.#queue.put(queued);
-      const last = queued.at(-1);
-      if (!last || queued.length < ENQUEUE_ROWS) return;
-      after = last.rowIndex;
-    }
-  }
-
-  /**
-   * What was delivered and is finished, or lies behind the row limit, is dropped: it is queued again when the limit is
-   * lifted. What belongs to a job that has just been stopped goes back.
-   */
-  async #dropUnwanted(deliveries: readonly Delivery[]): Promise<void> {
-    if (deliveries.length === 0) return;
-    const rows = await this.#database.all(FILTER_OPEN_ITEMS, {
-      jobId: this.jobId,
-      itemIds: deliveries.map((one) => one.itemId),
-    });
-    const open = new Set(rows.map((row) => String(row.item_id)));
-    await this.#queue.done(deliveries.filter((one) => !open.has(one.itemId)));
-    for (const one of deliveries.filter((candidate) => open.has(candidate.itemId))) {
-      await this.#database.transaction(async (client) => {
-        await this.#queue.done([one], client);
-        await this.#queue.put([{ itemId: one.itemId, rowIndex: one.rowIndex, dueAtMs: 0 }], client);
-      });
     }
   }
 
@@ -376,8 +367,28 @@ export class PostgresLedger implements JobLedger {
     };
   }
 
+  #adopted(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Record<string, unknown> {
+    return {
+      jobId: this.jobId,
+      rowIndexes: answers.map(({ rowIndex }) => rowIndex),
+      results: answers.map(({ answer }) => answer.result),
+      messages: answers.map(({ answer }) => reusedText(answer)),
+      now: this.#clock.now(),
+    };
+  }
+
   #failed(claim: Claim, { errorClass, message, usage, transcript }: AttemptFailure): Record<string, unknown> {
-    return { ...this.#held(claim, transcript), ...usage, errorClass, message: storable(message) };
+    return {
+      ...this.#held(claim, transcript),
+      ...usageValues(usage),
+      errorClass,
+      message: storable(message),
+    };
+  }
+
+  async #cancelJob(client: PoolClient): Promise<void> {
+    const change = this.#statusChange("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
+    await execute(client, SET_STATUS, change);
   }
 
   #statusChange(to: JobStatus, from: readonly JobStatus[], error: string | null): Record<string, unknown> {
@@ -393,11 +404,3 @@ export class PostgresLedger implements JobLedger {
     };
   }
 }
-
-/** Postgres has no place for the character 0 in a text. */
-export function storable(text: string): string {
-  return text.replaceAll("\0", "");
-}
-
-/** Rows put into the queue at a time. */
-const ENQUEUE_ROWS = 5_000;

@@ -5,6 +5,7 @@ import { type Migration, missingMigrations } from "../migrations.ts";
 const LEDGER_SCHEMA = "procwire";
 export const JOBS = `${LEDGER_SCHEMA}.agent_jobs`;
 export const ITEMS = `${LEDGER_SCHEMA}.agent_job_items`;
+export const BATCHES = `${LEDGER_SCHEMA}.agent_job_batches`;
 export const ATTEMPTS = `${LEDGER_SCHEMA}.agent_job_attempts`;
 
 /** Times are milliseconds since the epoch. */
@@ -86,6 +87,38 @@ const MIGRATIONS: readonly Migration[] = [
     transcript_json text NOT NULL
   );
   CREATE INDEX agent_job_attempts_by_row ON ${ATTEMPTS} (job_id, row_index);
+  `,
+  },
+  {
+    // Parts of the table that are handed to the provider as batches. A row's batch_part is the part it is in, an empty text
+    // once it has been left to single calls, or nothing where batches were never a question. A job whose table is still being read says so.
+    version: 4,
+    sql: `
+  ALTER TABLE ${JOBS} ADD COLUMN is_reading boolean NOT NULL DEFAULT false;
+  ALTER TABLE ${ITEMS} ADD COLUMN batch_part text,
+    ADD COLUMN batch_input_tokens bigint NOT NULL DEFAULT 0,
+    ADD COLUMN batch_cached_input_tokens bigint NOT NULL DEFAULT 0,
+    ADD COLUMN batch_output_tokens bigint NOT NULL DEFAULT 0;
+  CREATE INDEX agent_job_items_by_part ON ${ITEMS} (job_id, batch_part, row_index) WHERE batch_part <> '';
+
+  ALTER TABLE ${ATTEMPTS} ADD COLUMN batch_input_tokens bigint NOT NULL DEFAULT 0,
+    ADD COLUMN batch_cached_input_tokens bigint NOT NULL DEFAULT 0,
+    ADD COLUMN batch_output_tokens bigint NOT NULL DEFAULT 0;
+
+  CREATE TABLE ${BATCHES} (
+    job_id text NOT NULL REFERENCES ${JOBS} (id) ON DELETE CASCADE,
+    id text NOT NULL,
+    state text NOT NULL DEFAULT 'assigned',
+    row_count bigint NOT NULL,
+    answered bigint NOT NULL DEFAULT 0,
+    file_id text,
+    batch_id text,
+    tries integer NOT NULL DEFAULT 1,
+    cancel_asked boolean NOT NULL DEFAULT false,
+    last_error text,
+    created_at bigint NOT NULL,
+    PRIMARY KEY (job_id, id)
+  );
   `,
   },
 ];

@@ -1,7 +1,7 @@
 /** Every statement of the Postgres ledger, by name. */
 
 import type { AttemptOutcome } from "../../job.ts";
-import { ATTEMPTS, ITEMS, JOBS } from "./postgres-migrations.ts";
+import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
 /**
@@ -12,6 +12,12 @@ const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM 
 /** Whether a row is one of those that the job is about now. */
 const wanted = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
     SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
+
+/** Rows that single calls are made for: none that is in a batch, or is to be put into one. */
+const single = (
+  table: string,
+) => `(${table}.batch_part = '' OR (${table}.batch_part IS NULL AND NOT COALESCE((
+    SELECT (settings_json ->> 'batch')::boolean FROM ${JOBS} WHERE id = :jobId), false)))`;
 
 export const FIND_JOB = statement(`SELECT * FROM ${JOBS} WHERE key = :key AND is_current`);
 
@@ -40,20 +46,26 @@ export const INSERT_JOB = statement(`
 export const INSERT_ITEMS = statement(`
   INSERT INTO ${ITEMS} (job_id, row_index, item_id, source_id, row_json, question)
   SELECT :jobId, *
-  FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[], :questions::text[])`);
+  FROM unnest(:rowIndexes::bigint[], :itemIds::text[], :sourceIds::text[], :rows::text[], :questions::text[])
+  ON CONFLICT (job_id, row_index) DO NOTHING`);
 
 /** The columns and the number of rows are known only after the last row. */
 export const FINISH_JOB_INSERT = statement(`
-  UPDATE ${JOBS} SET headers_json = :headers, total_rows = :totalRows WHERE id = :jobId RETURNING *`);
+  UPDATE ${JOBS} SET headers_json = :headers, total_rows = :totalRows, is_reading = :isReading
+  WHERE id = :jobId RETURNING *`);
+
+export const COUNT_READ_ROWS = statement(`
+  UPDATE ${JOBS} SET total_rows = GREATEST(total_rows, :totalRows) WHERE id = :jobId`);
 
 export const COUNT_ITEMS = statement(`
   SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
-    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning
+    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
+    SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output
   FROM ${ITEMS} WHERE job_id = :jobId AND row_index < ${ROW_LIMIT} GROUP BY status`);
 
 export const NEXT_DUE = statement(`
   SELECT MIN(due_at) AS due FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND status = 'pending' AND ${wanted("item")}`);
+  WHERE job_id = :jobId AND status = 'pending' AND ${wanted("item")} AND ${single("item")}`);
 
 export const FIND_OPEN_ITEM = statement(`
   SELECT 1 FROM ${ITEMS} AS item
@@ -74,13 +86,15 @@ export const READ_SETTLED = statement(`
 /** One page of rows that are not finished, for the queue. */
 export const READ_OPEN_ITEMS = statement(`
   SELECT item_id, row_index, due_at FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND row_index > :after AND ${wanted("item")} AND status IN ('pending', 'running')
+  WHERE job_id = :jobId AND row_index > :after AND ${wanted("item")} AND ${single("item")}
+    AND status IN ('pending', 'running')
   ORDER BY row_index LIMIT :pageRows`);
 
 /** Which of these rows are still to be worked on. */
 export const FILTER_OPEN_ITEMS = statement(`
   SELECT item_id FROM ${ITEMS} AS item
-  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${wanted("item")} AND status IN ('pending', 'running')`);
+  WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${wanted("item")} AND ${single("item")}
+    AND status IN ('pending', 'running')`);
 
 /** A row that is still running was left behind by a worker that died: that attempt does not count. */
 export const CLAIM_ITEMS = statement(`
@@ -89,29 +103,34 @@ export const CLAIM_ITEMS = statement(`
     attempt_count = item.attempt_count + CASE WHEN item.status = 'pending' THEN 1 ELSE 0 END
   FROM unnest(:itemIds::text[], :tokens::text[]) AS given (item_id, token)
   WHERE item.job_id = :jobId AND item.item_id = given.item_id AND item.status IN ('pending', 'running')
-    AND ${wanted("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
+    AND ${wanted("item")} AND ${single("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
 /** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
 const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
     cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
-    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens`;
+    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,
+    batch_input_tokens = batch_input_tokens + :batchInputTokens,
+    batch_cached_input_tokens = batch_cached_input_tokens + :batchCachedInputTokens,
+    batch_output_tokens = batch_output_tokens + :batchOutputTokens`;
 
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
 /** The end of an attempt and what was said in it are one statement: both are kept, or neither. */
-function endAttempt(change: string, outcome: AttemptOutcome): Statement {
+function endAttempt(change: string, outcome: AttemptOutcome, guard = HELD): Statement {
   const failure = change.includes(":errorClass") ? ":errorClass::text, :message::text" : "NULL, NULL";
   // An attempt that was given back before anything was said leaves no trace.
   const isKept = outcome === "released" ? ":transcript::text IS NOT NULL" : "true";
   return statement(`
-  WITH ended AS (${change} WHERE ${HELD} RETURNING *),
+  WITH ended AS (${change} WHERE ${guard} RETURNING *),
   kept AS (
     INSERT INTO ${ATTEMPTS} (job_id, row_index, outcome, error_class, message, input_tokens, cached_input_tokens,
-      output_tokens, reasoning_output_tokens, started_at, ended_at, transcript_json)
+      output_tokens, reasoning_output_tokens, batch_input_tokens, batch_cached_input_tokens, batch_output_tokens,
+      started_at, ended_at, transcript_json)
     SELECT job_id, row_index, '${outcome}', ${failure}, :inputTokens::bigint, :cachedInputTokens::bigint,
-      :outputTokens::bigint, :reasoningOutputTokens::bigint, started_at, :now::bigint, COALESCE(:transcript::text, '[]')
+      :outputTokens::bigint, :reasoningOutputTokens::bigint, :batchInputTokens::bigint,
+      :batchCachedInputTokens::bigint, :batchOutputTokens::bigint, started_at, :now::bigint, COALESCE(:transcript::text, '[]')
     FROM ended WHERE ${isKept})
   SELECT * FROM ended`);
 }
@@ -147,7 +166,8 @@ export const READ_ATTEMPTS = statement(`
   WHERE item.job_id = :jobId AND item.item_id = :itemId ORDER BY attempt.id`);
 
 /** A row that has failed before and is asked for again is not among them: its user wants a new answer. */
-const UNASKED = "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL";
+const UNASKED =
+  "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_part, '') = ''";
 
 export const READ_UNASKED = statement(`
   SELECT row_index, question FROM ${ITEMS}
@@ -177,7 +197,8 @@ export const FAIL_DEAD_ITEM = statement(`
   WHERE job_id = :jobId AND item_id = :itemId AND status IN ('pending', 'running')`);
 
 export const RETRY_FAILED_ITEMS = statement(`
-  UPDATE ${ITEMS} SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
+  UPDATE ${ITEMS} SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL,
+    batch_part = CASE WHEN batch_part IS NULL THEN NULL ELSE '' END
   WHERE job_id = :jobId AND status = 'failed'
     AND (:errorClasses::text[] IS NULL OR error_class = ANY (:errorClasses))
     AND (:itemIds::text[] IS NULL OR item_id = ANY (:itemIds))`);
@@ -189,3 +210,75 @@ export const SET_STATUS = statement(`
 
 export const SET_OPTIONS = statement(`
   UPDATE ${JOBS} SET settings_json = :settings, output_path = :outputPath, updated_at = :now WHERE id = :jobId`);
+
+// --- parts of the table that are handed to the provider as batches
+
+/** Held by the connection, so that a process that dies does not hold it. */
+export const TRY_LEAD = statement(
+  "SELECT pg_try_advisory_lock(hashtextextended('batches of ' || :jobId, 0)) AS leads",
+);
+
+export const READ_PARTS = statement(`SELECT * FROM ${BATCHES} WHERE job_id = :jobId ORDER BY created_at, id`);
+
+export const READ_FRESH = statement(`
+  SELECT * FROM ${ITEMS} AS item
+  WHERE job_id = :jobId AND status = 'pending' AND batch_part IS NULL AND attempt_count = 0 AND error_class IS NULL
+    AND row_index > :after AND ${wanted("item")}
+  ORDER BY row_index LIMIT :pageRows`);
+
+/** The part and its rows in one statement; no part where no row is free. */
+export const ASSIGN_ROWS = statement(`
+  WITH taken AS (
+    UPDATE ${ITEMS} SET batch_part = :part::text
+    WHERE job_id = :jobId AND row_index = ANY (:rowIndexes::bigint[]) AND status = 'pending' AND batch_part IS NULL
+    RETURNING 1)
+  INSERT INTO ${BATCHES} (job_id, id, row_count, created_at)
+  SELECT :jobId, :part::text, COUNT(*), :now::bigint FROM taken HAVING COUNT(*) > 0
+  RETURNING row_count`);
+
+export const ASK_SINGLY = statement(`
+  UPDATE ${ITEMS} SET batch_part = '' WHERE job_id = :jobId AND row_index = :rowIndex AND batch_part IS NULL`);
+
+const IN_PART = "job_id = :jobId AND batch_part = :part AND status = 'pending'";
+
+export const READ_PART = statement(`SELECT row_count FROM ${BATCHES} WHERE job_id = :jobId AND id = :part`);
+
+export const READ_PART_ROWS = statement(`
+  SELECT * FROM ${ITEMS} WHERE ${IN_PART} AND row_index > :after ORDER BY row_index LIMIT :pageRows`);
+
+export const READ_PART_ROW = statement(`SELECT * FROM ${ITEMS} WHERE ${IN_PART} AND row_index = :rowIndex`);
+
+export const READ_ITEM_AT = statement(`
+  SELECT item_id FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex`);
+
+/** What is not given stays as it is. */
+export const UPDATE_PART = statement(`
+  UPDATE ${BATCHES} SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
+    file_id = CASE WHEN :hasFileId::boolean THEN :fileId ELSE file_id END,
+    batch_id = CASE WHEN :hasBatchId::boolean THEN :batchId ELSE batch_id END, tries = COALESCE(:tries, tries),
+    cancel_asked = COALESCE(:cancelAsked, cancel_asked), last_error = COALESCE(:error, last_error)
+  WHERE job_id = :jobId AND id = :part`);
+
+export const COMPLETE_PART_ROW = endAttempt(
+  `UPDATE ${ITEMS} SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
+    attempt_count = attempt_count + 1, error_class = NULL, last_error = NULL, settled_token = :part, batch_part = '',
+    ${SPEND}`,
+  "reported",
+  `${IN_PART} AND row_index = :rowIndex`,
+);
+
+/** The row as an answer of this very part has settled it. */
+export const READ_SETTLED_BY_PART = statement(`
+  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :part`);
+
+export const GIVE_BACK_ROW = endAttempt(
+  `UPDATE ${ITEMS} SET batch_part = '', attempt_count = attempt_count + 1, error_class = :errorClass,
+    last_error = :message, ${SPEND}`,
+  "retried",
+  `${IN_PART} AND row_index = :rowIndex`,
+);
+
+export const RELEASE_PART_ROW = statement(`
+  UPDATE ${ITEMS} SET batch_part = '', ${SPEND} WHERE ${IN_PART} AND row_index = :rowIndex`);
+
+export const RELEASE_PART = statement(`UPDATE ${ITEMS} SET batch_part = '' WHERE ${IN_PART}`);

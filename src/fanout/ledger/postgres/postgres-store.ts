@@ -1,15 +1,15 @@
-import type { PoolClient } from "pg";
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import { Outage } from "../../../async/outage.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
-import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
+import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
 import { connectionUrl } from "./connection-url.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
+import { insertItems } from "./insert-items.ts";
 import { isLostConnection } from "./lost-connection.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
-import { PostgresLedger, storable } from "./postgres-ledger.ts";
+import { PostgresLedger } from "./postgres-ledger.ts";
 import { migrate } from "./postgres-migrations.ts";
 import {
   DELETE_JOB,
@@ -17,7 +17,6 @@ import {
   FIND_JOB,
   FIND_JOB_IDS,
   FINISH_JOB_INSERT,
-  INSERT_ITEMS,
   INSERT_JOB,
   LIST_JOBS,
   LOCK_KEY,
@@ -61,9 +60,6 @@ const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
  * before that.
  */
 const ALIVE_AGAIN_MS = 3_000;
-/** Rows written by one statement while a table is read in. */
-const INSERT_ROWS = 1_000;
-
 /** Jobs that several machines share: the ledger in Postgres is the truth, pg-boss beside it delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
@@ -150,7 +146,7 @@ export class PostgresStore implements JobStore {
     return row ? decodeJob(row) : null;
   }
 
-  create(job: NewJob, rows: AsyncIterable<NewItem>, headers: () => readonly string[]): Promise<JobRecord> {
+  create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord> {
     return this.#database.tryTransaction(async (client) => {
       await execute(client, RETIRE_KEY, { key: job.key });
       await execute(client, INSERT_JOB, {
@@ -163,10 +159,12 @@ export class PostgresStore implements JobStore {
         createdAt: job.createdAtMs,
       });
       const totalRows = await insertItems(client, job.id, rows);
+      const { headers, isReading } = table();
       const made = await execute(client, FINISH_JOB_INSERT, {
         jobId: job.id,
-        headers: JSON.stringify(headers()),
+        headers: JSON.stringify(headers),
         totalRows,
+        isReading,
       });
       return decodeJob(oneRow(made.rows));
     });
@@ -274,33 +272,6 @@ async function loadPackages(): Promise<{
       cause: error,
     });
   }
-}
-
-async function insertItems(
-  client: PoolClient,
-  jobId: string,
-  items: AsyncIterable<NewItem>,
-): Promise<number> {
-  let total = 0;
-  let batch: NewItem[] = [];
-  const write = async () => {
-    await execute(client, INSERT_ITEMS, {
-      jobId,
-      rowIndexes: batch.map((item) => item.rowIndex),
-      itemIds: batch.map((item) => storable(item.itemId)),
-      sourceIds: batch.map((item) => (item.sourceId === null ? null : storable(item.sourceId))),
-      rows: batch.map((item) => JSON.stringify(item.row)),
-      questions: batch.map((item) => item.question ?? null),
-    });
-    batch = [];
-  };
-  for await (const item of items) {
-    total++;
-    batch.push(item);
-    if (batch.length >= INSERT_ROWS) await write();
-  }
-  if (batch.length > 0) await write();
-  return total;
 }
 
 function oneRow([row]: readonly DatabaseRow[]): DatabaseRow {

@@ -111,13 +111,14 @@ export class RowQueue {
   }
 
   #insert(row: QueuedRow): NewDelivery {
-    return {
+    const delivery: NewDelivery = {
       data: { jobId: this.#jobId, itemId: row.itemId, rowIndex: row.rowIndex },
       singletonKey: row.itemId,
       // Higher goes first, so this is the table's order.
       priority: -row.rowIndex,
-      ...(row.dueAtMs > 0 ? { startAfter: new Date(row.dueAtMs) } : {}),
     };
+    if (row.dueAtMs > 0) delivery.startAfter = new Date(row.dueAtMs);
+    return delivery;
   }
 }
 

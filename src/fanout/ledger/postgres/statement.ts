@@ -36,3 +36,8 @@ export function execute(
     }),
   );
 }
+
+/** Postgres has no place for the character 0 in a text. */
+export function storable(text: string): string {
+  return text.replaceAll("\0", "");
+}

@@ -15,25 +15,34 @@ import {
   type JobSettings,
   type JobStatus,
   type NewItem,
-  type NewJob,
   type StoredAnswer,
 } from "../../job.ts";
+import type { BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { decodeAnswer, decodeAttempt, decodeCounts, decodeItem, decodeJob } from "../record-codec.ts";
+import {
+  decodeAnswer,
+  decodeAttempt,
+  decodeCounts,
+  decodeItem,
+  decodeJob,
+  usageValues,
+} from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import {
   ADOPT_ITEM,
   CLAIM_ITEM,
   COMPLETE_ITEM,
   COUNT_ITEMS,
+  COUNT_READ_ROWS,
   FAIL_ITEM,
   FIND_ANSWERS,
   FIND_JOB_ID,
   FIND_OPEN_ITEM,
+  FINISH_READING,
   INSERT_ATTEMPT,
   INSERT_ITEM,
-  INSERT_JOB,
   NEXT_DUE,
   READ_ATTEMPTS,
   READ_ITEM,
@@ -49,6 +58,7 @@ import {
   SET_STATUS,
 } from "./sqlite-statements.ts";
 import { type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
+import { itemValues } from "./write-ledger.ts";
 
 /** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
 const PAGE_ROWS = 500;
@@ -62,6 +72,7 @@ export interface SqliteLedgerOptions extends PatienceOptions {
 export class SqliteLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = false;
+  readonly batches: BatchLedger;
   #db: SqliteDatabase;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
@@ -70,6 +81,7 @@ export class SqliteLedger implements JobLedger {
   #outage: Outage;
   #rowLimit: number;
   #onlyItems: string | null;
+  #batch: boolean;
 
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
@@ -81,6 +93,14 @@ export class SqliteLedger implements JobLedger {
     const { settings } = this.#readJob();
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
+    this.#batch = settings.batch === true;
+    this.batches = new SqliteBatches({
+      db,
+      clock: options.clock,
+      wanted: () => this.#wanted(),
+      change: (statements) => this.#change(statements),
+      cancelJob: () => this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT),
+    });
   }
 
   static open(path: string, options: SqliteLedgerOptions): SqliteLedger {
@@ -92,38 +112,6 @@ export class SqliteLedger implements JobLedger {
     } catch (error) {
       db.close();
       throw error;
-    }
-  }
-
-  /** Writes a new ledger in one transaction. */
-  static async write(
-    path: string,
-    job: NewJob,
-    rows: AsyncIterable<NewItem>,
-    headers: () => readonly string[],
-  ): Promise<void> {
-    const db = new SqliteDatabase(path, { isNew: true });
-    try {
-      db.begin();
-      let totalRows = 0;
-      for await (const { rowIndex, itemId, sourceId, row, question = null } of rows) {
-        totalRows++;
-        db.run(INSERT_ITEM, { rowIndex, itemId, sourceId, row: JSON.stringify(row), question });
-      }
-      db.run(INSERT_JOB, {
-        id: job.id,
-        key: job.key,
-        task: JSON.stringify(job.task),
-        settings: JSON.stringify(job.settings),
-        headers: JSON.stringify(headers()),
-        totalRows,
-        inputPath: job.inputPath,
-        outputPath: job.outputPath,
-        createdAt: job.createdAtMs,
-      });
-      db.commit();
-    } finally {
-      db.close();
     }
   }
 
@@ -160,7 +148,7 @@ export class SqliteLedger implements JobLedger {
     while (claims.length < limit) {
       const token = this.#newToken();
       const now = this.#clock.now();
-      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#wanted() }));
+      const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#single() }));
       if (!row) break;
       claims.push({ item: decodeItem(row), token });
     }
@@ -172,14 +160,14 @@ export class SqliteLedger implements JobLedger {
   }
 
   async nextDueAtMs(): Promise<number | null> {
-    const row = this.#db.get(NEXT_DUE, this.#wanted());
+    const row = this.#db.get(NEXT_DUE, this.#single());
     return typeof row?.due === "number" ? row.due : null;
   }
 
   async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
     return this.#change(() => {
       const now = this.#clock.now();
-      const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usage, result, now });
+      const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usageValues(usage), result, now });
       if (row) this.#keep(claim, "reported", { usage, transcript });
       if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
       return recordOf(row);
@@ -190,7 +178,13 @@ export class SqliteLedger implements JobLedger {
     const { errorClass, message, usage } = failure;
     return this.#change(() => {
       const now = this.#clock.now();
-      const row = this.#db.get(FAIL_ITEM, { ...held(claim), ...usage, errorClass, message, now });
+      const row = this.#db.get(FAIL_ITEM, {
+        ...held(claim),
+        ...usageValues(usage),
+        errorClass,
+        message,
+        now,
+      });
       if (row) this.#keep(claim, "failed", failure);
       return recordOf(row);
     });
@@ -200,7 +194,8 @@ export class SqliteLedger implements JobLedger {
     const { errorClass, message, usage } = failure;
     const dueAt = Math.round(this.#clock.now() + delayMs);
     return this.#change(() => {
-      const isHeld = this.#db.run(RETRY_ITEM, { ...held(claim), ...usage, errorClass, message, dueAt }) === 1;
+      const values = { ...held(claim), ...usageValues(usage), errorClass, message, dueAt };
+      const isHeld = this.#db.run(RETRY_ITEM, values) === 1;
       if (isHeld) this.#keep(claim, "retried", failure);
       return isHeld;
     });
@@ -208,7 +203,7 @@ export class SqliteLedger implements JobLedger {
 
   async release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
     return this.#change(() => {
-      const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usage }) === 1;
+      const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usageValues(usage) }) === 1;
       // An attempt in which nothing was said leaves no trace.
       if (isHeld && transcript !== undefined) this.#keep(claim, "released", { usage, transcript });
       return isHeld;
@@ -228,6 +223,7 @@ export class SqliteLedger implements JobLedger {
     await this.#write(() => this.#db.run(SET_OPTIONS, values));
     this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(options.settings.onlyItems);
+    this.#batch = options.settings.batch === true;
   }
 
   async retryFailed(filter: {
@@ -269,24 +265,23 @@ export class SqliteLedger implements JobLedger {
 
   async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
     const now = this.#clock.now();
-    return this.#db.transaction(() => {
-      let adopted = 0;
-      for (const { rowIndex, answer } of answers) {
-        if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
-        adopted++;
-        this.#db.run(INSERT_ATTEMPT, {
-          ...NO_USAGE,
-          rowIndex,
-          outcome: "reused",
-          errorClass: null,
-          message: reusedText(answer),
-          startedAt: null,
-          now,
-          transcript: "[]",
-        });
-      }
-      return adopted;
+    return this.#db.transaction(() => this.#adopt(answers, now));
+  }
+
+  async append(
+    rows: readonly NewItem[],
+    answers: readonly { rowIndex: number; answer: StoredAnswer }[],
+  ): Promise<void> {
+    await this.#change(() => {
+      for (const item of rows) this.#db.run(INSERT_ITEM, itemValues(item));
+      this.#db.run(COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
+      this.#adopt(answers, this.#clock.now());
     });
+  }
+
+  async finishReading(headers: readonly string[], totalRows: number): Promise<void> {
+    const values = { headers: JSON.stringify(headers), totalRows };
+    await this.#write(() => this.#db.run(FINISH_READING, values));
   }
 
   /** Completed rows of this job that answer one of these questions. */
@@ -303,13 +298,32 @@ export class SqliteLedger implements JobLedger {
     this.#db.close();
   }
 
+  #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
+    let adopted = 0;
+    for (const { rowIndex, answer } of answers) {
+      if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
+      adopted++;
+      this.#db.run(INSERT_ATTEMPT, {
+        ...usageValues(NO_USAGE),
+        rowIndex,
+        outcome: "reused",
+        errorClass: null,
+        message: reusedText(answer),
+        startedAt: null,
+        now,
+        transcript: "[]",
+      });
+    }
+    return adopted;
+  }
+
   #keep(
     claim: Claim,
     outcome: AttemptOutcome,
     attempt: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
   ): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...attempt.usage,
+      ...usageValues(attempt.usage),
       rowIndex: claim.item.rowIndex,
       outcome,
       errorClass: attempt.errorClass ?? null,
@@ -342,6 +356,11 @@ export class SqliteLedger implements JobLedger {
         from: JSON.stringify(from),
       }) === 1
     );
+  }
+
+  /** The rows that single calls may be made for. */
+  #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
+    return { ...this.#wanted(), batch: this.#batch ? 1 : 0 };
   }
 
   #wanted(): { rowLimit: number; onlyItems: string | null } {

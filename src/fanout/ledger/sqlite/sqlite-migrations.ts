@@ -71,6 +71,36 @@ const MIGRATIONS: readonly Migration[] = [
   CREATE INDEX agent_job_attempts_by_row ON agent_job_attempts (row_index);
   `,
   },
+  {
+    // Parts of the table that are handed to the provider as batches. A row's batch_part is the part it is in, an empty text
+    // once it has been left to single calls, or nothing where batches were never a question. A job whose table is still being read says so.
+    version: 3,
+    sql: `
+  ALTER TABLE agent_jobs ADD COLUMN is_reading INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE agent_job_items ADD COLUMN batch_part TEXT;
+  ALTER TABLE agent_job_items ADD COLUMN batch_input_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE agent_job_items ADD COLUMN batch_cached_input_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE agent_job_items ADD COLUMN batch_output_tokens INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX agent_job_items_by_part ON agent_job_items (batch_part, row_index) WHERE batch_part <> '';
+
+  ALTER TABLE agent_job_attempts ADD COLUMN batch_input_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE agent_job_attempts ADD COLUMN batch_cached_input_tokens INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE agent_job_attempts ADD COLUMN batch_output_tokens INTEGER NOT NULL DEFAULT 0;
+
+  CREATE TABLE agent_job_batches (
+    id TEXT PRIMARY KEY,
+    state TEXT NOT NULL DEFAULT 'assigned',
+    row_count INTEGER NOT NULL,
+    answered INTEGER NOT NULL DEFAULT 0,
+    file_id TEXT,
+    batch_id TEXT,
+    tries INTEGER NOT NULL DEFAULT 1,
+    cancel_asked INTEGER NOT NULL DEFAULT 0,
+    last_error TEXT,
+    created_at INTEGER NOT NULL
+  ) STRICT;
+  `,
+  },
 ];
 
 /** The version is kept in the file itself. */

@@ -5,17 +5,24 @@ export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 export const READ_JOB = "SELECT * FROM agent_jobs";
 
 export const INSERT_JOB = `
-  INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, input_path, output_path,
-    created_at, updated_at)
-  VALUES (:id, :key, 'pending', :task, :settings, :headers, :totalRows, :inputPath, :outputPath, :createdAt, :createdAt)`;
+  INSERT INTO agent_jobs (id, key, status, task_json, settings_json, headers_json, total_rows, is_reading, input_path,
+    output_path, created_at, updated_at)
+  VALUES (:id, :key, 'pending', :task, :settings, :headers, :totalRows, :isReading, :inputPath, :outputPath, :createdAt,
+    :createdAt)`;
 
 export const INSERT_ITEM = `
   INSERT INTO agent_job_items (row_index, item_id, source_id, row_json, question)
-  VALUES (:rowIndex, :itemId, :sourceId, :row, unhex(:question))`;
+  VALUES (:rowIndex, :itemId, :sourceId, :row, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
+
+export const COUNT_READ_ROWS = "UPDATE agent_jobs SET total_rows = MAX(total_rows, :totalRows)";
+
+export const FINISH_READING = `
+  UPDATE agent_jobs SET headers_json = :headers, total_rows = :totalRows, is_reading = 0`;
 
 export const COUNT_ITEMS = `
   SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
-    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning
+    SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
+    SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output
   FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status`;
 
 /** Rows of a process that died; the attempt it was at does not count. */
@@ -31,19 +38,22 @@ const LONGEST_WAIT_MS = 10 * 60_000;
 const WANTED = `row_index < :rowLimit
       AND (:onlyItems IS NULL OR item_id IN (SELECT value FROM json_each(:onlyItems)))`;
 
+/** Rows that single calls are made for: none that is in a batch, or is to be put into one. */
+const SINGLE = "(batch_part = '' OR (batch_part IS NULL AND NOT :batch))";
+
 export const CLAIM_ITEM = `
   UPDATE agent_job_items
   SET status = 'running', attempt_count = attempt_count + 1, attempt_token = :token, started_at = :now
   WHERE row_index = (
     SELECT row_index FROM agent_job_items
-    WHERE status = 'pending' AND ${WANTED}
+    WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}
       AND (due_at <= :now OR due_at > :now + ${LONGEST_WAIT_MS})
       AND (SELECT status FROM agent_jobs) = 'running'
     ORDER BY row_index LIMIT 1)
   RETURNING *`;
 
 export const NEXT_DUE = `
-  SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${WANTED}`;
+  SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}`;
 
 export const FIND_OPEN_ITEM = `
   SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${WANTED} LIMIT 1`;
@@ -51,7 +61,10 @@ export const FIND_OPEN_ITEM = `
 /** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
 const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
     cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
-    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens`;
+    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,
+    batch_input_tokens = batch_input_tokens + :batchInputTokens,
+    batch_cached_input_tokens = batch_cached_input_tokens + :batchCachedInputTokens,
+    batch_output_tokens = batch_output_tokens + :batchOutputTokens`;
 
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
@@ -78,16 +91,18 @@ export const RELEASE_ITEM = `
 /** What was said in an attempt, once the row's own statement has counted. */
 export const INSERT_ATTEMPT = `
   INSERT INTO agent_job_attempts (row_index, outcome, error_class, message, input_tokens, cached_input_tokens,
-    output_tokens, reasoning_output_tokens, started_at, ended_at, transcript_json)
+    output_tokens, reasoning_output_tokens, batch_input_tokens, batch_cached_input_tokens, batch_output_tokens,
+    started_at, ended_at, transcript_json)
   VALUES (:rowIndex, :outcome, :errorClass, :message, :inputTokens, :cachedInputTokens, :outputTokens,
-    :reasoningOutputTokens, :startedAt, :now, :transcript)`;
+    :reasoningOutputTokens, :batchInputTokens, :batchCachedInputTokens, :batchOutputTokens, :startedAt, :now, :transcript)`;
 
 export const READ_ATTEMPTS = `
   SELECT attempt.* FROM agent_job_attempts AS attempt JOIN agent_job_items AS item USING (row_index)
   WHERE item.item_id = :itemId ORDER BY attempt.id`;
 
 /** A row that has failed before and is asked for again is not among them: its user wants a new answer. */
-const UNASKED = "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL";
+const UNASKED =
+  "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_part, '') = ''";
 
 export const READ_UNASKED = `
   SELECT row_index, lower(hex(question)) AS question FROM agent_job_items
@@ -115,7 +130,8 @@ export const SET_OPTIONS = `
 export const CHANGE_NOTHING = "UPDATE agent_jobs SET updated_at = updated_at";
 
 export const RETRY_FAILED_ITEMS = `
-  UPDATE agent_job_items SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL
+  UPDATE agent_job_items SET status = 'pending', attempt_count = 0, due_at = 0, completed_at = NULL,
+    batch_part = CASE WHEN batch_part IS NULL THEN NULL ELSE '' END
   WHERE status = 'failed'
     AND (:errorClasses IS NULL OR error_class IN (SELECT value FROM json_each(:errorClasses)))
     AND (:itemIds IS NULL OR item_id IN (SELECT value FROM json_each(:itemIds)))`;
@@ -130,3 +146,53 @@ export const READ_ITEM = "SELECT * FROM agent_job_items WHERE item_id = :itemId"
 
 export const READ_SETTLED = `
   SELECT * FROM agent_job_items WHERE completed_at >= :since AND row_index < :rowLimit ORDER BY completed_at`;
+
+// --- parts of the table that are handed to the provider as batches
+
+export const READ_PARTS = "SELECT * FROM agent_job_batches ORDER BY created_at, id";
+
+export const READ_FRESH = `
+  SELECT * FROM agent_job_items
+  WHERE status = 'pending' AND batch_part IS NULL AND attempt_count = 0 AND error_class IS NULL
+    AND row_index > :after AND ${WANTED}
+  ORDER BY row_index LIMIT :pageRows`;
+
+export const ASSIGN_ROWS = `
+  UPDATE agent_job_items SET batch_part = :part
+  WHERE row_index IN (SELECT value FROM json_each(:rowIndexes)) AND status = 'pending' AND batch_part IS NULL`;
+
+export const INSERT_PART = `
+  INSERT INTO agent_job_batches (id, row_count, created_at) VALUES (:part, :rows, :now)`;
+
+export const ASK_SINGLY = `
+  UPDATE agent_job_items SET batch_part = '' WHERE row_index = :rowIndex AND batch_part IS NULL`;
+
+const IN_PART = "batch_part = :part AND status = 'pending'";
+
+export const READ_PART_ROWS = `
+  SELECT * FROM agent_job_items WHERE ${IN_PART} AND row_index > :after ORDER BY row_index LIMIT :pageRows`;
+
+export const READ_PART_ROW = `SELECT * FROM agent_job_items WHERE ${IN_PART} AND row_index = :rowIndex`;
+
+/** What is not given stays as it is. */
+export const UPDATE_PART = `
+  UPDATE agent_job_batches SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
+    file_id = CASE WHEN :hasFileId THEN :fileId ELSE file_id END,
+    batch_id = CASE WHEN :hasBatchId THEN :batchId ELSE batch_id END, tries = COALESCE(:tries, tries),
+    cancel_asked = COALESCE(:cancelAsked, cancel_asked), last_error = COALESCE(:error, last_error)
+  WHERE id = :part`;
+
+export const COMPLETE_PART_ROW = `
+  UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now,
+    attempt_count = attempt_count + 1, error_class = NULL, last_error = NULL, batch_part = '', ${SPEND}
+  WHERE ${IN_PART} AND row_index = :rowIndex RETURNING *`;
+
+export const GIVE_BACK_ROW = `
+  UPDATE agent_job_items SET batch_part = '', attempt_count = attempt_count + 1, error_class = :errorClass,
+    last_error = :message, ${SPEND}
+  WHERE ${IN_PART} AND row_index = :rowIndex`;
+
+export const RELEASE_PART_ROW = `
+  UPDATE agent_job_items SET batch_part = '', ${SPEND} WHERE ${IN_PART} AND row_index = :rowIndex`;
+
+export const RELEASE_PART = `UPDATE agent_job_items SET batch_part = '' WHERE ${IN_PART}`;

@@ -5,11 +5,12 @@ import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
 import { messageOf } from "../../../protocol/message-of.ts";
 import type { JobRecord, NewItem, NewJob, StoredAnswer } from "../../job.ts";
-import type { AnswerSource, JobLedger, JobStore, UnreadableJob } from "../job-ledger.ts";
+import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";
 import { removeKeysOf, removeLeftovers } from "./leftovers.ts";
 import { takeLock } from "./sqlite-database.ts";
 import { SqliteLedger, type SqliteLedgerOptions } from "./sqlite-ledger.ts";
 import type { PatienceOptions } from "./unwritable-file.ts";
+import { writeLedger } from "./write-ledger.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
 /** Files in here are named by a key and hold the id of the job it stands for. */
@@ -65,17 +66,13 @@ export class SqliteStore implements JobStore {
     return await opened.job();
   }
 
-  async create(
-    job: NewJob,
-    rows: AsyncIterable<NewItem>,
-    headers: () => readonly string[],
-  ): Promise<JobRecord> {
+  async create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord> {
     const folder = path.join(this.#home, job.id);
     const partial = `${folder}${PARTIAL_SUFFIX}`;
     await mkdir(partial, { recursive: true });
     await this.removeLeftovers();
     try {
-      await SqliteLedger.write(path.join(partial, LEDGER_FILE), job, rows, headers);
+      await writeLedger(path.join(partial, LEDGER_FILE), job, rows, table);
       // The key first: should this process die here, the key stands for a job that is not there, which is no job.
       await this.#pointKey(job.key, job.id);
       await rename(partial, folder);

@@ -1,36 +1,13 @@
-import type { RunTools } from "../../agent/headless-run.ts";
-import { type Clock, systemClock } from "../../async/clock.ts";
-import { Outage } from "../../async/outage.ts";
-import type { ExecBackend } from "../../exec/exec-process.ts";
-import { messageOf } from "../../protocol/message-of.ts";
-import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
-import type { SandboxChoice } from "../../tools/policy/sandbox-attempt.ts";
-import type { UnifiedExecEvent } from "../../tools/sessions/exec-events.ts";
-import type { Tool, ToolCallContext } from "../../tools/tool.ts";
-
-/** A machine that can run commands: this one, or a server far away. */
-export interface ExecHost {
-  /** What errors call it. */
-  name: string;
-  connect(): Promise<ConnectedHost>;
-}
-
-export interface ConnectedHost {
-  backend: ExecBackend;
-  /** Where commands run unless they say otherwise: absolute, on that machine. */
-  cwd: string;
-  /** Null: the host's /bin/bash. */
-  shell: string | null;
-  /** The sandboxes it says it has. */
-  sandboxes: readonly string[];
-  /** False once it has been lost for good. */
-  isAlive(): boolean;
-  /** How often it was lost and begun anew without being given up. */
-  renewals(): number;
-  close(): Promise<void>;
-}
-
-export type SandboxMode = "none" | "read-only" | "workspace-write";
+import type { RunTools } from "../agent/headless-run.ts";
+import { type Clock, systemClock } from "../async/clock.ts";
+import { Outage } from "../async/outage.ts";
+import { HostLostError, NoHostError } from "../exec/host-loss.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import type { ApprovalPolicy } from "../tools/policy/approval.ts";
+import { type SandboxMode, sandboxOf } from "../tools/policy/sandbox-mode.ts";
+import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
+import type { Tool, ToolCallContext } from "../tools/tool.ts";
+import type { ConnectedHost, ExecHost } from "./open-host.ts";
 
 export interface HostPoolOptions {
   hosts: readonly ExecHost[];
@@ -52,12 +29,6 @@ export interface HostPoolOptions {
 
 /** A host that could not be reached is left alone for this long while there are others. */
 const REST_AFTER_FAILURE_MS = 5_000;
-
-/** No host can run commands, whoever asks. */
-export class NoHostError extends Error {}
-
-/** The host went away with what an agent had running there: the agent has to begin anew. */
-export class HostLostError extends Error {}
 
 /** Spreads agents over hosts: each gets tools of its own on the host that has the fewest; one that is gone is passed over. */
 export class HostPool implements AsyncDisposable {
@@ -170,19 +141,15 @@ export class HostPool implements AsyncDisposable {
 
   async #openOn(member: Member): Promise<HostTools> {
     const host = await this.#connect(member);
-    const { createUnifiedExec } = await import("../../tools/unified-exec.ts");
+    const { createUnifiedExec } = await import("../tools/unified-exec.ts");
     const exec = createUnifiedExec({
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxChoice(
-        this.#sandbox,
-        [host.cwd, ...this.#writable],
-        this.#lastingTmp ? "lasting" : true,
-      ),
+      sandbox: sandboxOf(this.#sandbox, [host.cwd, ...this.#writable], { lastingTmp: this.#lastingTmp }),
       approval: this.#approval,
       renewals: () => host.renewals(),
-      ...(host.shell === null ? {} : { shell: host.shell }),
+      shell: host.shell ?? undefined,
     });
     let isOpen = true;
     return {
@@ -228,16 +195,6 @@ interface Member {
   /** Agents that have tools there now. */
   inUse: number;
   restsUntilMs: number;
-}
-
-function sandboxChoice(
-  mode: SandboxMode,
-  writable: readonly string[],
-  privateTmp: true | "lasting",
-): SandboxChoice {
-  if (mode === "none") return { type: "none" };
-  const writableRoots = mode === "workspace-write" ? writable : [];
-  return { type: "bubblewrap", writableRoots, network: false, privateTmp };
 }
 
 function toolNamed(tools: readonly Tool[], name: string): Tool {

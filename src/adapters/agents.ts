@@ -1,14 +1,10 @@
 /**
- * The tools with the OpenAI Agents SDK. procwire does not depend on it: its `tool` function is handed in.
+ * `procwire/agents`: the tools for agents of the OpenAI Agents SDK (`@openai/agents`), whose `tool` is handed in.
  *
- *     import { Agent, run, tool } from "@openai/agents";
- *
- *     await using backend = createLocalBackend();
- *     await using unified = createUnifiedExec({ backend, cwd: process.cwd() });
- *     const agent = new Agent({ name: "Builder", tools: agentsTools(unified.tools, (options) => tool(options)) });
- *     const { finalOutput } = await run(agent, "Run the tests and tell me what fails.");
+ * @packageDocumentation
  */
-import type { Tool } from "../src/tools/tool.ts";
+
+import type { Tool } from "../tools/tool.ts";
 
 /** What the SDK's `tool` is given. */
 export interface AgentsToolOptions {
@@ -25,6 +21,14 @@ export interface AgentsToolOptions {
   execute: (input: unknown, context?: unknown, details?: { signal?: AbortSignal }) => Promise<string>;
 }
 
+/**
+ * The tools as an Agent takes them. A call that the SDK aborts ends its wait; the process goes on in its session.
+ *
+ * @example
+ * await using backend = createLocalBackend();
+ * await using unified = createUnifiedExec({ backend, cwd: process.cwd() });
+ * const agent = new Agent({ name: "Builder", tools: agentsTools(unified.tools, (options) => tool(options)) });
+ */
 export function agentsTools<T>(tools: readonly Tool[], tool: (options: AgentsToolOptions) => T): T[] {
   return tools.map((one) =>
     tool({
@@ -43,3 +47,5 @@ function schemaOf(parameters: Tool["definition"]["parameters"]) {
   // Every definition has these three; the type is opaque because most harnesses pass it on as it is.
   return parameters as Omit<AgentsToolOptions["parameters"], "additionalProperties">;
 }
+
+export type * from "./tool-types.ts";

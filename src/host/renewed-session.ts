@@ -2,17 +2,16 @@ import { Watch } from "../async/watch.ts";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import { RenewedBackend, type SessionBackend } from "../exec/renewed-backend.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
-import { type ConnectValues, connectTo } from "./connect-options.ts";
+import { connectServer, type ServerAddress } from "./connect-server.ts";
 
 /** A server's processes and what kind of host it is, also after it was restarted or has forgotten the session. */
-export async function connectRenewed(
-  url: string,
-  values: ConnectValues,
+export async function openRenewedSession(
+  address: ServerAddress,
 ): Promise<{ backend: RenewedBackend; info: EnvironmentInfo }> {
-  const first = await openSession(url, values);
+  const first = await openSession(address);
   try {
     const info = await first.info();
-    return { backend: new RenewedBackend(first, () => openSession(url, values)), info };
+    return { backend: new RenewedBackend(first, () => openSession(address)), info };
   } catch (error) {
     await first.close();
     throw error;
@@ -20,11 +19,10 @@ export async function connectRenewed(
 }
 
 async function openSession(
-  url: string,
-  values: ConnectValues,
+  address: ServerAddress,
 ): Promise<SessionBackend & { info(): Promise<EnvironmentInfo> }> {
   const state = new Watch<ConnectionState["type"]>("connected");
-  const client = await connectTo(url, values, ({ type }) => state.set(type));
+  const client = await connectServer(address, ({ type }) => state.set(type));
   return {
     backend: client.backend,
     info: () => client.call("environment/info", {}),

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ManualClock } from "../../../src/async/clock.ts";
-import { type ConnectedHost, type ExecHost, HostPool } from "../../../src/fanout/row/host-pool.ts";
+import { ManualClock } from "../../src/async/clock.ts";
+import { HostPool } from "../../src/host/host-pool.ts";
+import type { ConnectedHost, ExecHost } from "../../src/host/open-host.ts";
 
 /** A host that can be taken away and brought back; nothing is ever started on it. */
 class FakeHost implements ExecHost {
@@ -28,6 +29,7 @@ class FakeHost implements ExecHost {
       cwd: "/",
       shell: "/bin/sh",
       sandboxes: this.sandboxes,
+      realPath: (path) => path,
       isAlive: () => this.alive,
       renewals: () => 0,
       close: async () => {

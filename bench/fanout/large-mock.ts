@@ -1,0 +1,43 @@
+/** The model of the large cases: it reports for every row at once, or never answers, or has a bucket of calls a minute. */
+
+import { report, startMockResponses } from "../../test/support/mock-responses.ts";
+
+export interface LargeStats {
+  requests: number;
+  refused: number;
+}
+
+const [mode = "", perMinuteText = "0"] = process.argv.slice(2);
+const perMs = Number(perMinuteText) / 60_000;
+const capacity = Number(perMinuteText);
+const stats: LargeStats = { requests: 0, refused: 0 };
+let saved = capacity;
+let filledAt = performance.now();
+
+function isRefused(): boolean {
+  if (mode !== "bucket") return false;
+  const now = performance.now();
+  saved = Math.min(capacity, saved + (now - filledAt) * perMs);
+  filledAt = now;
+  if (saved < 1) return true;
+  saved--;
+  return false;
+}
+
+const mock = await startMockResponses((request) => {
+  // Bodies are not needed any more, and a hundred thousand of them would be a lot.
+  mock.requests.length = 0;
+  stats.requests++;
+  if (mode === "hang") return { type: "hang" };
+  if (!isRefused()) return report(request);
+  stats.refused++;
+  return {
+    type: "status",
+    status: 429,
+    body: { error: { code: "rate_limit_exceeded", message: "slow down" } },
+  };
+});
+
+process.on("message", () => process.send?.(stats));
+process.on("disconnect", () => process.exit());
+process.send?.(mock.url);

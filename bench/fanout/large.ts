@@ -1,0 +1,253 @@
+/**
+ * The fan-out at its limits: a gigabyte of input, a hundred thousand rows, four workers on one database, a provider's rate
+ * that nobody told, and the same rows once more.
+ *
+ *   node bench/fanout/large.ts [--only NAME,NAME] [--scale 0.01] [--no-write]
+ *
+ * `--scale` makes every case smaller, to try it out. Prints a line a case and writes bench/fanout/large-results.json. A
+ * slow result is no failure; a wrong one is.
+ */
+
+import { type ChildProcess, fork, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  createWriteStream,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { finished } from "node:stream/promises";
+import { setTimeout as wait } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { postgresMissing, startPostgres } from "../../test/support/postgres.ts";
+import { describeMachine } from "../report.ts";
+import type { LargeStats } from "./large-mock.ts";
+import { measure } from "./measure.ts";
+
+const ROOT = path.join(import.meta.dirname, "../..");
+const RESULTS = path.join(import.meta.dirname, "large-results.json");
+const PROGRAM = path.join(ROOT, "bin/procwire");
+/** Nothing here should take so long; what does is stuck. */
+const TIMEOUT_SECONDS = 1_200;
+
+const { values: flags } = parseArgs({
+  options: {
+    only: { type: "string" },
+    scale: { type: "string", default: "1" },
+    "no-write": { type: "boolean", default: false },
+  },
+});
+const scale = Number(flags.scale);
+
+type Figures = Readonly<Record<string, number>>;
+
+/** A folder, and a model in a process of its own. */
+interface Bench {
+  folder: string;
+  url: string;
+  env: NodeJS.ProcessEnv;
+  stats(): Promise<LargeStats>;
+}
+
+const CASES: Readonly<Record<string, (bench: Bench) => Promise<Figures>>> = {
+  "input-1gb": largeInput,
+  "rows-100000": manyRows,
+  "reuse-100000": reusedRows,
+  "workers-4": fourWorkers,
+  "rate-600": unknownRate,
+};
+/** What the model does in a case, where it does not answer at once. */
+const MODEL_OPTIONS: Readonly<Record<string, string[]>> = {
+  "input-1gb": ["hang"],
+  "rate-600": ["bucket", "600"],
+};
+
+const wanted = flags.only?.split(",") ?? Object.keys(CASES);
+const results: Record<string, Figures> = existsSync(RESULTS)
+  ? JSON.parse(readFileSync(RESULTS, "utf8")).results
+  : {};
+for (const name of wanted) {
+  const run = CASES[name];
+  if (!run) throw new Error(`unknown case ${name}; expected ${Object.keys(CASES).join(", ")}`);
+  const figures = await inBench(MODEL_OPTIONS[name] ?? [], run);
+  results[name] = figures;
+  console.log(
+    name.padEnd(14),
+    Object.entries(figures)
+      .map(([what, value]) => `${what} ${value}`)
+      .join(", "),
+  );
+  if (!flags["no-write"])
+    writeFileSync(RESULTS, `${JSON.stringify({ machine: describeMachine(), results }, null, 2)}\n`);
+}
+
+/** When the first question is asked of a gigabyte, and what the whole of it takes on the disk. */
+async function largeInput({ folder, env, stats }: Bench): Promise<Figures> {
+  const input = path.join(folder, "in.csv");
+  const bytes = await writeTable(input, Math.round(5_000_000 * scale), 190);
+  const beganAt = performance.now();
+  const child = spawn(
+    PROGRAM,
+    ["fanout", input, "--instruction", "{text}", "--output", path.join(folder, "out.csv")],
+    {
+      cwd: folder,
+      env,
+      stdio: "ignore",
+    },
+  );
+  try {
+    while ((await stats()).requests === 0) await wait(20);
+    const firstRequestSeconds = (performance.now() - beganAt) / 1000;
+    while (!(await isRead(folder, env))) await wait(1_000);
+    const readSeconds = (performance.now() - beganAt) / 1000;
+    const disk = folderBytes(path.join(folder, ".procwire"));
+    return rounded({ inputMb: bytes / 1e6, firstRequestSeconds, readSeconds, diskShare: disk / bytes });
+  } finally {
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  }
+}
+
+async function manyRows(bench: Bench): Promise<Figures> {
+  const rows = await writeRows(bench, "in.csv");
+  return { rows, ...(await runToEnd(bench, "in.csv")) };
+}
+
+/** The same rows by another command, in another order: not one of them is asked. */
+async function reusedRows(bench: Bench): Promise<Figures> {
+  const rows = await writeRows(bench, "in.csv");
+  await runToEnd(bench, "in.csv");
+  const lines = readFileSync(path.join(bench.folder, "in.csv"), "utf8").slice(0, -1).split("\n");
+  writeFileSync(
+    path.join(bench.folder, "again.csv"),
+    `${[lines[0], ...lines.slice(1).reverse()].join("\n")}\n`,
+  );
+  const before = (await bench.stats()).requests;
+  const figures = await runToEnd(bench, "again.csv");
+  const calls = (await bench.stats()).requests - before;
+  if (calls !== 0) throw new Error(`${calls} calls were made for rows that had their answers`);
+  return { rows, calls, ...figures };
+}
+
+async function fourWorkers(bench: Bench): Promise<Figures> {
+  const missing = await postgresMissing();
+  if (missing) throw new Error(missing);
+  const rows = await writeRows(bench, "in.csv", 20_000);
+  const postgres = await startPostgres();
+  const workers: ChildProcess[] = [];
+  try {
+    const database = ["--database-url", await postgres.createDatabase()];
+    for (let index = 0; index < 3; index++) {
+      const args = ["fanout", "worker", ...database, "--concurrency", "16"];
+      workers.push(spawn(PROGRAM, args, { cwd: bench.folder, env: bench.env, stdio: "ignore" }));
+    }
+    const figures = await runToEnd(bench, "in.csv", database);
+    const asked = (await bench.stats()).requests;
+    if (asked !== rows) throw new Error(`${asked} calls were made for ${rows} rows`);
+    return { rows, rowsPerSecond: Math.round(rows / (figures.wallSeconds ?? 1)), ...figures };
+  } finally {
+    for (const worker of workers) worker.kill("SIGKILL");
+    await postgres.close();
+  }
+}
+
+/** How much of a limit that nobody told is used, and how many calls are refused. */
+async function unknownRate(bench: Bench): Promise<Figures> {
+  const rows = await writeRows(bench, "in.csv", 2_400);
+  const { wallSeconds = 1 } = await runToEnd(bench, "in.csv", ["--concurrency", "64"]);
+  const { requests, refused } = await bench.stats();
+  // The bucket was full at the start.
+  const allowed = 600 + wallSeconds * 10;
+  return rounded({ rows, wallSeconds, used: rows / allowed, refusedShare: refused / requests });
+}
+
+async function runToEnd(bench: Bench, input: string, more: string[] = []): Promise<Figures> {
+  const args = [
+    "fanout",
+    input,
+    "--instruction",
+    "{text}",
+    "--output",
+    `${input}.out.csv`,
+    "--concurrency",
+    "64",
+    ...more,
+  ];
+  const { folder: cwd, env } = bench;
+  const measured = await measure([PROGRAM, ...args], { cwd, env, timeoutSeconds: TIMEOUT_SECONDS });
+  if (measured.exitCode !== 0) throw new Error(`exit ${measured.exitCode}\n${measured.stderr}`);
+  const { wallSeconds, cpuSeconds, peakRssMb } = measured;
+  return rounded({ wallSeconds, cpuSeconds, peakRssMb });
+}
+
+async function inBench(model: string[], run: (bench: Bench) => Promise<Figures>): Promise<Figures> {
+  const folder = mkdtempSync(path.join(tmpdir(), "procwire-large-"));
+  const mock = fork(path.join(import.meta.dirname, "large-mock.ts"), model);
+  try {
+    const [url] = await once(mock, "message");
+    const stats = async (): Promise<LargeStats> => {
+      mock.send("stats");
+      const [told] = await once(mock, "message");
+      return told;
+    };
+    const env = { PATH: process.env.PATH, HOME: folder, OPENAI_BASE_URL: url, OPENAI_API_KEY: "dummy" };
+    return await run({ folder, url, env, stats });
+  } finally {
+    mock.disconnect();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function writeRows({ folder }: Bench, name: string, rows = 100_000): Promise<number> {
+  const count = Math.max(1, Math.round(rows * scale));
+  await writeTable(path.join(folder, name), count, 40);
+  return count;
+}
+
+/** Tells its size. */
+async function writeTable(file: string, rows: number, chars: number): Promise<number> {
+  const stream = createWriteStream(file);
+  stream.write("text\n");
+  for (let row = 0; row < rows; ) {
+    let chunk = "";
+    for (const end = Math.min(rows, row + 10_000); row < end; row++)
+      chunk += `${`${row} `.padEnd(chars, "lorem ")}\n`;
+    if (!stream.write(chunk)) await once(stream, "drain");
+  }
+  stream.end();
+  await finished(stream);
+  return statSync(file).size;
+}
+
+/** Whether the job has read its table to the end. */
+async function isRead(folder: string, env: NodeJS.ProcessEnv): Promise<boolean> {
+  const child = spawn(PROGRAM, ["jobs", "list", "--json"], {
+    cwd: folder,
+    env,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  let text = "";
+  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+    text += chunk;
+  });
+  await once(child, "close");
+  return text !== "" && JSON.parse(text.split("\n")[0] ?? "").is_reading === false;
+}
+
+function folderBytes(folder: string): number {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .reduce((sum, entry) => sum + statSync(path.join(entry.parentPath, entry.name)).size, 0);
+}
+
+function rounded(figures: Figures): Figures {
+  return Object.fromEntries(
+    Object.entries(figures).map(([what, value]) => [what, Math.round(value * 1000) / 1000]),
+  );
+}

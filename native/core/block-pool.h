@@ -1,0 +1,34 @@
+// Memory for what is sent, kept for the next that is sent.
+#ifndef PROCWIRE_BLOCK_POOL_H
+#define PROCWIRE_BLOCK_POOL_H
+
+#include <cstddef>
+#include <vector>
+
+namespace procwire {
+
+struct Block {
+  char* memory = nullptr;
+  size_t capacity = 0;
+  size_t from = 0;  // sent up to here
+  size_t to = 0;    // filled up to here
+};
+
+// Fresh memory of a large chunk costs its page faults each time.
+class BlockPool {
+ public:
+  ~BlockPool();
+  // At least that much, or no memory at all.
+  Block take(size_t bytes);
+  void give(Block& block);
+  // Keeps nothing for the next ones.
+  void clear();
+
+ private:
+  std::vector<char*> small_;
+  std::vector<char*> large_;
+};
+
+}  // namespace procwire
+
+#endif

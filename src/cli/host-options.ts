@@ -1,0 +1,76 @@
+import type { GuardOptions } from "../exec/host-environment.ts";
+import type { HostPool } from "../host/host-pool.ts";
+import { type ExecHost, localHost, serverHost } from "../host/open-host.ts";
+import type { ApprovalPolicy } from "../tools/policy/approval.ts";
+import { SANDBOX_MODES, type SandboxMode } from "../tools/policy/sandbox-mode.ts";
+import { UsageError } from "./command.ts";
+import { type ConnectValues, serverAddress } from "./connect-options.ts";
+
+export interface HostValues {
+  cwd: string | undefined;
+  values: ConnectValues;
+  /** Go on in a new session when the server lost the session. */
+  renews?: boolean | undefined;
+  guard: GuardOptions;
+}
+
+export interface HostPoolValues extends HostValues {
+  /** Servers that run the commands; none: this machine does. */
+  connect: readonly string[];
+  sandbox: SandboxMode;
+  /** Can be written as well as `cwd`. */
+  writable?: readonly string[];
+  /** Decides which commands may run; default: nobody is asked, and none leaves the sandbox. */
+  approval?: ApprovalPolicy | undefined;
+  /** How long servers that were there before may all be away, what cuts that short, and who is told. Default: not at all. */
+  outagePatienceMs?: number | undefined;
+  signal?: AbortSignal | undefined;
+  onTrouble?: ((message: string) => void) | undefined;
+}
+
+/** The machine that a command line names: a server by its URL, else this one. */
+export function hostOf(
+  url: string | undefined,
+  { cwd, values, renews = false, guard }: HostValues,
+): ExecHost {
+  return url === undefined
+    ? localHost({ cwd, guard })
+    : serverHost(serverAddress(url, values), { cwd, guard, renews });
+}
+
+/** The machines an agent's commands run on. Nothing is connected before the first command needs it. */
+export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
+  const { HostPool } = await import("../host/host-pool.ts");
+  const urls = options.connect.length === 0 ? [undefined] : options.connect;
+  const hosts = urls.map((url) => hostOf(url, options));
+  const { sandbox, writable = [], approval, outagePatienceMs, signal, onTrouble } = options;
+  // One agent works on one thing; rows of a fan-out share hosts, and leave nothing for each other.
+  const lastingTmp = options.renews;
+  return new HostPool({
+    hosts,
+    sandbox,
+    writable,
+    lastingTmp,
+    approval,
+    outagePatienceMs,
+    signal,
+    onTrouble,
+  });
+}
+
+export function parseSandbox(value: string | undefined): SandboxMode {
+  const mode = SANDBOX_MODES.find((candidate) => candidate === (value ?? "none"));
+  if (mode === undefined)
+    throw new UsageError(`unknown --sandbox \`${value}\`; expected ${SANDBOX_MODES.join(", ")}`);
+  return mode;
+}
+
+/** Refuses a URL that no client could connect to before anything is begun. */
+export function checkConnectUrls(urls: readonly string[]): void {
+  for (const url of urls) {
+    if (/^(wss?|unix):\/\/./.test(url)) continue;
+    throw new Error(
+      `unsupported --connect URL \`${url}\`; expected \`ws://HOST:PORT\`, \`wss://HOST:PORT\` or \`unix://PATH\``,
+    );
+  }
+}

@@ -1,0 +1,73 @@
+import { readArguments } from "../../agent/function-arguments.ts";
+import type { ModelAnswer } from "../../agent/model-call.ts";
+import { ModelError } from "../../agent/model-error.ts";
+import { asBatched, type TokenUsage } from "../../agent/usage.ts";
+import type { ErrorClass, ItemRecord } from "../job.ts";
+import type { AttemptFailure, Report } from "../ledger/job-ledger.ts";
+import { createReportTool, REPORT_TOOL_NAME } from "../row/report-tool.ts";
+import type { ResultCheck } from "../row/result-check.ts";
+import type { CommonPrompt } from "../row/row-request.ts";
+import { Transcript } from "../row/transcript.ts";
+
+/** What an answer out of a batch is to its row. */
+export type BatchVerdict =
+  | { type: "report"; report: Report }
+  /** The model answered, and not with a report that can be taken: a single call may do better. */
+  | { type: "unusable"; failure: AttemptFailure }
+  /** There is no answer: the request was not worked on, or came to nothing. */
+  | { type: "none"; usage: TokenUsage };
+
+/** Judges an answer as the row's agent would have; nobody can be asked to correct it here. */
+export async function judgeBatchAnswer(
+  answer: ModelAnswer | ModelError,
+  item: ItemRecord,
+  job: { id: string; common: CommonPrompt; check: ResultCheck },
+): Promise<BatchVerdict> {
+  if (answer instanceof ModelError) return judgeError(answer);
+  const usage = asBatched(answer.usage);
+  const transcript = new Transcript();
+  transcript.answered(answer);
+  const taken: { report: Pick<Report, "result" | "stop"> | null } = { report: null };
+  const tool = createReportTool({
+    jobId: job.id,
+    itemId: item.itemId,
+    definition: job.common.report,
+    check: job.check,
+    commit: async (result, stop) => {
+      taken.report = { result: JSON.stringify(result), stop };
+      return true;
+    },
+  });
+  for (const said of answer.items) {
+    if (tool.settled) break;
+    if (said.type === "message" && said.refusal === null) await tool.takeWords(said.text);
+    if (said.type !== "functionCall" || said.name !== REPORT_TOOL_NAME) continue;
+    const args = readArguments(said.name, said.arguments);
+    const output = args.type === "mistaken" ? { text: args.message, ok: false } : await tool.call(args.value);
+    transcript.returned(said.name, output);
+  }
+  if (taken.report) {
+    return { type: "report", report: { ...taken.report, usage, transcript: transcript.json } };
+  }
+  const { errorClass, message } = whyUnusable(answer, tool.state);
+  return { type: "unusable", failure: { errorClass, message, usage, transcript: transcript.json } };
+}
+
+function whyUnusable(
+  answer: ModelAnswer,
+  state: ReturnType<typeof createReportTool>["state"],
+): { errorClass: ErrorClass; message: string } {
+  if (state.type === "invalid") {
+    return { errorClass: "schema", message: `result does not fit the schema: ${state.faults.join("; ")}` };
+  }
+  const refusal = answer.items.find((item) => item.type === "message" && item.refusal !== null);
+  if (refusal?.type === "message") {
+    return { errorClass: "refused", message: `the model refused: ${refusal.refusal}` };
+  }
+  return { errorClass: "no_report", message: "the answer out of the batch was no report" };
+}
+
+/** What a request is refused for is found out again by a single call, which knows what to do about it. */
+function judgeError(error: ModelError): BatchVerdict {
+  return { type: "none", usage: asBatched(error.usage) };
+}

@@ -1,0 +1,152 @@
+import { InputError, type JobTask, type NewItem, type Row } from "../job.ts";
+import { checkIdColumn, ItemIds } from "./item-ids.ts";
+import { randomSample } from "./random-sample.ts";
+import { openTable, type Table } from "./table.ts";
+import type { TableInput } from "./table-input.ts";
+import { checkColumns, type Template } from "./template.ts";
+
+/** What names the question that a row is; see `questionOf`. */
+export type NameQuestion = (headers: readonly string[], row: Row) => string | undefined;
+
+export interface TableRowsOptions {
+  input: TableInput;
+  task: JobTask;
+  template: Template;
+  nameQuestion?: NameQuestion | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * The rows of a table as items of a job, read once and in two steps where the table is large: the first rows, with which
+ * the work can begin, and the rest.
+ */
+export class TableRows {
+  #options: TableRowsOptions;
+  #table: Table;
+  #ids: ItemIds;
+  #rows: AsyncIterator<NewItem, void, undefined>;
+  /** Whether all rows have been read. */
+  isWhole = false;
+
+  constructor(options: TableRowsOptions) {
+    const { input, task } = options;
+    this.#options = options;
+    this.#table = openTable(input.path, input.format, input.name, input.reading);
+    this.#ids = new ItemIds(task.idColumn);
+    const { randomSample: size, seed = input.sha256 } = input.reading;
+    this.#rows = size === undefined ? this.#all() : randomSample(this.#all(), size, seed);
+  }
+
+  /** The columns seen so far. */
+  get headers(): readonly string[] {
+    return this.#table.headers;
+  }
+
+  /** Rows until so many characters were read, and all columns that the task names were seen; or all there are. */
+  async *first(most: FirstRows): AsyncGenerator<NewItem, void, undefined> {
+    let rows = 0;
+    let chars = 0;
+    // A sample of a whole table needs all of it.
+    const isSample = this.#options.input.reading.randomSample !== undefined;
+    while (isSample || rows < most.rows) {
+      const next = await this.#next();
+      if (!next) return;
+      yield next;
+      rows++;
+      for (const value of Object.values(next.row)) chars += typeof value === "string" ? value.length : 8;
+      if (!isSample && chars >= most.chars) break;
+    }
+    this.#checkKnownColumns();
+    for (;;) {
+      if (this.#hasAllColumns()) return;
+      const next = await this.#next();
+      if (!next) return;
+      yield next;
+    }
+  }
+
+  /** The rows behind those that were read, from the given one on. */
+  async *rest(fromRow: number): AsyncGenerator<NewItem, void, undefined> {
+    for (;;) {
+      const next = await this.#next();
+      if (!next) return;
+      if (next.rowIndex >= fromRow) yield next;
+    }
+  }
+
+  /** Things about the table that the results will show, and that were hardly meant. */
+  warnings(): string[] {
+    const { skipped } = this.#table;
+    const warnings: string[] = [];
+    if (skipped.count > 0) {
+      warnings.push(`${skipped.count} rows cannot be read and are left out; the first: ${skipped.first}`);
+    }
+    if (this.#ids.duplicates > 0) {
+      const column = this.#options.task.idColumn ?? "";
+      warnings.push(
+        `${this.#ids.duplicates} rows have an id in ${column} that an earlier row has; they are named with -2, -3 and so on`,
+      );
+    }
+    return warnings;
+  }
+
+  async close(): Promise<void> {
+    await this.#rows.return?.();
+  }
+
+  async #next(): Promise<NewItem | null> {
+    const next = await this.#rows.next();
+    if (!next.done) return next.value;
+    this.isWhole = true;
+    return null;
+  }
+
+  async *#all(): AsyncGenerator<NewItem, void, undefined> {
+    const { signal, nameQuestion } = this.#options;
+    for await (const row of this.#table.rows()) {
+      signal?.throwIfAborted();
+      const item = this.#ids.item(row);
+      if (nameQuestion) item.question = nameQuestion(this.#table.headers, row);
+      yield item;
+    }
+    // Only now are all columns known.
+    this.#checkColumns();
+  }
+
+  /** A table with a header line has told all its columns with its first row. */
+  #checkKnownColumns(): void {
+    const { format } = this.#options.input;
+    if (format === "csv" || format === "tsv") this.#checkColumns();
+  }
+
+  #hasAllColumns(): boolean {
+    try {
+      this.#checkColumns();
+      return true;
+    } catch (error) {
+      if (error instanceof InputError) return false;
+      throw error;
+    }
+  }
+
+  #checkColumns(): void {
+    const { task, template } = this.#options;
+    checkIdColumn(task.idColumn, this.headers);
+    checkColumns(template, this.headers);
+    checkImageColumns(task.imageColumns ?? [], this.headers);
+  }
+}
+
+/** How much of a table is read before the work on it begins. */
+export interface FirstRows {
+  rows: number;
+  chars: number;
+}
+
+function checkImageColumns(columns: readonly string[], headers: readonly string[]): void {
+  const unknown = columns.find((column) => !headers.includes(column));
+  if (unknown === undefined) return;
+  throw new InputError(
+    `--image-column ${unknown} is no column of the table; they are ${headers.join(", ") || "none"}`,
+  );
+}

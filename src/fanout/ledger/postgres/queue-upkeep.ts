@@ -1,0 +1,55 @@
+import type { PostgresDatabase } from "./postgres-database.ts";
+import { FILTER_OPEN_ITEMS, READ_OPEN_ITEMS } from "./postgres-statements.ts";
+import type { Delivery, RowQueue } from "./row-queue.ts";
+
+/** Rows put into the queue at a time. */
+const ENQUEUE_ROWS = 5_000;
+
+/** Every row that is not finished has a delivery, or gets one. */
+export async function enqueueMissing(
+  database: PostgresDatabase,
+  queue: RowQueue,
+  jobId: string,
+): Promise<void> {
+  for (let after = -1; ; ) {
+    const rows = await database.all(READ_OPEN_ITEMS, {
+      jobId,
+      after,
+      pageRows: ENQUEUE_ROWS,
+    });
+    const queued = rows.map((row) => ({
+      itemId: String(row.item_id),
+      rowIndex: Number(row.row_index),
+      dueAtMs: Number(row.due_at),
+    }));
+    await queue.put(queued);
+    const last = queued.at(-1);
+    if (!last || queued.length < ENQUEUE_ROWS) return;
+    after = last.rowIndex;
+  }
+}
+
+/**
+ * What was delivered and is finished, or lies behind the row limit, is dropped: it is queued again when the limit is
+ * lifted. What belongs to a job that has just been stopped goes back.
+ */
+export async function dropUnwanted(
+  database: PostgresDatabase,
+  queue: RowQueue,
+  jobId: string,
+  deliveries: readonly Delivery[],
+): Promise<void> {
+  if (deliveries.length === 0) return;
+  const rows = await database.all(FILTER_OPEN_ITEMS, {
+    jobId,
+    itemIds: deliveries.map((one) => one.itemId),
+  });
+  const open = new Set(rows.map((row) => String(row.item_id)));
+  await queue.done(deliveries.filter((one) => !open.has(one.itemId)));
+  for (const one of deliveries.filter((candidate) => open.has(candidate.itemId))) {
+    await database.transaction(async (client) => {
+      await queue.done([one], client);
+      await queue.put([{ itemId: one.itemId, rowIndex: one.rowIndex, dueAtMs: 0 }], client);
+    });
+  }
+}

@@ -1,0 +1,55 @@
+import type { RequestOptions } from "../../agent/model-api.ts";
+import type { JsonObject } from "../../agent/response-events.ts";
+import type { ToolDefinition } from "../../tools/tool.ts";
+import type { ItemRecord, JobRecord } from "../job.ts";
+import { attachmentsOf, withoutAttached } from "./attachments.ts";
+import type { CompiledTask } from "./compiled-task.ts";
+import { reportDefinition } from "./report-tool.ts";
+import { modelOf } from "./row-model.ts";
+import { rowInstructions, rowMessage } from "./row-prompt.ts";
+
+/** What every agent of a job is told. */
+export interface CommonPrompt {
+  instructions: string;
+  report: ToolDefinition;
+}
+
+export function commonPrompt(job: Pick<JobRecord, "task">): CommonPrompt {
+  const { schema } = job.task;
+  return { instructions: rowInstructions(schema), report: reportDefinition(schema) };
+}
+
+/** The beginning of a row's conversation: what its agent is asked before anything was said. */
+export interface RowRequest {
+  model: string;
+  instructions: string;
+  reasoningEffort: string | undefined;
+  requestOptions: RequestOptions;
+  cacheKey: string;
+  history: JsonObject[];
+}
+
+/** `attachments`: what `attachmentsOf` read for this row. */
+export function rowRequest(
+  job: JobRecord,
+  task: CompiledTask,
+  common: CommonPrompt,
+  item: ItemRecord,
+  attachments: readonly JsonObject[],
+): RowRequest {
+  const { request, imageColumns = [] } = job.task;
+  const told = { ...item, row: withoutAttached(item.row, imageColumns) };
+  const text = rowMessage(job, told, task.template.render(told.row));
+  return {
+    model: modelOf(job, item),
+    instructions: common.instructions,
+    reasoningEffort: job.task.reasoningEffort ?? undefined,
+    requestOptions: { ...request, serviceTier: job.settings.serviceTier },
+    cacheKey: job.id,
+    history: [{ type: "message", role: "user", content: [{ type: "input_text", text }, ...attachments] }],
+  };
+}
+
+export function rowAttachments(job: JobRecord, item: ItemRecord): Promise<JsonObject[]> {
+  return attachmentsOf(item.row, job.task.imageColumns ?? []);
+}

@@ -1,0 +1,35 @@
+import type { ScheduleEnd } from "../job.ts";
+
+/** Something that goes on beside the rows of a run: batches at the provider, the reading of the table. */
+export interface Companion {
+  /** Comes back when it has nothing left to do, or soon after the signal. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** Works on rows with companions beside: what breaks one of those ends the work, and the end of the work ends them. */
+export async function withCompanions(
+  companions: readonly (Companion | null)[],
+  signal: AbortSignal,
+  work: (signal: AbortSignal) => Promise<ScheduleEnd>,
+): Promise<ScheduleEnd> {
+  const over = new AbortController();
+  const broken = new AbortController();
+  const running = companions.map(async (companion) => {
+    try {
+      await companion?.run(AbortSignal.any([over.signal, signal]));
+    } catch (error) {
+      // Once the work is over, or the user wants out, an error says no more than that it was broken off.
+      if (signal.aborted || over.signal.aborted) return;
+      broken.abort(error);
+    }
+  });
+  let end: ScheduleEnd;
+  try {
+    end = await work(AbortSignal.any([signal, broken.signal]));
+  } finally {
+    over.abort(new Error("the run is over"));
+    await Promise.all(running);
+  }
+  if (broken.signal.aborted) throw broken.signal.reason;
+  return end;
+}

@@ -1,0 +1,44 @@
+/** Every other type that a signature of the package names: of this machine, of servers and of the tools. */
+
+export type { ByteTurns } from "../async/byte-turns.ts";
+export type { NamedEnvironment } from "../client/node/environments-toml.ts";
+export type { ListenAt } from "../connection/accepted-socket.ts";
+export type { ByteCodec } from "../connection/byte-codec.ts";
+export type { Wire } from "../connection/wire-parts.ts";
+export type { EventLog } from "../exec/event-log.ts";
+export type { HostBackend, HostProcess } from "../exec/host-backend.ts";
+export type { RetentionBudget } from "../exec/retention-budget.ts";
+export type { FileSystem } from "../files/file-system.ts";
+export type {
+  LocalBackend,
+  LocalBackendOptions,
+  ResolvedSandbox,
+  ResolvedWalls,
+} from "../local/local-backend.ts";
+export type { LocalProcess } from "../local/local-process.ts";
+export type { Orphan } from "../local/orphans.ts";
+export type {
+  EnvironmentService,
+  HostServices,
+  HttpService,
+  LogLevel,
+  PeerAddress,
+  ServerLog,
+  WalledFileServers,
+} from "../server/host-services.ts";
+export type { OperatorClaim } from "../server/jwt.ts";
+export type { YieldLimits } from "../tools/calls/yield-window.ts";
+export type { McpOptions, McpServing } from "../tools/mcp/mcp-server.ts";
+export type { ArchiveLimits } from "../tools/output/output-archive.ts";
+export type { AskOnTerminalOptions } from "../tools/policy/ask-on-terminal.ts";
+export type { ShellChoice } from "../tools/policy/shell-choice.ts";
+export type {
+  ExecCommandBegin,
+  ExecCommandEnd,
+  ExecCommandOutputDelta,
+  TerminalInteraction,
+} from "../tools/sessions/exec-events.ts";
+export type { SessionLimits } from "../tools/sessions/session-table.ts";
+export type { JsonSchema } from "../tools/tool.ts";
+export type { LocalHost, LocalHostOptions } from "./local-host.ts";
+export type { ThisMachineOptions } from "./this-machine.ts";

@@ -1,0 +1,284 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after, before, describe, test } from "node:test";
+import { parse } from "csv-parse/sync";
+import {
+  type BatchStep,
+  type MockBatches,
+  type MockBatchesOptions,
+  startMockBatches,
+} from "../../support/mock-batches.ts";
+import { answer, functionCall, message, report } from "../../support/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
+import { type CliEnd, runCli, startCli } from "../../support/run-cli.ts";
+import { skipUnless } from "../../support/skip-unless.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const ROWS = 6;
+
+/** A folder with a table, an API with batches, and the program. */
+class BatchBench implements AsyncDisposable {
+  readonly folder: string;
+  readonly mock: MockBatches;
+  readonly extra: readonly string[];
+
+  private constructor(folder: string, mock: MockBatches, extra: readonly string[]) {
+    this.folder = folder;
+    this.mock = mock;
+    this.extra = extra;
+  }
+
+  static async open(options: MockBatchesOptions, extra: readonly string[] = []): Promise<BatchBench> {
+    const folder = await mkdtemp(path.join(tmpdir(), "procwire-batch-"));
+    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    return new BatchBench(folder, await startMockBatches(options), extra);
+  }
+
+  get args(): string[] {
+    return ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv", "--batch", ...this.extra];
+  }
+
+  get options() {
+    return { cwd: this.folder, env: { OPENAI_BASE_URL: this.mock.url } };
+  }
+
+  run(...more: string[]): Promise<CliEnd> {
+    return runCli([...this.args, ...more], this.options);
+  }
+
+  jobs(...args: string[]): Promise<CliEnd> {
+    return runCli(["jobs", ...args, ...this.extra], this.options);
+  }
+
+  async output(): Promise<Record<string, string>[]> {
+    return parse(await readFile(path.join(this.folder, "out.csv"), "utf8"), { columns: true });
+  }
+
+  /** How often each row was answered, by whatever way. */
+  answers(): Record<string, number> {
+    const ids = [
+      ...this.mock.answeredItems(),
+      ...this.mock.single.requests.map((request) => request.item?.itemId ?? "?"),
+    ];
+    return Object.fromEntries([...Map.groupBy(ids, (id) => id)].map(([id, all]) => [id, all.length]));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.mock.close();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+const everyRowOnce = Object.fromEntries(Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, 1]));
+
+function assertComplete(rows: Record<string, string>[]): void {
+  assert.deepEqual(
+    rows.map((row) => [row.item_id, row.status, row.attempt_count]),
+    Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, "completed", "1"]),
+  );
+}
+
+describe("a job by batch", () => {
+  test("asks one row by a call, all others by one batch, and costs half for those", async () => {
+    await using bench = await BatchBench.open({ handler: (request) => report(request) });
+    const end = await bench.run("--model", "gpt-5", "--json");
+    assert.equal(end.code, 0, end.stderr);
+    assertComplete(await bench.output());
+    assert.deepEqual(bench.answers(), everyRowOnce);
+    assert.equal(bench.mock.batches.length, 1);
+    assert.equal(bench.mock.single.requests.length, 1);
+    const summary = JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
+    // One token in and one out a row, at $1.25 and $10 a million; five of six rows at half of it.
+    assert.ok(Math.abs(summary.cost_usd - ((1 + 5 / 2) * 11.25) / 1e6) < 1e-12, `${summary.cost_usd}`);
+    const shown = await bench.jobs("show", summary.job_id);
+    assert.match(shown.stdout, /^batches {3}batch_1: 5 rows, done$/m);
+  });
+
+  test("asks by single calls what the batch's answer was no report to, and every row is completed", async () => {
+    await using bench = await BatchBench.open({
+      handler: (request) => {
+        const item = request.item?.itemId;
+        if (request.path === "batch" && item === "row-3") return answer(message("I would rather talk."));
+        if (request.path === "batch" && item === "row-4") {
+          return answer(functionCall("c", "report_agent_job_result", { job_id: "x" }));
+        }
+        if (request.path === "batch" && item === "row-5") {
+          return { type: "status", status: 500, body: { error: { message: "oops" } } };
+        }
+        return report(request);
+      },
+    });
+    const end = await bench.run();
+    assert.equal(end.code, 0, end.stderr);
+    const rows = await bench.output();
+    assert.deepEqual(
+      rows.map((row) => [row.item_id, row.status, row.attempt_count]),
+      [1, 1, 2, 2, 1, 1].map((attempts, index) => [`row-${index + 1}`, "completed", `${attempts}`]),
+    );
+    assert.deepEqual(bench.mock.single.requests.map((request) => request.item?.itemId).sort(), [
+      "row-1",
+      "row-3",
+      "row-4",
+      "row-5",
+    ]);
+  });
+
+  for (const status of ["expired", "cancelled"] as const) {
+    test(`takes the answers of a batch that was ${status}, and leaves the other rows to single calls`, async () => {
+      await using bench = await BatchBench.open({
+        handler: (request) => report(request),
+        fate: () => ({ status, answers: 2 }),
+      });
+      let end = await bench.run();
+      if (status === "cancelled") {
+        // Somebody cancelled it at the provider's: single calls cost twice as much, so nobody makes them unasked.
+        assert.equal(end.code, 1);
+        assert.match(end.stderr, /batch batch_1 was cancelled at the provider/);
+        assert.equal(bench.mock.answeredItems().length, 2);
+        end = await bench.run();
+      }
+      assert.equal(end.code, 0, end.stderr);
+      assertComplete(await bench.output());
+      assert.deepEqual(bench.answers(), everyRowOnce);
+      assert.equal(bench.mock.batches.length, 1);
+    });
+  }
+
+  test("asks by single calls what a batch that failed as a whole was to answer", async () => {
+    await using bench = await BatchBench.open({
+      handler: (request) => report(request),
+      fate: () => ({ status: "failed", errors: { code: "invalid_json_line", message: "line 1 is bad" } }),
+    });
+    const end = await bench.run("--json");
+    assert.equal(end.code, 0, end.stderr);
+    assertComplete(await bench.output());
+    assert.equal(bench.mock.batches.length, 1);
+    assert.equal(bench.mock.single.requests.length, ROWS);
+  });
+
+  test("hands a batch in again that the provider had no room for", async () => {
+    await using bench = await BatchBench.open({
+      handler: (request) => report(request),
+      fate: (_, number) =>
+        number === 0
+          ? { status: "failed", errors: { code: "token_limit_exceeded", message: "Enqueued token limit" } }
+          : {},
+    });
+    const end = await bench.run();
+    assert.equal(end.code, 0, end.stderr);
+    assertComplete(await bench.output());
+    assert.equal(bench.mock.batches.length, 2);
+    assert.equal(bench.mock.batches[0]?.fileId, bench.mock.batches[1]?.fileId);
+    assert.equal(bench.mock.single.requests.length, 1);
+  });
+
+  test("goes on with a batch that is out although the command that goes on asks for none", async () => {
+    let isReady = false;
+    await using bench = await BatchBench.open({
+      handler: (request) => report(request),
+      fate: () => (isReady ? {} : { status: "in_progress" }),
+    });
+    const run = startCli([...bench.args, "--json"], bench.options);
+    while (bench.mock.batches.length === 0 && run.child.exitCode === null) await nextLook();
+    run.child.kill("SIGINT");
+    assert.equal((await run.ended).code, 130);
+    isReady = true;
+    const end = await runCli(
+      bench.args.filter((arg) => arg !== "--batch"),
+      bench.options,
+    );
+    assert.equal(end.code, 0, end.stderr);
+    assertComplete(await bench.output());
+    assert.deepEqual(bench.answers(), everyRowOnce);
+  });
+
+  test("cancels its batches at the provider when the job is cancelled", async () => {
+    await using bench = await BatchBench.open({
+      handler: (request) => report(request),
+      fate: () => ({ status: "in_progress" }),
+    });
+    const run = startCli([...bench.args, "--json"], bench.options);
+    while (bench.mock.batches.length === 0 && run.child.exitCode === null) await nextLook();
+    const { job_id: jobId } = JSON.parse(run.stdout.split("\n")[0] ?? "");
+    assert.equal((await bench.jobs("cancel", jobId)).code, 0);
+    assert.equal((await run.ended).code, 1);
+    assert.deepEqual(bench.mock.cancelled, ["batch_1"]);
+  });
+
+  test("hands in no more rows than the budget has room for, and pauses when it is used up", async () => {
+    await using bench = await BatchBench.open({ handler: (request) => report(request) });
+    // Two tokens a row; the first row tells, and a quarter is put aside.
+    const end = await bench.run("--budget", "8");
+    assert.equal(end.code, 1);
+    assert.match(end.stderr, /the budget of 8 tokens is used up/);
+    const answered = Object.values(bench.answers()).reduce((sum, count) => sum + count, 0);
+    assert.ok(answered >= 3 && answered <= 4, `${answered} rows were answered`);
+  });
+
+  test("says that an API without batches has none", async () => {
+    await using bench = await BatchBench.open({ handler: (request) => report(request) });
+    const anthropic = await bench.run("--api", "anthropic");
+    assert.equal(anthropic.code, 2);
+    assert.match(anthropic.stderr, /--batch needs the Responses or the Chat Completions API/);
+    const tools = await bench.run("--tools", "exec");
+    assert.equal(tools.code, 2);
+    assert.match(tools.stderr, /--batch asks each row once/);
+  });
+});
+
+const STEPS: readonly BatchStep[] = ["list files", "upload", "list batches", "create", "get", "download"];
+
+function killAtEveryStep(extra: () => Promise<readonly string[]>): void {
+  for (const step of STEPS) {
+    for (const when of ["arrived", "done"] as const) {
+      test(`killed with -9 when "${step}" has ${when}, a job hands in nothing twice and has every row once`, async () => {
+        const reached = Promise.withResolvers<void>();
+        let isArmed = true;
+        await using bench = await BatchBench.open(
+          {
+            handler: (request) => report(request),
+            onStep: (at, moment) => {
+              if (!isArmed || at !== step || moment !== when) return;
+              isArmed = false;
+              reached.resolve();
+              return new Promise<void>(() => undefined);
+            },
+          },
+          await extra(),
+        );
+        const killed = startCli(bench.args, bench.options);
+        await Promise.race([reached.promise, killed.ended]);
+        killed.child.kill("SIGKILL");
+        assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
+        const end = await bench.run();
+        assert.equal(end.code, 0, end.stderr);
+        assert.equal(bench.mock.batches.length, 1);
+        const uploads = [...bench.mock.files.values()].filter(({ name }) => name.startsWith("procwire-"));
+        assert.equal(uploads.length, 1);
+        assertComplete(await bench.output());
+        assert.deepEqual(bench.answers(), everyRowOnce);
+      });
+    }
+  }
+}
+
+describe("a job by batch on SQLite", () => {
+  killAtEveryStep(async () => []);
+});
+
+const missing = await postgresMissing();
+
+describe("a job by batch on Postgres", { skip: skipUnless(missing === null, missing ?? "") }, () => {
+  let postgres: TestPostgres;
+  before(async () => {
+    postgres = await startPostgres();
+  });
+  after(() => postgres.close());
+  killAtEveryStep(async () => ["--database-url", await postgres.createDatabase()]);
+});
+
+function nextLook(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 10));
+}

@@ -1,0 +1,76 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { compile, emitTypes, ROOT } from "./emitted-types.ts";
+
+/** Programs of people who use the package, compiled by the real compiler against its declarations, which are checked too. */
+describe("the types of the package, seen by its users", { timeout: 300_000 }, () => {
+  let folder: string;
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), "procwire-consumer-"));
+    mkdirSync(join(folder, "node_modules/procwire"), { recursive: true });
+    emitTypes(join(folder, "node_modules/procwire"));
+  });
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  const check = (program: string, options: string[]) => {
+    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+    writeFileSync(join(folder, "program.ts"), program);
+    const strict = ["--strict", "--exactOptionalPropertyTypes", "--skipLibCheck", "false", "--noEmit"];
+    compile(["program.ts", "--module", "nodenext", "--target", "es2024", ...strict, ...options], folder);
+  };
+
+  it("need no types of Node for procwire/client", () => {
+    check(
+      `
+      import { connectFromBrowser, type ExecEvent, ExecServerError, lines, type MethodName, run } from "procwire/client";
+      import type { InitializeParams, ParamsOf, ProcessListing, RunResult } from "procwire/client";
+
+      await using client = await connectFromBrowser({ url: "ws://127.0.0.1:7070" });
+      const { stdout }: RunResult = await run(client.backend, ["date"]);
+      const bytes: Uint8Array = (await run(client.backend, ["date"], { encoding: "buffer" })).stdout;
+      const child = await client.start({ processId: "1", argv: ["date"], cwd: "/", env: {}, tty: false });
+      for await (const line of lines(child)) line.toUpperCase();
+      const last: ExecEvent[] = [];
+      for await (const event of child.events({ signal: AbortSignal.timeout(1000) })) last.push(event);
+      const listed: ProcessListing[] = await client.list();
+      const method: MethodName = "process/start";
+      const hello: InitializeParams & ParamsOf<"initialize"> = { clientName: "page" };
+      await client.files.readText("/etc/hostname").catch((error: unknown) => {
+        if (error instanceof ExecServerError) return [error.code, error.path, error.rpcCode, error.method];
+      });
+      export { bytes, hello, last, listed, method, stdout };
+      `,
+      ["--lib", "es2024,dom,dom.asynciterable,esnext.disposable"],
+    );
+  });
+
+  it("fit a program for Node that uses the main entry", () => {
+    for (const name of ["@types", "undici-types", "@modelcontextprotocol"])
+      symlinkSync(join(ROOT, "node_modules", name), join(folder, "node_modules", name));
+    check(
+      `
+      import { type CommandError, Environment, ExecServerError, type SpawnedProcess } from "procwire";
+      import { agentsTools } from "procwire/agents";
+      import { aiTools } from "procwire/ai";
+      import { createLocalBackend, createUnifiedExec } from "procwire";
+
+      await using environment = await Environment.create(null);
+      const text: string = (await environment.run(["env"], { env: process.env })).stdout;
+      const bytes: Uint8Array = (await environment.run("date", { encoding: "buffer" })).stdout;
+      await using child: SpawnedProcess = await environment.spawn(["cat"], { signal: AbortSignal.timeout(1000) });
+      await child.pipe(process.stdout, { end: false });
+      await child.pipe(new WritableStream<Uint8Array>());
+      await child.pipe(await environment.spawn("sort"));
+      const why = (error: CommandError | ExecServerError): string => error.code;
+      await using backend = createLocalBackend();
+      await using unified = createUnifiedExec({ backend, cwd: "/" });
+      const forAgents = agentsTools(unified.tools, (options) => options.name);
+      const forAi = aiTools(unified.tools, ({ description }) => description);
+      export { bytes, forAgents, forAi, text, why };
+      `,
+      ["--types", "node", "--lib", "es2024,esnext.disposable"],
+    );
+  });
+});
