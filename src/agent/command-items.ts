@@ -7,16 +7,19 @@ export type CommandItem = Extract<ThreadItem, { type: "commandExecution" }>;
 export const NO_EXIT_CODE = -1;
 
 /**
- * Tells commands as items: each one once when it starts and once when it has ended, however many calls looked at it
- * meanwhile. What still runs when the run ends is not told as completed.
+ * Reports commands as items: each once when it starts and once when it has ended, however many calls read from it in
+ * between, and also when it was run again without the sandbox: the item then ends as the second attempt did. A command
+ * that still runs when the run ends is not reported as completed.
  */
 export async function followCommands(
   events: AsyncIterable<UnifiedExecEvent>,
   tell: (method: "item/started" | "item/completed", item: CommandItem) => void,
 ): Promise<void> {
-  const running = new Map<string, CommandItem>();
+  /** By session number, which both attempts at a command share. */
+  const running = new Map<number, CommandItem>();
   for await (const event of events) {
     if (event.type === "ExecCommandBegin") {
+      if (running.has(event.sessionId)) continue;
       const item: CommandItem = {
         type: "commandExecution",
         id: event.processId,
@@ -26,11 +29,11 @@ export async function followCommands(
         exitCode: null,
         status: "inProgress",
       };
-      running.set(event.processId, item);
+      running.set(event.sessionId, item);
       tell("item/started", item);
-    } else if (event.type === "ExecCommandEnd") {
-      const item = running.get(event.processId);
-      running.delete(event.processId);
+    } else if (event.type === "ExecCommandEnd" && !event.runsAgain) {
+      const item = running.get(event.sessionId);
+      running.delete(event.sessionId);
       if (item && event.end.type !== "closed") tell("item/completed", ended(item, event));
     }
   }

@@ -5,7 +5,7 @@ export type StreamEntry<T> =
   | { type: "event"; value: T; required: boolean }
   | { type: "lagged"; skipped: number };
 
-/** Seconds of a busy job's news; beyond that nobody is reading. */
+/** Some seconds of a busy job's events; a reader further behind has stopped reading. */
 const DEFAULT_CAPACITY = 4_096;
 
 /**

@@ -10,7 +10,7 @@ const LONG_NUMBER = /\d{16}/;
 
 /**
  * Parses JSON without rounding: a number that would come out as another one is kept as its own text, which `JSON.stringify`
- * writes as it was. Whoever has to calculate with such a value asks `roundedJson`.
+ * writes as it was. For calculations with such a value there is `roundedJson`.
  */
 export function parseExactJson(text: string): unknown {
   return LONG_NUMBER.test(text) ? JSON.parse(text, keepLongNumber) : JSON.parse(text);

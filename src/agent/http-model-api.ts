@@ -33,10 +33,8 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
   const url = new URL(options.baseUrl);
   url.pathname = `${url.pathname.replace(/\/+$/, "")}${wire.path}`;
   const secure = url.protocol === "https:";
-  const agentOptions = {
-    keepAlive: true,
-    ...(options.proxyEnv ? { proxyEnv: options.proxyEnv } : {}),
-  };
+  const { proxyEnv } = options;
+  const agentOptions = proxyEnv ? { keepAlive: true, proxyEnv } : { keepAlive: true };
   const agent = secure ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
   const send = secure ? https.request : http.request;
   const ownHeaders = { "user-agent": "procwire", ...wire.headers(options.apiKey) };

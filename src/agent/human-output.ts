@@ -2,6 +2,7 @@ import { type Clock, systemClock } from "../async/clock.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type LineSink, LineWriter } from "./line-writer.ts";
 import type { Notification, ThreadItem } from "./notification.ts";
+import type { Painted } from "./paint.ts";
 import type { RunOutput, RunStatus, TurnEnd } from "./run-output.ts";
 import { StatusLine } from "./status-line.ts";
 import type { TurnEndEvent } from "./turn-completion.ts";
@@ -14,6 +15,8 @@ export interface HumanOutputOptions {
   banner: readonly string[];
   /** Overwrite the status in place although stderr is no terminal, or not although it is one. */
   progressInPlace?: boolean | undefined;
+  /** Colours on stderr; the final message on stdout stays as it is. Default: none. */
+  color?: boolean | undefined;
   clock?: Clock;
 }
 
@@ -32,24 +35,28 @@ export class HumanOutput implements RunOutput {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#progressAtMs = this.#clock.monotonic();
-    this.#status = new StatusLine(options.stderr, options.progressInPlace);
+    this.#status = new StatusLine(options.stderr, {
+      inPlace: options.progressInPlace,
+      color: options.color,
+    });
     this.#stdout = new LineWriter(options.stdout);
   }
 
   notification(notification: Notification): RunStatus {
     switch (notification.method) {
       case "thread/started":
-        for (const line of this.#options.banner) this.#status.line(line);
+        for (const line of this.#options.banner) this.#status.line(...bannerLine(line));
         return "running";
       case "item/started":
         if (notification.item.type === "commandExecution")
-          this.#status.line(`exec ${notification.item.command}`);
+          this.#status.line(HEADINGS.exec, " ", { text: notification.item.command, style: "strong" });
         return "running";
       case "item/completed":
-        for (const line of itemLines(notification.item)) this.#status.line(line);
+        for (const line of itemLines(notification.item)) this.#status.line(...line);
         return "running";
       case "error":
-        this.#status.line(`${notification.willRetry ? "warning" : "error"}: ${notification.message}`);
+        if (notification.willRetry) this.warning(notification.message);
+        else this.failure(notification.message);
         return "running";
       case "warning":
         this.warning(notification.message);
@@ -84,9 +91,9 @@ export class HumanOutput implements RunOutput {
 
   turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
     this.#status.clear();
-    if (event.msg.type === "turnAborted") this.#status.line("turn interrupted");
+    if (event.msg.type === "turnAborted") this.#status.line({ text: "turn interrupted", style: "warning" });
     const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
-    this.#status.line(`tokens used: ${totalTokens(total)}`);
+    this.#status.line({ text: "tokens used:", style: "faint" }, ` ${totalTokens(total)}`);
     // On a terminal the message already stands above.
     const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;
     if (event.msg.type === "turnComplete" && !end.error && end.lastMessage !== null && !shown) {
@@ -97,11 +104,11 @@ export class HumanOutput implements RunOutput {
   }
 
   warning(message: string): void {
-    this.#status.line(`warning: ${message}`);
+    this.#status.line({ text: "warning:", style: "warning" }, ` ${message}`);
   }
 
   failure(message: string): void {
-    this.#status.line(`error: ${message}`);
+    this.#status.line({ text: "error:", style: "bad" }, ` ${message}`);
   }
 
   drained(): Promise<void> {
@@ -113,23 +120,46 @@ export class HumanOutput implements RunOutput {
   }
 }
 
+type Line = readonly (string | Painted)[];
+
+const HEADINGS = {
+  user: { text: "user", style: "heading" },
+  exec: { text: "exec", style: "heading" },
+  agent: { text: "agent", style: "heading" },
+  thinking: { text: "thinking", style: "heading" },
+} as const satisfies Record<string, Painted>;
+
+/** `name: value`, the heading of the prompt, or anything else as it is. */
+function bannerLine(line: string): Line {
+  if (line === HEADINGS.user.text) return [HEADINGS.user];
+  const [, name, value] = /^(\w+:)( .*)$/.exec(line) ?? [];
+  return name === undefined || value === undefined ? [line] : [{ text: name, style: "strong" }, value];
+}
+
 /** A command's output is for the model; a person sees enough to know what is going on. */
 const SHOWN_OUTPUT_LINES = 20;
 
-function itemLines(item: ThreadItem): string[] {
+function itemLines(item: ThreadItem): Line[] {
   switch (item.type) {
     case "agentMessage":
-      return item.text === "" ? [] : ["agent", item.text];
+      return item.text === "" ? [] : [[HEADINGS.agent], [item.text]];
     case "reasoning":
-      return ["thinking", item.text];
+      return [[HEADINGS.thinking], [{ text: item.text, style: "faint" }]];
     case "commandExecution": {
       const lines = item.output.split("\n");
       const shown = lines.slice(0, SHOWN_OUTPUT_LINES);
       if (lines.length > shown.length) shown.push(`… ${lines.length - shown.length} more lines`);
       const end = item.exitCode === null ? item.status : `exited ${item.exitCode}`;
-      return [`${item.command} ${end}`, ...shown];
+      const style = item.status === "completed" ? "good" : "bad";
+      return [
+        [`${item.command} `, { text: end, style }],
+        ...shown.map((line): Line => [{ text: line, style: "faint" }]),
+      ];
     }
-    case "toolCall":
-      return [`tool ${item.tool} ${item.status}`, ...(item.status === "failed" ? [item.output] : [])];
+    case "toolCall": {
+      const style = item.status === "failed" ? "bad" : "good";
+      const failure: Line[] = item.status === "failed" ? [[item.output]] : [];
+      return [[`tool ${item.tool} `, { text: item.status, style }], ...failure];
+    }
   }
 }

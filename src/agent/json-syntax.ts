@@ -1,4 +1,4 @@
-/** A JSON value with where it stands, so that whoever wrote it can be told the place of a mistake. Offsets are in bytes. */
+/** A JSON value with where it stands, so that the place of a mistake can be reported to its author. Offsets are in bytes. */
 export type PlacedValue =
   | { type: "string"; value: string; start: number; end: number }
   | { type: "integer" | "float"; text: string; start: number; end: number }

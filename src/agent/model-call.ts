@@ -225,7 +225,7 @@ class CallTries {
       throw new ModelError(
         "quota",
         `${error.message} (asked to wait ${Math.round(error.retryAfterMs / 1000)} s)`,
-        { cause: error, retryAfterMs: error.retryAfterMs, ...(error.code ? { code: error.code } : {}) },
+        { cause: error, retryAfterMs: error.retryAfterMs, code: error.code },
       );
     }
     if (this.#answersSeen !== null && this.#health.answers > this.#answersSeen) this.#failuresAmongAnswers++;

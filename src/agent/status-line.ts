@@ -1,5 +1,6 @@
 import { visibleLine, visibleText } from "../protocol/visible-text.ts";
 import type { LineSink } from "./line-writer.ts";
+import { type Painted, paint } from "./paint.ts";
 
 /**
  * One line at the bottom of a terminal that is written over, with ordinary lines above it. Not a terminal: no status. What
@@ -8,11 +9,13 @@ import type { LineSink } from "./line-writer.ts";
 export class StatusLine {
   #sink: LineSink;
   #inPlace: boolean;
+  #color: boolean;
   #shown = "";
 
-  constructor(sink: LineSink, inPlace: boolean = sink.isTTY === true) {
+  constructor(sink: LineSink, options: { inPlace?: boolean | undefined; color?: boolean | undefined } = {}) {
     this.#sink = sink;
-    this.#inPlace = inPlace;
+    this.#inPlace = options.inPlace ?? sink.isTTY === true;
+    this.#color = options.color ?? false;
   }
 
   get inPlace(): boolean {
@@ -32,11 +35,18 @@ export class StatusLine {
     this.#shown = text;
   }
 
-  line(text: string): void {
+  line(...parts: readonly (string | Painted)[]): void {
     const status = this.#shown;
     this.clear();
-    this.#sink.write(`${visibleText(text)}\n`);
+    this.#sink.write(`${parts.map((part) => this.#visible(part)).join("")}\n`);
     if (status !== "") this.status(status);
+  }
+
+  /** Colours come last, so that none of the text's own pass. */
+  #visible(part: string | Painted): string {
+    if (typeof part === "string") return visibleText(part);
+    const visible = visibleText(part.text);
+    return this.#color ? paint(visible, part.style) : visible;
   }
 
   clear(): void {

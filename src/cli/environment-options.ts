@@ -11,7 +11,7 @@ export interface EnvironmentValues {
   verbose?: boolean | undefined;
 }
 
-/** What is left out is no fault and no news: it is told to who asks for it. */
+/** Leaving a variable out is normal, so it is reported only with --verbose. */
 export function guardFromFlags(command: string, values: EnvironmentValues): GuardOptions {
   const inherit = values["inherit-env"] ?? [];
   if (!values.verbose) return { inherit };

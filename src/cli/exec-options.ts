@@ -1,6 +1,7 @@
 import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import { COLOR_CHOICES, type ColorChoice } from "../agent/paint.ts";
 import type { GuardOptions } from "../exec/host-environment.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
@@ -25,8 +26,8 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
       --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
   -s, --sandbox MODE   walls around its commands: workspace-write (default), read-only, or danger-full-access for none
       --dangerously-bypass-approvals-and-sandbox  neither walls nor questions: for hosts that are walled themselves
-      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where these want
-                       somebody to be asked
+      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
+                       say ask
       --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
       --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
       --verbose        say which variables were left out as secrets
@@ -42,7 +43,7 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
       --max-turns N    fail when the model was asked N times without coming to an end
       --budget TOKENS  fail when the run has used this many tokens and would ask the model again
       --json           events as JSON lines on stdout
-      --color WHEN     accepted (always, never, auto); nothing is coloured
+      --color WHEN     colours on stderr: always, never, or auto (default: on a terminal, unless NO_COLOR is set)
   -o, --output-last-message FILE  also write the last message there
       --ephemeral            keep nothing to resume
       --progress-cursor      draw progress in place although stderr is no terminal
@@ -73,6 +74,7 @@ export interface ExecOptions {
   overrides: string[];
   json: boolean;
   lastMessageFile: string | undefined;
+  color: ColorChoice;
   progressInPlace: boolean;
 }
 
@@ -114,8 +116,9 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   if (!resume && values.last) throw new UsageError("--last goes with resume");
   const [prompt = "-", ...rest] = positionals.slice(!resume ? 0 : resume.threadId === null ? 1 : 2);
   if (rest.length > 0) throw new UsageError("only one PROMPT is taken; put it in quotes");
-  if (!COLORS.includes(values.color))
-    throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLORS.join(", ")}`);
+  const color = COLOR_CHOICES.find((choice) => choice === values.color);
+  if (color === undefined)
+    throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLOR_CHOICES.join(", ")}`);
   const connect = values.connect === undefined ? [] : [values.connect];
   checkConnectUrls(connect);
   const isHere = connect.length === 0;
@@ -142,6 +145,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     overrides: values.config ?? [],
     json: values.json ?? false,
     lastMessageFile: values["output-last-message"],
+    color,
     progressInPlace: values["progress-cursor"] ?? false,
   };
 }
@@ -152,8 +156,6 @@ function threadToResume([, threadId]: string[], isLast = false): string | null {
   if (threadId === undefined) throw new UsageError("resume needs a THREAD_ID or --last");
   return threadId;
 }
-
-const COLORS = ["always", "never", "auto"];
 
 /** The flag that does without walls, as the original names it. */
 export const BYPASS_FLAG = "--dangerously-bypass-approvals-and-sandbox";

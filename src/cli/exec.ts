@@ -15,6 +15,7 @@ import { HumanOutput } from "../agent/human-output.ts";
 import { JsonlOutput } from "../agent/jsonl-output.ts";
 import type { ModelApi } from "../agent/model-api.ts";
 import { createModelCaller } from "../agent/model-call.ts";
+import { wantsColor } from "../agent/paint.ts";
 import type { JsonObject } from "../agent/response-events.ts";
 import { latestThread, Rollout, readRollout, threadsHome } from "../agent/rollout.ts";
 import type { HostPool } from "../host/host-pool.ts";
@@ -64,6 +65,7 @@ async function runExec(options: ExecOptions, signal: AbortSignal): Promise<numbe
         stderr: process.stderr,
         banner: banner(options, config, cwd),
         progressInPlace: options.progressInPlace || undefined,
+        color: wantsColor(options.color, process.stderr, process.env),
       });
   for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
   try {
@@ -119,7 +121,7 @@ function keeper(home: string, warn: (message: string) => void) {
   };
 }
 
-/** Somebody at the terminal, also when input and output are files. */
+/** Asks the person at the terminal, also when input and output are files. */
 async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
   const [{ askOnTerminal }, { openTerminal }] = await Promise.all([
     import("../tools/policy/ask-on-terminal.ts"),

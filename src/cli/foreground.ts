@@ -9,13 +9,13 @@ const ENDING: ReadonlySet<string> = new Set(["SIGTERM", "SIGHUP", "SIGQUIT"]);
 
 export interface ForegroundOptions {
   tty: boolean;
-  /** Asked before a signal is passed on: true when nobody is there to take it, so that it ends the wait instead. */
+  /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
   isUnreachable?: () => boolean;
 }
 
 export type ForegroundEnd =
   | { type: "exited"; status: ExitStatus }
-  /** Nobody reads its output any more, as when `| head` has seen enough. */
+  /** The reader of its output has closed the pipe, as `| head` does. */
   | { type: "unread" }
   /** Ended by this signal while its server could not be reached. */
   | { type: "abandoned"; signal: NodeJS.Signals };
@@ -93,7 +93,7 @@ class OutputPipe {
     stream.on("drain", () => this.#waiting?.());
   }
 
-  /** False when nobody reads any more. */
+  /** False when the reader has closed the pipe. */
   async write(chunk: Uint8Array): Promise<boolean> {
     if (this.#isBroken) return false;
     if (!this.#stream.write(chunk))

@@ -44,7 +44,18 @@ export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
   const urls = options.connect.length === 0 ? [undefined] : options.connect;
   const hosts = urls.map((url) => hostOf(url, options));
   const { sandbox, writable = [], approval, outagePatienceMs, signal, onTrouble } = options;
-  return new HostPool({ hosts, sandbox, writable, approval, outagePatienceMs, signal, onTrouble });
+  // One agent works on one thing; rows of a fan-out share hosts, and leave nothing for each other.
+  const lastingTmp = options.renews;
+  return new HostPool({
+    hosts,
+    sandbox,
+    writable,
+    lastingTmp,
+    approval,
+    outagePatienceMs,
+    signal,
+    onTrouble,
+  });
 }
 
 export function parseSandbox(value: string | undefined): SandboxMode {

@@ -210,10 +210,7 @@ async function cancel(ledger: JobLedger): Promise<number> {
 }
 
 async function retry(ledger: JobLedger, request: Request, store: JobStore): Promise<number> {
-  const rows = await ledger.retryFailed({
-    ...(request.classes ? { errorClasses: request.classes } : {}),
-    ...(request.items ? { itemIds: request.items } : {}),
-  });
+  const rows = await ledger.retryFailed({ errorClasses: request.classes, itemIds: request.items });
   if (rows > 0) {
     const reason = `${rows} failed rows are to be asked again`;
     await ledger.setStatus("paused", ["completed", "completed_with_errors", "failed", "cancelled"], reason);

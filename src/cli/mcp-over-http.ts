@@ -29,7 +29,7 @@ export interface HttpPlace {
   host: string;
   port: number;
   admit: (request: IncomingMessage) => Promise<Admission>;
-  /** For whoever started it to see. */
+  /** Written to stderr for the person who started it. */
   notices: string[];
 }
 

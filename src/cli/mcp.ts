@@ -30,7 +30,7 @@ server.
   --verbose          say on stderr which variables were left out as secrets
   --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
   --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
-                     where these want somebody to be asked; refused when the client cannot ask
+                     where the rules say ask; refused when the client offers no elicitation
 ${HTTP_HELP}`;
 
 const OPTIONS = {
@@ -100,7 +100,7 @@ async function serveStdio(tools: readonly Tool[]): Promise<void> {
   await serving.close();
 }
 
-/** The URL is alone on stdout, for whoever started it to read. */
+/** The URL is alone on stdout, for the program that started this one to read. */
 async function serveHttp({ notices, ...place }: HttpPlace, toolsFor: () => readonly Tool[]): Promise<void> {
   const { serveMcpHttp } = await import("../tools/mcp/mcp-http.ts");
   const stopped = askedToStop();
@@ -117,7 +117,7 @@ function sandboxChoice(mode: string, writable: string[], network: string): Sandb
   const known = SANDBOX_MODES.find((candidate) => candidate === mode);
   if (known === undefined)
     throw new UsageError(`--sandbox \`${mode}\` must be none, read-only or workspace-write`);
-  return sandboxOf(known, writable, network === "on");
+  return sandboxOf(known, writable, { network: network === "on", lastingTmp: true });
 }
 
 /** Stdout is the wire, so everything else goes to stderr. */

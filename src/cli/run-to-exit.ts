@@ -2,7 +2,7 @@ import { exitNow } from "../native/exit-now.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { leave } from "./leave.ts";
 
-/** The user, or whoever runs this program, wants it to end. */
+/** The user, or a supervisor, wants this program to end. */
 export class Interruption extends Error {
   override readonly name = "Interruption";
   readonly signal: "SIGINT" | "SIGTERM";

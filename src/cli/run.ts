@@ -121,18 +121,17 @@ function startParams(
   const isHere = values.connect === undefined;
   const tty = values.tty ?? false;
   const term = process.env.TERM;
-  const size = terminalSize();
   return {
     processId: `run-${process.pid}-${Date.now().toString(36)}`,
     argv,
     cwd: values.cwd ?? (isHere ? process.cwd() : (backend.defaultCwd ?? "/")),
     // This program's own environment, or the server's, which does not know this terminal.
-    env: { ...(!isHere && tty && term !== undefined && { TERM: term }), ...extraEnv },
+    env: !isHere && tty && term !== undefined ? { TERM: term, ...extraEnv } : extraEnv,
     envPolicy: HOST_ENVIRONMENT,
     tty,
-    ...(tty && size && { size }),
+    size: tty ? (terminalSize() ?? undefined) : undefined,
     pipeStdin: true,
-    ...(timeoutMs !== undefined && { timeoutMs }),
+    timeoutMs,
   };
 }
 
@@ -151,7 +150,7 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
   }
 }
 
-/** Whoever waits for this program sees what they would have seen of the command itself. */
+/** The parent of this program sees the same exit as if it had run the command itself. */
 async function dieLike(signal: string, exitCode: number): Promise<number> {
   if (!isSignal(signal) || !REPEATABLE.has(signal)) return exitCode;
   process.kill(process.pid, signal);

@@ -200,7 +200,7 @@ function toOptions(values: Values): ServeOptions {
     throw new UsageError(`unsupported --log-level \`${logLevel}\`; expected debug, info, warn or error`);
   }
   const onDetach = values["on-detach"];
-  if (onDetach !== undefined && onDetach !== "pause" && onDetach !== "evict") {
+  if (onDetach !== undefined && !isDetachPolicy(onDetach)) {
     throw new UsageError(`unsupported --on-detach \`${onDetach}\`; expected pause or evict`);
   }
   const messageBytes = values["max-message-bytes"];
@@ -220,7 +220,7 @@ function toOptions(values: Values): ServeOptions {
     ...pick("shutdownGraceMs", inMs(values["shutdown-grace"]), isNumber),
     ...pick("allowDirectExec", values["allow-direct-exec"], isBoolean),
     ...pick("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
-    ...(onDetach && { onDetach }),
+    ...pick("onDetach", onDetach, isDetachPolicy),
     limits: limitsOf(values),
   };
   const text = (name: Name) => (typeof values[name] === "string" ? values[name] : undefined);
@@ -337,6 +337,10 @@ const inMs = (seconds: Values[Name]) => (typeof seconds === "number" ? seconds *
 
 function listOf<T>(value: unknown, is: (value: unknown) => value is T): T[] {
   return Array.isArray(value) ? value.filter(is) : [];
+}
+
+function isDetachPolicy(value: unknown): value is ServerConfig["onDetach"] {
+  return value === "pause" || value === "evict";
 }
 
 function pick<K extends string, T>(

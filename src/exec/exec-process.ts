@@ -83,7 +83,13 @@ export interface StartParams extends Pick<WireStartParams, StartField>, CallOpti
   /** An unresolved sandbox intent, as the current protocol carries it; the backend enforces it or refuses. */
   sandbox?: unknown;
   /** Starts with the same object agree on where the roots of their intents lead: what leads elsewhere later is refused. */
-  sandboxScope?: object;
+  sandboxScope?: SandboxScope;
+}
+
+/** What starts behind walls have in common: a session, or a set of tools. */
+export interface SandboxScope {
+  /** Resolves when nothing more is started in it: what was kept for it on the host can go. Absent: it is never known. */
+  readonly ended?: Promise<void>;
 }
 
 export interface ExitStatus {
@@ -154,6 +160,16 @@ export interface ExecProcess extends AsyncDisposable {
 export interface ExecBackend {
   /** Where processes run that nobody gave a directory; a path or a URI. Absent: where this program runs. */
   readonly defaultCwd?: string | undefined;
+  /** Of a backend that keeps secrets from the environments it makes; see `guardSecrets`. */
+  readonly secrets?: SecretKeeping | undefined;
   start(params: StartParams): Promise<ExecProcess>;
   list(options?: CallOptions): Promise<ProcessListing[]>;
+}
+
+/** For callers that make a part of an environment themselves: what to leave out of it, and how to say so. */
+export interface SecretKeeping {
+  /** Names that are passed on although they look like secrets. */
+  readonly inherit: readonly string[];
+  /** To be called with the names that were left out. */
+  onDropped(names: readonly string[]): void;
 }

@@ -12,7 +12,7 @@ export const HOST_ENVIRONMENT: EnvPolicy = {
 export interface GuardOptions {
   /** Names that are passed on although they look like secrets. */
   inherit?: readonly string[];
-  /** Told once what was left out, if anything. */
+  /** Told what was left out, each name once. */
   onDropped?: (names: readonly string[]) => void;
 }
 
@@ -21,25 +21,27 @@ export interface GuardOptions {
  * by value, where the wire's default excludes go by letters alone. An exact environment stays exact.
  */
 export function guardSecrets(backend: ExecBackend, options: GuardOptions = {}): ExecBackend {
-  const { inherit = [] } = options;
-  let isTold = false;
-  const guarded: ExecBackend = {
+  const inherit = [...(backend.secrets?.inherit ?? []), ...(options.inherit ?? [])];
+  const told = new Set<string>();
+  const onDropped = (names: readonly string[]) => {
+    const fresh = names.filter((name) => !told.has(name));
+    for (const name of fresh) told.add(name);
+    if (fresh.length > 0) options.onDropped?.(fresh);
+    backend.secrets?.onDropped(names);
+  };
+  return {
+    defaultCwd: backend.defaultCwd,
+    secrets: { inherit, onDropped },
     async start(params): Promise<ExecProcess> {
       const isGuarded = params.envPolicy && !params.envPolicy.ignoreDefaultExcludes;
       if (!isGuarded) return backend.start(params);
       const secretGuard: SecretGuard = { inherit: [...(params.secretGuard?.inherit ?? []), ...inherit] };
       const process = await backend.start({ ...params, secretGuard });
-      const { droppedEnv = [] } = process;
-      if (!isTold && droppedEnv.length > 0) {
-        isTold = true;
-        options.onDropped?.(droppedEnv);
-      }
+      onDropped(process.droppedEnv ?? []);
       return process;
     },
     list: () => backend.list(),
   };
-  const { defaultCwd } = backend;
-  return defaultCwd === undefined ? guarded : { ...guarded, defaultCwd };
 }
 
 /** Whether a variable looks like something only its owner should have. */

@@ -14,6 +14,8 @@ export interface HostPoolOptions {
   sandbox: SandboxMode;
   /** With `workspace-write`: can be written as well as where commands run. */
   writable?: readonly string[];
+  /** All commands of an agent find one /tmp behind their walls, until its tools are closed. Default: each has its own. */
+  lastingTmp?: boolean | undefined;
   /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
   clock?: Clock;
@@ -33,6 +35,7 @@ export class HostPool implements AsyncDisposable {
   #members: Member[];
   #sandbox: SandboxMode;
   #writable: readonly string[];
+  #lastingTmp: boolean;
   #approval: ApprovalPolicy | undefined;
   #clock: Clock;
   #outage: Outage | null;
@@ -43,6 +46,7 @@ export class HostPool implements AsyncDisposable {
     this.#members = options.hosts.map((host) => ({ host, connected: null, inUse: 0, restsUntilMs: 0 }));
     this.#sandbox = options.sandbox;
     this.#writable = options.writable ?? [];
+    this.#lastingTmp = options.lastingTmp ?? false;
     this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
     this.#outage = options.outagePatienceMs ? this.#createOutage(options, options.outagePatienceMs) : null;
@@ -142,7 +146,7 @@ export class HostPool implements AsyncDisposable {
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,
-      sandbox: sandboxOf(this.#sandbox, [host.cwd, ...this.#writable]),
+      sandbox: sandboxOf(this.#sandbox, [host.cwd, ...this.#writable], { lastingTmp: this.#lastingTmp }),
       approval: this.#approval,
       renewals: () => host.renewals(),
       shell: host.shell ?? undefined,

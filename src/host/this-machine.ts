@@ -3,6 +3,7 @@
  * starts processes is given a backend and does not choose one.
  */
 
+import type { StartParams } from "../exec/exec-process.ts";
 import { LocalBackend, type LocalBackendOptions } from "../local/local-backend.ts";
 import { type LocalMachine, plainMachine } from "../local/machine.ts";
 import { loadAddon } from "../native/addon.ts";
@@ -15,14 +16,26 @@ export interface ThisMachineOptions extends LocalBackendOptions {
 
 /** Starts processes on this machine. The sandbox code is loaded by the first start that has a sandbox intent. */
 export function createLocalBackend({ forceFallback, ...options }: ThisMachineOptions = {}): LocalBackend {
+  const resolveSandbox = options.resolveSandbox ?? resolvePlainly;
+  let hasWalls = false;
   return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(), {
     uniqueIds: true,
-    resolveSandbox: async (intent, params) => {
-      const { resolveSandbox } = await import("../sandbox/resolve-sandbox.ts");
+    ...options,
+    resolveSandbox: (intent, params) => {
+      hasWalls = true;
       return resolveSandbox(intent, params);
     },
-    ...options,
+    settleSandboxes: async () => {
+      if (!hasWalls) return;
+      const { lastingTmps } = await import("../sandbox/lasting-tmp.ts");
+      await lastingTmps.settled();
+    },
   });
+}
+
+async function resolvePlainly(intent: unknown, params: StartParams) {
+  const { resolveSandbox } = await import("../sandbox/resolve-sandbox.ts");
+  return resolveSandbox(intent, params);
 }
 
 function thisMachine(): LocalMachine {

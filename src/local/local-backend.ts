@@ -63,6 +63,8 @@ export interface LocalBackendOptions {
   onOrphansEnded?: (orphans: Orphan[]) => void;
   /** Where inherited variables come from. */
   hostEnv?: Record<string, string | undefined>;
+  /** Resolves when what walls kept on the host beyond a single process is removed, as far as it can be by now. */
+  settleSandboxes?: (() => Promise<void>) | undefined;
   /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
   resolveSandbox?: ((intent: unknown, params: StartParams) => Promise<ResolvedSandbox | null>) | undefined;
 }
@@ -230,6 +232,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       await Promise.all([...this.#open].map(end));
     }
     await Promise.allSettled(this.#walls);
+    await this.#options.settleSandboxes?.();
     const orphans = (await this.#orphans?.endAll()) ?? [];
     if (orphans.length > 0) this.#options.onOrphansEnded?.(orphans);
     removeEmptyCgroups();

@@ -18,8 +18,11 @@ export interface SandboxPolicy {
   roots: readonly SandboxRoot[];
   cwd: string;
   network: boolean;
-  /** `private`: an empty /tmp of its own that goes with the process. `shared`: what the roots say about it. */
-  tmp: "private" | "shared";
+  /**
+   * `private`: an empty /tmp of its own that goes with the process. `shared`: what the roots say about it. A directory of
+   * the host stands there instead; no root may then be inside /tmp.
+   */
+  tmp: "private" | "shared" | { directory: string };
   /** `minimal`: null, zero, random, tty and the like. `all`: whatever the host has. */
   devices: "minimal" | "all";
 }
@@ -52,7 +55,8 @@ export function bubblewrapOptions(policy: SandboxPolicy, open: (path: string) =>
 /** Root without capabilities still owns the kernel's settings; so nothing but processes can be written in /proc. */
 const READ_ONLY_IN_PROC = ["sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver", "mtrr"];
 
-type Mount = SandboxRoot | { path: string; access: "tmpfs" };
+/** A `source` stands there instead of an empty file system. */
+type Mount = SandboxRoot | { path: string; access: "tmpfs"; source?: string };
 
 function mounts(policy: SandboxPolicy, open: (path: string) => number | null): string[] {
   const [base, ...above] = byDepth(policy);
@@ -73,7 +77,8 @@ function mounts(policy: SandboxPolicy, open: (path: string) => number | null): s
     if (around === mount.access || (around === "tmpfs" && mount.access === "deny")) continue;
     switch (mount.access) {
       case "tmpfs":
-        args.push("--tmpfs", mount.path);
+        if (mount.source === undefined) args.push("--tmpfs", mount.path);
+        else args.push(...bindAt(mount.path, mount.source, open));
         break;
       case "read":
       case "write":
@@ -100,6 +105,11 @@ function bind({ path, access, opened }: SandboxRoot, open: (path: string) => num
   return fd === null ? [`${option}-try`, path, path] : [`${option}-fd`, `${fd}`, path];
 }
 
+function bindAt(path: string, source: string, open: (path: string) => number | null): string[] {
+  const fd = open(source);
+  return fd === null ? ["--bind", source, path] : ["--bind-fd", `${fd}`, path];
+}
+
 /** One mount a path, the root first (hidden unless told otherwise), each before what lies inside it. */
 function byDepth(policy: SandboxPolicy): Mount[] {
   const strongest = new Map<string, Mount>([["/", { path: "/", access: "deny" }]]);
@@ -108,6 +118,8 @@ function byDepth(policy: SandboxPolicy): Mount[] {
     strongest.set(path, { ...root, path });
   }
   if (policy.tmp === "private") strongest.set("/tmp", { path: "/tmp", access: "tmpfs" });
+  else if (policy.tmp !== "shared")
+    strongest.set("/tmp", { path: "/tmp", access: "tmpfs", source: policy.tmp.directory });
   return [...strongest.values()].sort((a, b) => depth(a.path) - depth(b.path) || (a.path < b.path ? -1 : 1));
 }
 

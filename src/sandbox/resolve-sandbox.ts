@@ -1,7 +1,7 @@
 import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { EventLog } from "../exec/event-log.ts";
-import type { SandboxType, StartParams } from "../exec/exec-process.ts";
+import type { SandboxScope, SandboxType, StartParams } from "../exec/exec-process.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
@@ -10,6 +10,7 @@ import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
 import { isInside } from "./bubblewrap.ts";
 import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./denial.ts";
 import { HiddenFiles, hidden } from "./hidden-files.ts";
+import { type HeldTmp, lastingTmps } from "./lasting-tmp.ts";
 import { MountPoints } from "./mount-points.ts";
 import { pinFolder, pinRoot } from "./root-pins.ts";
 import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-intent.ts";
@@ -62,14 +63,17 @@ export async function resolveSandbox(
   const programs = sandboxPrograms();
   if (!programs) throw cannotEnforce();
   const held: string[] = [];
+  let tmp: HeldTmp | null = null;
   const release = async () => {
-    await Promise.all(held.splice(0).map((path) => mountPoints.release(path)));
+    await Promise.all([...held.splice(0).map((path) => mountPoints.release(path)), tmp?.release()]);
   };
   try {
     const policy = await policyOf(intent, start, (path) => {
       mountPoints.hold(path);
       held.push(path);
     });
+    tmp = holdTmp(intent, policy, start.sandboxScope);
+    if (tmp) policy.tmp = { directory: tmp.directory };
     const writable = policy.roots.filter(({ access }) => access === "write");
     const roots = [...policy.roots, ...host.hidden.roots(writable), ...hiddenServices(intent)];
     const walls = raiseWalls({ ...policy, roots }, { argv: withArg0(start), env: start.env }, programs);
@@ -95,6 +99,20 @@ export async function resolveSandbox(
     await release();
     throw error instanceof RequestError ? error : cannotEnforce({ cause: error, reason: reasonOf(error) });
   }
+}
+
+/**
+ * The /tmp that lasts, where one is asked for. Not with a root inside /tmp: bubblewrap would make that root's place in a folder
+ * that earlier commands could write, and follow a link they left there.
+ */
+function holdTmp(
+  intent: WallsIntent,
+  policy: SandboxPolicy,
+  scope: SandboxScope | undefined,
+): HeldTmp | null {
+  if (policy.tmp !== "private" || intent.lastingTmp === null || !scope) return null;
+  if (policy.roots.some(({ path }) => path === "/tmp" || isInside(path, "/tmp"))) return null;
+  return lastingTmps.hold(scope, intent.lastingTmp);
 }
 
 /** The policy of an intent on this host: places become paths, links are followed, what is not there is settled. */

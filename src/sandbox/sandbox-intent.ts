@@ -34,6 +34,8 @@ export type SandboxIntent =
       temporaryDirectories: string[] | null;
       /** An empty /tmp of its own that goes with the process; procwire's own field. */
       privateTmp: boolean;
+      /** With `privateTmp`: all processes of a session that name the same find one /tmp, until the session ends. */
+      lastingTmp: string | null;
     };
 
 /** The answer to every intent that this host cannot hold, or that this version does not understand. */
@@ -53,6 +55,7 @@ export function parseSandboxIntent(value: unknown): SandboxIntent {
     workspaceRoots: optional(intent, "workspaceRoots", paths),
     temporaryDirectories: optional(intent, "temporaryDirectories", paths),
     privateTmp: optional(intent, "privateTmp", flag) ?? false,
+    lastingTmp: optional(intent, "lastingTmp", text),
   };
   switch (field(permissions, "type")) {
     case "disabled":

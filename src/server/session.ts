@@ -43,6 +43,7 @@ export class Session {
   readonly #slots = new Map<string, Slot>();
   readonly #forgetting = new Map<SessionProcess, Timer>();
   /** Forgotten, but somebody they started lives on: that one ends with the session. */
+  readonly #ended = Promise.withResolvers<void>();
   #outlived: HostProcess[] = [];
   readonly #input = new InputLanes();
   /** Changes of files keep their order, also across a lost connection. */
@@ -93,6 +94,11 @@ export class Session {
     if (this.attachment === attachment) this.#input.follow(attachment.peer.straightWay ?? null);
   }
 
+  /** Resolves when it is over. */
+  get ended(): Promise<void> {
+    return this.#ended.promise;
+  }
+
   /** Ends every process and forgets the session. */
   end(): void {
     if (this.#state.type === "over") return;
@@ -106,6 +112,7 @@ export class Session {
     this.#slots.clear();
     for (const process of this.#outlived) endProcess(process);
     this.#outlived = [];
+    this.#ended.resolve();
     this.#deps.onOver(this);
   }
 

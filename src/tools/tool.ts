@@ -1,6 +1,6 @@
 import type { AskCaller } from "./policy/approval.ts";
 
-/** A JSON Schema object; kept opaque because nobody here looks inside. */
+/** A JSON Schema object; opaque, because no code here reads its members. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
 /** A tool as a model sees it: usable as a Responses API function tool, or by any other harness. */
@@ -17,7 +17,7 @@ export interface ToolCallContext {
   signal?: AbortSignal;
   /** Told while a call waits: a short human line. */
   onProgress?: (message: string) => void;
-  /** Puts a question to whoever made the call; without it nobody there can be asked. */
+  /** Puts a question to the user of the caller; absent when the caller has no way to ask. */
   askCaller?: AskCaller;
 }
 
@@ -33,7 +33,9 @@ export interface ToolOutput {
 /** One callable tool. `call` never rejects for what a model did wrong: that is an output with `ok: false`. */
 export interface Tool {
   readonly definition: ToolDefinition;
-  /** What it starts is told by events of its own; a call as such is no news. */
+  /** What `structured` of an answer is that is `ok`; a JSON Schema of an object. */
+  readonly outputSchema?: (JsonSchema & { readonly type: "object" }) | undefined;
+  /** The tool emits events about what it starts, so a call of it is not reported as an item of its own. */
   readonly tellsItself?: boolean;
   call(args: unknown, context?: ToolCallContext): Promise<ToolOutput>;
 }

@@ -6,9 +6,10 @@ import { TaskSet } from "../async/task-set.ts";
 import type { EnvPolicy, ExecBackend, TerminalSize } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
-import { execCommandTool } from "./calls/exec-command.ts";
+import { execCommandTool, startIn } from "./calls/exec-command.ts";
 import { killSessionTool } from "./calls/kill-session.ts";
 import { listSessionsTool } from "./calls/list-sessions.ts";
+import { OUTPUT_SCHEMAS } from "./calls/output-schemas.ts";
 import { readOutputTool } from "./calls/read-output.ts";
 import { readScreenTool } from "./calls/read-screen.ts";
 import { waitForTool } from "./calls/wait-for.ts";
@@ -16,7 +17,9 @@ import { refusal } from "./calls/window-call.ts";
 import { writeStdinTool } from "./calls/write-stdin.ts";
 import type { YieldLimits } from "./calls/yield-window.ts";
 import { DEFAULT_YIELD_LIMITS } from "./calls/yield-window.ts";
+import { LOGIN_DEADLINE_MS, loginEnvironment } from "./login/login-environments.ts";
 import { ArchiveShelf } from "./output/archive-shelf.ts";
+import { Notice } from "./output/notice.ts";
 import type { ArchiveLimits } from "./output/output-archive.ts";
 import { DEFAULT_ARCHIVE_LIMITS } from "./output/output-archive.ts";
 import { MAX_OUTPUT_TOKENS } from "./output/token-budget.ts";
@@ -62,11 +65,13 @@ export interface UnifiedExecOptions {
   limits?: Partial<YieldLimits & SessionLimits & ArchiveLimits> & {
     /** No call gets more output than this, whatever it asks for. Default: 10,000. */
     maxOutputTokens?: number;
+    /** How long the profile of a login shell may take; commands run without it when it takes longer. Default: 10,000 ms. */
+    loginDeadlineMs?: number;
   };
   clock?: Clock;
-  /** How often the backend has lost everything and begun anew; the model is told once each time. */
+  /** How often the backend has lost its session and opened another; the model is told once each time. */
   renewals?: (() => number) | undefined;
-  /** Told what nobody could be told otherwise: a failure in the background. */
+  /** Called with failures in the background, which belong to no call. */
   onError?: (error: unknown) => void;
 }
 
@@ -91,17 +96,31 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const keeper = new SessionKeeper({ clock, feed, shelf, sessions, tasks });
   const { env = {}, envPolicy = HOST_ENVIRONMENT } = options;
   const backend = options.envPolicy === undefined ? guardSecrets(options.backend) : options.backend;
+  const ended = Promise.withResolvers<void>();
   const newProcessId = () => `exec-${randomUUID()}`;
   const context: ExecContext = {
     backend,
     clock,
     cwd: options.cwd,
     shell: absoluteShell(options.shell ?? "/bin/bash"),
+    login: (shell, choice) =>
+      loginEnvironment(options.backend, options.renewals?.() ?? 0, choice, {
+        backend,
+        clock,
+        tasks,
+        shell,
+        start: startIn(context, options.cwd, choice),
+        deadlineMs: limits.loginDeadlineMs ?? LOGIN_DEADLINE_MS,
+        newProcessId,
+      }),
+    loginNotice: new Notice(),
     env,
     envPolicy,
     pipeStdin: options.pipeStdin ?? false,
     terminalSize: options.terminalSize ?? DEFAULT_TERMINAL_SIZE,
     sandbox,
+    tmpName: randomUUID(),
+    ended: ended.promise,
     yieldLimits: { ...DEFAULT_YIELD_LIMITS, ...limits },
     maxOutputTokens: limits.maxOutputTokens ?? MAX_OUTPUT_TOKENS,
     gate: new ApprovalGate(options.approval ?? neverAsk()),
@@ -116,14 +135,17 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   let closing: Promise<void> | null = null;
   const close = () => {
     closing ??= keeper.close().then(() => {
+      ended.resolve();
       feed.close();
       return shelf.close();
     });
     return closing;
   };
   const renewed = new RenewalNotice(options.renewals, sessions);
+  const outputSchemas: Readonly<Record<string, Tool["outputSchema"]>> = OUTPUT_SCHEMAS;
   const untilClosed = (tool: Tool): Tool => ({
     definition: tool.definition,
+    outputSchema: outputSchemas[tool.definition.name],
     tellsItself: tool.tellsItself ?? false,
     call: async (args, call) => {
       if (keeper.closed) return refusal(`${tool.definition.name}: unified exec is closed`);

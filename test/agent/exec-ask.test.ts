@@ -118,7 +118,7 @@ test("rules decide first, and the person is asked about the rest", { timeout: 90
   }
 });
 
-test("without a terminal there is nobody to ask, and nothing is begun", { timeout: 90_000 }, async () => {
+test("without a terminal --ask is refused, and nothing is started", { timeout: 90_000 }, async () => {
   const mock = await startMockResponses(() => says("no"));
   try {
     // In a session of its own there is no terminal, whatever runs the tests.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
@@ -102,8 +102,8 @@ suite("procwire exec", { concurrency: 3 }, () => {
           item.status,
         ]),
         [
-          ["item.started", "/bin/bash -lc 'pwd; exit 3'", "", null, "in_progress"],
-          ["item.completed", "/bin/bash -lc 'pwd; exit 3'", "/\n", 3, "failed"],
+          ["item.started", "/bin/bash -c 'pwd; exit 3'", "", null, "in_progress"],
+          ["item.completed", "/bin/bash -c 'pwd; exit 3'", "/\n", 3, "failed"],
         ],
       );
     });
@@ -200,12 +200,61 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
+  test("a command that runs again without the sandbox is one JSON item, completed once", {
+    skip: noWalls,
+  }, async () => {
+    // No part of /tmp, which is writable behind the walls too.
+    await using other = await mkdtempDisposable("/var/tmp/procwire-retried-");
+    await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ folder, exec }) => {
+      const rules = path.join(folder, "rules.toml");
+      await writeFile(rules, 'default = "allow"\nunsandboxed = "allow"\n');
+      const { code, stdout, stderr } = await exec([
+        "-s",
+        "workspace-write",
+        "--rules",
+        rules,
+        "--json",
+        "go",
+      ]);
+      assert.equal(code, 0, stderr);
+      const told = stdout
+        .split("\n")
+        .filter((line) => line.includes('"command_execution"'))
+        .map((line) => JSON.parse(line))
+        .map(({ type, item }) => [type, item.id, item.aggregated_output, item.exit_code, item.status]);
+      assert.deepEqual(told, [
+        ["item.started", "item_0", "", null, "in_progress"],
+        ["item.completed", "item_0", "tried\nwritten\n", 0, "completed"],
+      ]);
+    });
+  });
+
   test("--add-dir can be written as well", { skip: noWalls }, async () => {
     using other = scratchDirectory();
     await withExec(runs(`touch ${other.path}/there`), async ({ exec }) => {
       const { code, stderr } = await exec(["-s", "workspace-write", "--add-dir", other.path, "go"]);
       assert.equal(code, 0, stderr);
       assert.ok(existsSync(path.join(other.path, "there")));
+    });
+  });
+
+  test("--color always colours what a person reads and nothing else; a pipe and --color never have none", async () => {
+    const command = "printf '\\033[31mred'; exit 3";
+    await withExec(runs(command), async ({ exec }) => {
+      const [always, auto, never] = await Promise.all(
+        [["--color", "always"], [], ["--color", "never"]].map((flags) => exec([...flags, "go"])),
+      );
+      assert.match(
+        always?.stderr ?? "",
+        /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s,
+      );
+      // Colours of the command's own are shown, not obeyed.
+      const own = /red/.exec(always?.stderr.split("exited 3")[1] ?? "");
+      assert.ok(own);
+      assert.doesNotMatch(always?.stderr ?? "", /\x1b\[31mred/);
+      for (const plain of [auto?.stderr, never?.stderr, always?.stdout.replaceAll("\x1b[31mred", "")])
+        assert.ok(plain && !plain.includes("\x1b["), plain);
+      assert.equal((await exec(["--color", "sometimes", "go"])).code, 2);
     });
   });
 

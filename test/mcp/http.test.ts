@@ -2,36 +2,13 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { ClientOptions } from "@modelcontextprotocol/client";
-import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
-import { ServeChild, scratchDirectory } from "../support/serve.ts";
-import { PROGRAM } from "./start-mcp.ts";
+import type { Client } from "@modelcontextprotocol/client";
+import { scratchDirectory } from "../support/serve.ts";
+import { connectHttp, startHttp } from "./http-mcp.ts";
 
 /** `procwire mcp --http` with real clients. */
 
 const TOKEN = "t".repeat(40);
-
-async function start(...args: string[]): Promise<ServeChild> {
-  const command: [string, ...string[]] = [process.execPath, PROGRAM, "mcp", "--http", "127.0.0.1:0"];
-  const server = new ServeChild(["--shell", "/bin/bash", ...args], { command });
-  let stdout = "";
-  await new Promise<void>((resolve, reject) => {
-    server.child.stdout?.setEncoding("utf8").on("data", (text: string) => {
-      stdout += text;
-      if (stdout.includes("\n")) resolve();
-    });
-    void server.exited.then(() => reject(new Error(server.stderr)));
-  });
-  server.url = stdout.trim();
-  return server;
-}
-
-async function connect(url: string, token?: string, options: ClientOptions = {}): Promise<Client> {
-  const client = new Client({ name: "test", version: "1" }, options);
-  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
-  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
-  return client;
-}
 
 async function call(client: Client, name: string, given: Record<string, unknown>): Promise<string> {
   const { content } = await client.callTool({ name, arguments: given });
@@ -45,13 +22,13 @@ test("clients of one token share their sessions over HTTP, also after one has go
   using folder = scratchDirectory();
   const file = join(folder.path, "token");
   writeFileSync(file, TOKEN, { mode: 0o600 });
-  await using server = await start("--ws-auth", "capability-token", "--ws-token-file", file);
-  const first = await connect(server.url, TOKEN);
+  await using server = await startHttp("--ws-auth", "capability-token", "--ws-token-file", file);
+  const first = await connectHttp(server.url, TOKEN);
   assert.equal((await first.listTools()).tools.length, 7);
   const text = await call(first, "exec_command", { cmd: "cat", tty: true, login: false, yield_time_ms: 250 });
   const session_id = Number(/session ID (\d+)/.exec(text)?.[1]);
   await first.close();
-  const second = await connect(server.url, TOKEN);
+  const second = await connectHttp(server.url, TOKEN);
   assert.match(await call(second, "write_stdin", { session_id, chars: "again\n" }), /again/);
   await second.close();
 });
@@ -59,7 +36,7 @@ test("clients of one token share their sessions over HTTP, also after one has go
 test("who has no token, comes from another site or asks for another name is refused", {
   timeout: 60_000,
 }, async () => {
-  await using server = await start();
+  await using server = await startHttp();
   const token = /token \(shown once\): (\S+)/.exec(server.stderr)?.[1] ?? "";
   const status = async (headers: Record<string, string>) => {
     const message = { jsonrpc: "2.0", id: 1, method: "ping" };
@@ -75,14 +52,14 @@ test("who has no token, comes from another site or asks for another name is refu
   assert.equal(await status({ authorization: "Bearer wrong" }), 401);
   assert.equal(await status({ authorization, origin: "https://elsewhere.example" }), 403);
   assert.notEqual(await status({ authorization }), 401);
-  await assert.rejects(connect(server.url));
+  await assert.rejects(connectHttp(server.url));
 });
 
 test("a client of the newest protocol is served a request at a time, and told of progress", {
   timeout: 60_000,
 }, async () => {
-  await using server = await start("--ws-auth", "none");
-  const client = await connect(server.url, undefined, {
+  await using server = await startHttp("--ws-auth", "none");
+  const client = await connectHttp(server.url, undefined, {
     versionNegotiation: { mode: { pin: "2026-07-28" } },
   });
   const told: string[] = [];

@@ -301,3 +301,15 @@ function isAlive(pid: number): boolean {
     return false;
   }
 }
+
+test("a profile that never ends holds up the first command for a while, and none after it", {
+  timeout: 60_000,
+}, async () => {
+  await using mcp = await startMcp();
+  writeFileSync(join(mcp.directory, ".bash_profile"), "while :; do sleep 60; done\n");
+  const first = await mcp.call("exec_command", { cmd: "echo ran" });
+  assert.match(first.text, /^Note: the profile of the login shell \/bin\/bash did not end within 10 s; /);
+  assert.ok(first.text.endsWith("\nran\n") && !first.isError, first.text);
+  const second = await mcp.call("exec_command", { cmd: "echo ran" });
+  assert.doesNotMatch(second.text, /Note:/);
+});

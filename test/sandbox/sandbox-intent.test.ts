@@ -31,6 +31,7 @@ test("understands what the real client asks for in read-only mode", () => {
     workspaceRoots: ["/srv/workspace"],
     temporaryDirectories: null,
     privateTmp: false,
+    lastingTmp: null,
   });
 });
 

@@ -171,6 +171,30 @@ test("a rule that allows an interpreter by name still lets nothing refused throu
   assert.equal(verdict("env -S 'rm x'"), "ask");
 });
 
+test("a rule about a shell's -lc speaks of its -c too, and one about -c of nothing more", () => {
+  const lines = ["bash -lc ls", "bash -c ls", "sudo bash -c ls"];
+  assert.deepEqual(
+    lines.map((line) => judge(line, ["bash", "-lc"])),
+    ["refuse", "refuse", "refuse"],
+  );
+  assert.deepEqual(
+    lines.map((line) => judge(line, ["bash", "-c"])),
+    ["allow", "refuse", "refuse"],
+  );
+  const other = { path: "/opt/tool", kind: "other" } as const;
+  const policy = rulesPolicy(
+    parseRules({ default: "allow", rule: [{ prefix: ["tool", "-lc"], decision: "refuse" }] }),
+  );
+  const request = { kind: "command", tty: false, workdir: "/w", sandbox: "none" } as const;
+  const verdict = (login: boolean) =>
+    policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
+  assert.deepEqual(
+    [verdict(true), verdict(false)],
+    ["refuse", "ask"],
+    "`tool` is no shell whose -c is known",
+  );
+});
+
 /** A program that leaves a trace, reached in as many ways as real programs offer. */
 test("whatever really runs a refused program is never simply allowed", () => {
   const directory = mkdtempSync(join(tmpdir(), "procwire-reach-"));

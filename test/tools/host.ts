@@ -35,7 +35,7 @@ export function behavesOn(openHost: () => Promise<Host>): Behaves {
         backend: host.backend,
         hostSandboxes: host.sandboxes,
         cwd: directory,
-        // No login profile of whoever runs the tests.
+        // Not the login profile of the user who runs the tests.
         env: { HOME: directory },
         ...more.options?.(directory),
       });

@@ -3,6 +3,7 @@ import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { availableSandboxes } from "../../src/sandbox/available.ts";
 import { testCommands } from "./command-behaviour.ts";
 import { behavesOn } from "./host.ts";
+import { testLogin } from "./login-behaviour.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
@@ -19,5 +20,6 @@ const behaves = behavesOn(async () => {
 describe("here", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
+  testLogin(behaves);
   testSwappedWorkdirs(behaves);
 });

@@ -13,6 +13,7 @@ import { call, collectEvents, fact, sessionOf, textOf, typesOf } from "./calls.t
 import { testCommands } from "./command-behaviour.ts";
 import type { Host } from "./host.ts";
 import { behavesOn } from "./host.ts";
+import { testLogin } from "./login-behaviour.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
 import { testWalls } from "./walled-behaviour.ts";
 
@@ -40,6 +41,7 @@ const behaves = behavesOn(() => openRemote());
 describe("far away", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
+  testLogin(behaves);
   testSwappedWorkdirs(behaves);
 });
 

@@ -4,7 +4,8 @@ import { parseSandboxIntent } from "../../src/sandbox/sandbox-intent.ts";
 import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../src/tools/policy/approval.ts";
 import type { SandboxChoice } from "../../src/tools/policy/sandbox-attempt.ts";
 import { checkSandbox, sandboxIntent } from "../../src/tools/policy/sandbox-attempt.ts";
-import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
+import { createUnifiedExec, type UnifiedExec } from "../../src/tools/unified-exec.ts";
+import { until } from "../support/until.ts";
 import { call, collectEvents, fact, textOf, typesOf } from "./calls.ts";
 import { ScriptedBackend } from "./scripted-backend.ts";
 
@@ -46,6 +47,7 @@ test("the walls that were chosen are asked for as the wire says it, and raised b
     workspaceRoots: null,
     temporaryDirectories: null,
     privateTmp: true,
+    lastingTmp: null,
   });
 });
 
@@ -73,19 +75,22 @@ function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
   return { backend, clock, unified, events: collectEvents(unified) };
 }
 
+/** Commands are called for without a login environment, which is taken by a process of its own. */
+const exec = (unified: UnifiedExec, args: Record<string, unknown>) =>
+  call(unified, "exec_command", { login: false, ...args });
+
 /** Lets a call get as far as it can without time passing. */
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 test("a denial asks again, and runs once more without the walls", async () => {
   const approval = policy("ask");
   const { backend, clock, unified, events } = setUp(approval);
-  const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
+  const result = exec(unified, { cmd: "touch /etc/x" });
   await settled();
   backend.last.print("touch: Read-only file system\n", "stderr");
   backend.last.end(1);
-  await clock.advance(0);
-  assert.equal(backend.started.length, 2);
-  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "touch /etc/x"]);
+  await until("it runs again", () => backend.started.length === 2);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "touch /etc/x"]);
   backend.last.print("done\n");
   backend.last.end(0);
   await clock.advance(0);
@@ -112,7 +117,7 @@ test("a denial asks again, and runs once more without the walls", async () => {
 
 test("a denial that may not be retried is told as it is", async () => {
   const { backend, clock, unified } = setUp(policy("refuse"));
-  const result = call(unified, "exec_command", { cmd: "touch /etc/x" });
+  const result = exec(unified, { cmd: "touch /etc/x" });
   await settled();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
@@ -126,15 +131,16 @@ test("a denial that may not be retried is told as it is", async () => {
 test("it is retried once only, and only for a denial", async () => {
   const approval = policy("allow", "allow", "allow");
   const { backend, clock, unified } = setUp(approval);
-  const denied = call(unified, "exec_command", { cmd: "a" });
+  const denied = exec(unified, { cmd: "a" });
   await settled();
-  for (let attempt = 0; attempt < 2; attempt++) {
+  for (let attempt = 1; attempt <= 2; attempt++) {
+    await until(`attempt ${attempt} has started`, () => backend.started.length === attempt);
     backend.last.print("Permission denied\n");
     backend.last.end(1);
     await clock.advance(0);
   }
   assert.equal(fact(await denied, "exit_code"), 1);
-  const failed = call(unified, "exec_command", { cmd: "b" });
+  const failed = exec(unified, { cmd: "b" });
   await settled();
   backend.last.print("2 tests failed\n");
   backend.last.end(1);
@@ -144,9 +150,9 @@ test("it is retried once only, and only for a denial", async () => {
   await unified.close();
 });
 
-test("without walls a refusal by the system is nobody's denial", async () => {
+test("without walls a refusal by the system is not a sandbox denial", async () => {
   const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
-  const result = call(unified, "exec_command", { cmd: "a" });
+  const result = exec(unified, { cmd: "a" });
   await settled();
   backend.last.print("Permission denied\n");
   backend.last.end(1);
@@ -167,7 +173,7 @@ test("a model may ask to leave the walls, with its reason and a prefix", async (
   };
   const result = call(unified, "exec_command", args);
   await settled();
-  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-lc", "git pull"]);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "git pull"]);
   backend.last.end(0);
   await clock.advance(0);
   await result;

@@ -18,6 +18,11 @@ import { WHERE_SCRIPT } from "../../src/tools/policy/real-workdir.ts";
 export class ScriptedBackend implements ExecBackend {
   readonly clock = new ManualClock();
   readonly started: ScriptedProcess[] = [];
+  /** Login shells that were started for their environment alone. */
+  readonly logins: ScriptedProcess[] = [];
+  /** What their profile sets. */
+  loginVariables: Record<string, string> = {};
+  loginHangs = false;
   /** Why the next starts fail; null when they do not. */
   startError: string | null = null;
 
@@ -26,6 +31,15 @@ export class ScriptedBackend implements ExecBackend {
     const process = new ScriptedProcess(params, this.clock);
     if (params.argv[2] === WHERE_SCRIPT) {
       process.print(`${params.cwd}\n`);
+      process.end(0);
+      return process;
+    }
+    if (params.argv[2]?.includes("env -0")) {
+      this.logins.push(process);
+      if (this.loginHangs) return process;
+      const [mark] = params.argv.slice(4);
+      const after = Object.entries(this.loginVariables).map(([name, value]) => `${name}=${value}\0`);
+      process.print(`${mark}\0HOME=/h\0${mark}\0HOME=/h\0${after.join("")}${mark}\0`);
       process.end(0);
       return process;
     }

@@ -11,7 +11,9 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   const { clock } = backend;
   const unified = createUnifiedExec({ backend, clock, cwd: "/w", ...options });
   const run = async (name: string, args: Record<string, unknown>, ms = 5_000) => {
-    const result = call(unified, name, args);
+    // Without a login environment a command is started as soon as it is called for, and only time is waited for.
+    const given = name === "exec_command" ? { login: false, ...args } : args;
+    const result = call(unified, name, given);
     await clock.advance(ms);
     return result;
   };
@@ -72,7 +74,7 @@ test("the 8 most recently used never go, not even when they have exited", async 
   await unified.close();
 });
 
-test("a session somebody waits for goes last", async () => {
+test("a session that a call waits for is evicted last", async () => {
   const { clock, unified, open, known } = setUp({ limits: { maxSessions: 3, protectedSessions: 1 } });
   await open();
   const waiting = call(unified, "write_stdin", { session_id: 1, yield_time_ms: 300_000 });
@@ -177,7 +179,7 @@ test("events come in order: begin, output, input, end, and the end has the trans
   assert.ok(begin?.type === "ExecCommandBegin" && end?.type === "ExecCommandEnd");
   assert.deepEqual(
     [begin.cmd, begin.argv, begin.cwd, begin.attempt],
-    ["server", ["/bin/bash", "-lc", "server"], "/w", 1],
+    ["server", ["/bin/bash", "-c", "server"], "/w", 1],
   );
   assert.ok(end.end.type === "exited" && end.end.exitCode === 5);
   assert.equal(new TextDecoder().decode(end.head), "out\nerr\nmore\n");

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
@@ -75,6 +76,23 @@ export function testWalls(behaves: Behaves): void {
       );
     },
     { skip: noWalls, options: walled() },
+  );
+
+  behaves(
+    "a /tmp that lasts is there for the next command, and is not the host's",
+    async ({ call }) => {
+      const name = `/tmp/procwire-lasting-${randomUUID()}`;
+      assert.equal(fact(await call("exec_command", { cmd: `echo kept >${name}` }), "exit_code"), 0);
+      const found = await call("exec_command", { cmd: `cat ${name}; ls -la /tmp | head -2 | tail -1` });
+      assert.match(textOf(found), /^kept\ndrwxrwxrwt/, found.text);
+      assert.ok(!existsSync(name));
+    },
+    {
+      skip: noWalls,
+      options: (directory) => ({
+        sandbox: { type: "bubblewrap", writableRoots: [directory], network: false, privateTmp: "lasting" },
+      }),
+    },
   );
 
   for (const network of [true, false]) {

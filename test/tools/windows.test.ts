@@ -99,7 +99,7 @@ test("a call is answered as soon as the process has exited and closed its stream
   await unified.close();
 });
 
-test("streams that somebody holds open are waited for 50 ms after the exit, and no longer", async () => {
+test("streams that another process holds open are waited for 50 ms after the exit, and no longer", async () => {
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "daemon &" });
   backend.last.exit(0);
@@ -197,7 +197,7 @@ test("Ctrl-C into a terminal is sent as it is", async () => {
   await unified.close();
 });
 
-test("an interrupt does not queue behind a write that nobody reads", async () => {
+test("an interrupt does not queue behind a write that the process does not read", async () => {
   const { backend, unified, begin, session, clock } = setUp({ pipeStdin: true });
   const session_id = await session();
   const { promise, resolve } = Promise.withResolvers<void>();
@@ -226,7 +226,7 @@ test("a closed stdin is told at once, with what to do about it", async () => {
   await unified.close();
 });
 
-test("a process that cannot be started is told in the words of whoever could not", async () => {
+test("a process that cannot be started is reported in the words of the backend", async () => {
   const { backend, unified } = setUp();
   backend.startError = "No such file or directory (os error 2)";
   const output = await call(unified, "exec_command", { cmd: "x" });
@@ -388,7 +388,7 @@ test("the request that reaches the backend is resolved, quiet and without secret
     ...{ COLORTERM: "", PAGER: "less", GIT_PAGER: "cat", GH_PAGER: "cat", EXTRA: "1" },
   });
   await session({ cmd: "ls", tty: true });
-  assert.deepEqual(backend.last.params.argv, ["/bin/sh", "-lc", "ls"]);
+  assert.deepEqual(backend.last.params.argv, ["/bin/sh", "-c", "ls"]);
   assert.deepEqual(backend.last.params.size, { rows: 24, cols: 80 });
   await unified.close();
 });

@@ -140,7 +140,10 @@ export interface JobLedger extends AsyncDisposable {
   setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;
   setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void>;
   /** Makes failed rows pending again; tells how many. */
-  retryFailed(filter: { errorClasses?: readonly ErrorClass[]; itemIds?: readonly string[] }): Promise<number>;
+  retryFailed(filter: {
+    errorClasses?: readonly ErrorClass[] | undefined;
+    itemIds?: readonly string[] | undefined;
+  }): Promise<number>;
 
   /** Rows in the table's order, as far as the row limit goes. */
   items(filter?: { statuses?: readonly ItemStatus[] }): AsyncIterable<ItemRecord>;

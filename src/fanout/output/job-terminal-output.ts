@@ -21,7 +21,7 @@ export class HumanJobOutput implements JobListener {
   #failures = 0;
 
   constructor(stderr: LineSink, options: { clock?: Clock; inPlace?: boolean } = {}) {
-    this.#status = new StatusLine(stderr, options.inPlace);
+    this.#status = new StatusLine(stderr, { inPlace: options.inPlace });
     this.#clock = options.clock ?? systemClock;
     this.#beganAtMs = this.#clock.monotonic();
     this.#toldAtMs = this.#beganAtMs;

@@ -23,7 +23,11 @@ export const execCommandSchema = {
       description: "Directory to run the command in. Defaults to the working directory of the task.",
     },
     shell: { type: "string", description: "Shell that runs the command. Defaults to the user's shell." },
-    login: { type: "boolean", description: "Whether the shell is a login shell. Defaults to true." },
+    login: {
+      type: "boolean",
+      description:
+        "Whether the command gets what the profile of a login shell sets up. By default it gets the variables, taken once; true runs a login shell of its own, with the profile's functions; false does without.",
+    },
     tty: {
       type: "boolean",
       description:

@@ -1,3 +1,4 @@
+import { withoutUndefined } from "../output/render.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
@@ -18,7 +19,11 @@ export function listSessionsTool(context: ExecContext): Tool {
         ({ session_id, state, age_seconds, output_bytes, tty, workdir, cmd }) =>
           `${session_id}: ${state}, ${age_seconds} s old, ${output_bytes} bytes of output${tty ? ", tty" : ""}, in ${workdir}: ${cmd}`,
       );
-      return { ok: true, text: lines.join("\n") || "No sessions", structured: { sessions } };
+      return {
+        ok: true,
+        text: lines.join("\n") || "No sessions",
+        structured: { sessions: sessions.map(withoutUndefined) },
+      };
     },
   };
 }
@@ -28,7 +33,7 @@ function describe(session: ExecSession, nowMs: number) {
   return {
     session_id: session.sessionId,
     state: stateOf(end),
-    ...(end?.type === "exited" && { exit_code: end.exitCode }),
+    exit_code: end?.type === "exited" ? end.exitCode : undefined,
     cmd: command.cmd,
     workdir: command.cwd,
     tty: command.tty,

@@ -10,7 +10,7 @@ import { unknownSession } from "./write-stdin.ts";
 
 /** Shows the screen of a terminal session instead of the escape codes that draw it. */
 export function readScreenTool(context: ExecContext): Tool {
-  // A screen lives as long as its session; nobody else needs to know it.
+  // A screen lives as long as its session, and only this tool uses it.
   const views = new WeakMap<ExecSession, ScreenView>();
   return {
     definition: definitions.readScreen,

@@ -49,7 +49,7 @@ async function conditionOf(args: WaitForArguments): Promise<WaitCondition | stri
       if (args.pattern === undefined) return "missing argument `pattern`";
       return (
         (await problemWith(args.pattern)) ?? {
-          // Output is lines to whoever writes the pattern.
+          // Models write patterns for lines of output.
           type: "output",
           pattern: `(?m)${args.pattern}`,
         }
@@ -83,7 +83,7 @@ async function waitOn(
   const { signal } = call;
   try {
     const result = await whileWaiting(context, session, call, () =>
-      session.process.wait({ until, timeoutMs, afterSeq: session.inputSeq, ...(signal && { signal }) }),
+      session.process.wait({ until, timeoutMs, afterSeq: session.inputSeq, signal }),
     );
     if (result.reason === "exited" || result.reason === "closed")
       await waitWindow(context, session, LAST_OUTPUT_MS, call);

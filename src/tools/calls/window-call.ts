@@ -7,7 +7,7 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
 
-/** A short call needs no word in between; the first one names the session, which a caller may lose soon after. */
+/** A short call needs no progress message; the first message names the session, in case the caller is cut off later. */
 const FIRST_PROGRESS_MS = 1000;
 /** A client that hears nothing for longer may give up on the call. */
 const PROGRESS_EVERY_MS = 5000;
@@ -65,7 +65,7 @@ export interface AnswerOptions {
   sinceMs: number;
   maxOutputTokens: number | undefined;
   waited?: string;
-  /** Whoever gave the call up may not hear the answer: output and end are left to the next one. */
+  /** Aborted when the call was cancelled: its answer may never be read, so output and end are left for the next call. */
   signal: AbortSignal | undefined;
 }
 
@@ -87,8 +87,8 @@ export async function answer(
     state: stateOf(session),
     output: fitToBudget(isHeard ? session.takeOutput() : NO_OUTPUT, budget),
     archivedAs: session.sessionId,
-    ...(awaitingInput && { awaitingInput }),
-    ...(options.waited !== undefined && { waited: options.waited }),
+    awaitingInput,
+    waited: options.waited,
   };
   if (session.end && isHeard) context.sessions.remove(session);
   return {
@@ -122,7 +122,7 @@ async function awaitedInput(
   session: ExecSession,
 ): Promise<{ secret: boolean } | undefined> {
   const tty = await ttyState(context, session);
-  // Somebody who reads keys by itself waits for one. One that reads lines may just be busy, unless it hides them.
+  // A program in raw mode waits for a key. One that reads lines may just be busy, unless it has turned echo off.
   if (!tty || (tty.canonical && tty.echo)) return undefined;
   return { secret: tty.canonical };
 }

@@ -7,7 +7,7 @@ import { parseArguments } from "./tool-schema.ts";
 import { answer, refusal, ttyState, waitWindow } from "./window-call.ts";
 import { pollWindowMs, writeWindowMs } from "./yield-window.ts";
 
-/** What Ctrl-C types. Without a terminal nobody would turn it into a signal. */
+/** What Ctrl-C types. Only a terminal turns it into a signal; without one it is sent as a signal from here. */
 const INTERRUPT = "\u0003";
 
 /** Writes to a session, or only looks, and answers what came since the last call. */
@@ -50,7 +50,7 @@ export function unknownSession(tool: string, sessionId: number): ToolOutput {
   return refusal(`${tool} failed: Unknown process id ${sessionId}`);
 }
 
-/** Writes keep their order; an interrupt does not queue behind one that nobody reads. */
+/** Writes keep their order; an interrupt does not queue behind a write that the process does not read. */
 function inTurn(context: ExecContext, session: ExecSession, chars: string): Promise<string | null> {
   const { writes } = context;
   if (chars === INTERRUPT && (!session.command.tty || writes.busy(session)))

@@ -5,6 +5,7 @@ import type {
   McpRequestContext,
   Server,
   ServerContext,
+  Task,
 } from "@modelcontextprotocol/server";
 import type { Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
@@ -14,6 +15,7 @@ import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import { AskingCall } from "../policy/asking-call.ts";
 import type { Tool, ToolOutput } from "../tool.ts";
 import { answerTo, canAsk, formFor } from "./mcp-question.ts";
+import { McpTasks } from "./mcp-tasks.ts";
 
 /** A person may take this long to answer; after that a client that never comes back is forgotten. */
 const ANSWER_DEADLINE_MS = 5 * 60_000;
@@ -22,6 +24,12 @@ const QUESTION = "approval";
 
 type Library = typeof import("@modelcontextprotocol/server");
 type Era = McpRequestContext["era"];
+type Elicit = ServerContext["mcpReq"]["elicitInput"];
+
+const CANNOT_ASK: ApprovalAnswer = {
+  type: "refuse",
+  reason: "the user has to be asked, and this MCP client offers no elicitation by form",
+};
 
 /**
  * Calls of tools by an MCP client, with the questions they put to its user. To clients of 2025 a question is a request of
@@ -32,6 +40,8 @@ export class McpCalls {
   readonly #onError: (error: unknown) => void;
   /** A client of 2025 gets one question at a time; a newer one orders them itself. */
   readonly #turns = new Lanes<"ask">();
+  /** Calls that the client does not wait for. */
+  readonly tasks = new McpTasks();
   readonly #waiting = new Map<string, { call: AskingCall; request: ApprovalRequest; deadline: Timer }>();
 
   constructor(library: Library, onError: (error: unknown) => void) {
@@ -53,18 +63,31 @@ export class McpCalls {
       const turn = await asking.turn(mcpReq.signal, this.#progress(mcpReq));
       if (turn.type === "ended") return resultOf(turn.output);
       const { request } = turn;
-      if (!canAsk(this.#capabilities(server, era, mcpReq)))
-        asking.answer({
-          type: "refuse",
-          reason: "the user has to be asked, and this MCP client offers no elicitation by form",
-        });
+      if (!canAsk(this.#capabilities(server, era, mcpReq))) asking.answer(CANNOT_ASK);
       else if (era === "modern") return this.#wait(asking, request);
-      else asking.answer(await this.#turns.run("ask", () => this.#elicit(request, mcpReq)));
+      else
+        asking.answer(
+          await this.#turns.run("ask", () => this.#elicit(request, mcpReq.elicitInput, mcpReq.signal)),
+        );
     }
   }
 
-  /** Nobody comes back any more. */
+  /** Begins a call that the client asks about later. Its questions are requests of their own. */
+  startTask(tool: Tool, args: unknown, server: Server, ttlMs: number | undefined): Task {
+    return this.tasks.start(
+      ttlMs,
+      (context) => tool.call(args, context),
+      async (request, signal) => {
+        if (!canAsk(server.getClientCapabilities())) return CANNOT_ASK;
+        const elicit: Elicit = (form, options) => server.elicitInput(form, options);
+        return this.#turns.run("ask", () => this.#elicit(request, elicit, signal));
+      },
+    );
+  }
+
+  /** The client has gone. */
   close(): void {
+    this.tasks.close();
     for (const { call, deadline } of this.#waiting.values()) {
       deadline.cancel();
       call.giveUp();
@@ -77,13 +100,13 @@ export class McpCalls {
     return new Map(Object.entries(envelope)).get(this.#library.CLIENT_CAPABILITIES_META_KEY);
   }
 
-  async #elicit(request: ApprovalRequest, mcpReq: ServerContext["mcpReq"]): Promise<ApprovalAnswer> {
-    if (mcpReq.signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
+  async #elicit(request: ApprovalRequest, elicit: Elicit, signal: AbortSignal): Promise<ApprovalAnswer> {
+    if (signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
     try {
-      const options = { signal: mcpReq.signal, timeout: ANSWER_DEADLINE_MS };
-      return answerTo(request, await mcpReq.elicitInput(formFor(request), options));
+      const options = { signal, timeout: ANSWER_DEADLINE_MS };
+      return answerTo(request, await elicit(formFor(request), options));
     } catch (error) {
-      if (mcpReq.signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
+      if (signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
       const why = messageOf(error);
       return { type: "refuse", reason: `the user could not be asked: ${why}` };
     }
@@ -124,7 +147,10 @@ export class McpCalls {
   }
 }
 
-/** The text has every fact already; sent as an object as well, the output would cost a model twice. */
-function resultOf({ text, ok }: ToolOutput): CallToolResult {
-  return { content: [{ type: "text", text }], isError: !ok };
+/** A refusal has no facts that its schema could describe. */
+export function resultOf({ text, ok, structured }: ToolOutput): CallToolResult {
+  const content: CallToolResult["content"] = [{ type: "text", text }];
+  return ok && structured
+    ? { content, structuredContent: structured, isError: false }
+    : { content, isError: !ok };
 }

@@ -3,6 +3,7 @@ import type { McpRequestContext, Server } from "@modelcontextprotocol/server";
 import { TOOL_HINTS } from "../calls/tool-hints.ts";
 import type { Tool } from "../tool.ts";
 import { McpCalls } from "./mcp-calls.ts";
+import { serveTasks, TASK_CAPABILITIES, takesTasks } from "./mcp-task-methods.ts";
 
 export interface McpOptions {
   tools: readonly Tool[];
@@ -38,7 +39,7 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
   });
   const handle = serveStdio(newServer, {
     transport: new StdioServerTransport(input, output),
-    ...(options.onError && { onerror: options.onError }),
+    onerror: (error) => options.onError?.(error),
   });
   return {
     closed,
@@ -49,7 +50,7 @@ export async function serveMcp(options: McpOptions): Promise<McpServing> {
   };
 }
 
-/** Makes the servers of one client, which share its tools and the questions that are open. */
+/** Makes the servers of one client, which share its tools, its tasks and the questions that are open. */
 export function serverFactory(
   library: typeof import("@modelcontextprotocol/server"),
   { tools, name, version }: Pick<McpOptions, "tools" | "name" | "version">,
@@ -57,22 +58,43 @@ export function serverFactory(
 ): (context: Pick<McpRequestContext, "era">) => Server {
   const { ProtocolError, ProtocolErrorCode, Server } = library;
   return ({ era }) => {
-    const server = new Server({ name, version }, { capabilities: { tools: {} }, instructions: INSTRUCTIONS });
+    // The newer protocol has tasks as an extension only, with other messages, which the library does not carry yet.
+    const hasTasks = era === "legacy";
+    const capabilities = hasTasks ? { tools: {}, tasks: TASK_CAPABILITIES } : { tools: {} };
+    const server = new Server({ name, version }, { capabilities, instructions: INSTRUCTIONS });
+    if (hasTasks) serveTasks(library, server, calls.tasks);
     server.setRequestHandler("tools/list", () => ({
-      tools: tools.map(({ definition }) => ({
-        name: definition.name,
-        description: definition.description,
-        ...TOOL_HINTS[definition.name],
-        inputSchema: { ...definition.parameters, type: "object" as const },
-      })),
+      tools: tools.map((tool) => listedTool(tool, hasTasks)),
     }));
     server.setRequestHandler("tools/call", async ({ params }, context) => {
       const tool = tools.find(({ definition }) => definition.name === params.name);
       if (!tool) throw new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown tool \`${params.name}\``);
-      return calls.run(tool, params.arguments, context, { server, era });
+      const { task } = params;
+      if (!hasTasks || task === undefined) return calls.run(tool, params.arguments, context, { server, era });
+      if (!takesTasks(params.name))
+        throw new ProtocolError(
+          ProtocolErrorCode.MethodNotFound,
+          `tool \`${params.name}\` takes no task: it answers at once`,
+        );
+      // The library wants every answer to a call to have content.
+      return { content: [], task: calls.startTask(tool, params.arguments, server, task.ttl) };
     });
     return server;
   };
+}
+
+function listedTool({ definition, outputSchema }: Tool, hasTasks: boolean) {
+  const { name, description, parameters } = definition;
+  const listed = {
+    name,
+    description,
+    ...TOOL_HINTS[name],
+    inputSchema: { ...parameters, type: "object" as const },
+    outputSchema,
+  };
+  return hasTasks && takesTasks(name)
+    ? { ...listed, execution: { taskSupport: "optional" as const } }
+    : listed;
 }
 
 const INSTRUCTIONS =

@@ -60,7 +60,7 @@ export class ArchiveShelf {
     await archive?.dispose();
   }
 
-  /** The directory is made when the first file is, readable by nobody else, and goes at close. */
+  /** The directory is made with the first file, with access for this user only, and removed at close. */
   async #newFile(): Promise<string> {
     if (this.#closed) throw new Error("closed");
     this.#directory ??= mkdtemp(join(this.#parent, "procwire-output-"));

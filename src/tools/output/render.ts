@@ -12,10 +12,10 @@ export interface CallResult {
   output: ShownOutput;
   /** The number under which `read_output` finds all of it; null when nothing keeps it. */
   archivedAs: number | null;
-  /** What the terminal itself says: somebody is to type. */
-  awaitingInput?: { secret: boolean };
+  /** The terminal's mode says that the program waits for input. */
+  awaitingInput?: { secret: boolean } | undefined;
   /** How a `wait_for` ended, in words. */
-  waited?: string;
+  waited?: string | undefined;
 }
 
 /** One fact a line, in the order models know from Codex; what is ours stands just before the output. */
@@ -40,25 +40,36 @@ export function renderText(result: CallResult): string {
 /** The same facts as an object, with the names models and programs know. */
 export function renderStructured(result: CallResult): Record<string, unknown> {
   const { state, output } = result;
-  return {
+  const exited = state.type === "exited" ? state : null;
+  return withoutUndefined({
     chunk_id: result.chunkId,
     wall_time_seconds: result.wallTimeMs / 1000,
-    ...(state.type === "exited" && { exit_code: state.exitCode }),
-    ...(state.type === "exited" && state.signal !== null && { signal: state.signal }),
-    ...(state.type === "exited" && state.sandboxDenied && { sandbox_denied: true }),
-    ...(state.type === "running" && { session_id: state.sessionId }),
-    ...(state.type === "failed" && { failure: state.message }),
+    exit_code: exited?.exitCode,
+    signal: exited?.signal ?? undefined,
+    sandbox_denied: exited?.sandboxDenied || undefined,
+    session_id: state.type === "running" ? state.sessionId : undefined,
+    failure: state.type === "failed" ? state.message : undefined,
     original_token_count: tokensOf(output.original),
-    ...(result.waited !== undefined && { wait: result.waited }),
-    ...(result.awaitingInput && { awaiting_input: result.awaitingInput }),
-    ...(output.omitted > 0 && { truncation: truncationOf(result) }),
+    wait: result.waited,
+    awaiting_input: result.awaitingInput,
+    truncation: output.omitted > 0 ? truncationOf(result) : undefined,
     output: output.text,
-  };
+  });
+}
+
+/** An object whose members are all there: a program that looks for a key finds it only with a value. */
+export function withoutUndefined(members: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined));
 }
 
 function truncationOf({ output, archivedAs }: CallResult): Record<string, unknown> {
   const { original, retained, omitted } = output;
-  return { original, retained, omitted, ...(archivedAs !== null && { read_output_session_id: archivedAs }) };
+  return withoutUndefined({
+    original,
+    retained,
+    omitted,
+    read_output_session_id: archivedAs ?? undefined,
+  });
 }
 
 function truncationLines({ original, extent }: ShownOutput): string[] {

@@ -24,9 +24,9 @@ export interface ApprovalRequest {
   /** What would stand around it. */
   sandbox: "none" | "bubblewrap";
   /** The model's question to the user. */
-  justification?: string;
+  justification?: string | undefined;
   /** The beginning of the command the model would like to have allowed from now on. Only ever a true beginning. */
-  prefixRule?: readonly string[];
+  prefixRule?: readonly string[] | undefined;
 }
 
 export type ApprovalVerdict = { type: "allow" } | { type: "ask" } | { type: "refuse"; reason: string };
@@ -130,7 +130,7 @@ export function describeCommand(
     shell: shell.kind,
     commands,
     // Whatever begins with a program that runs others is anything at all.
-    ...(isPrefix && !runsOthers(prefixRule) && { prefixRule }),
+    prefixRule: isPrefix && !runsOthers(prefixRule) ? prefixRule : undefined,
   };
 }
 

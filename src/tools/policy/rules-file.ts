@@ -5,6 +5,7 @@ import type { ApprovalPolicy, ApprovalRequest } from "./approval.ts";
 import type { Reach, ReachedCommand } from "./command-reach.ts";
 import { reachOf } from "./command-reach.ts";
 import { hasPrefix } from "./shell-words.ts";
+import { SHELLS } from "./wrappers.ts";
 
 export type Decision = "allow" | "ask" | "refuse";
 
@@ -55,7 +56,8 @@ export async function loadRulesFile(
   }
 }
 
-export function rulesPolicy(rules: Rules, asker?: Pick<ApprovalPolicy, "ask" | "together">): ApprovalPolicy {
+export function rulesPolicy(given: Rules, asker?: Pick<ApprovalPolicy, "ask" | "together">): ApprovalPolicy {
+  const rules = { ...given, rules: given.rules.flatMap(alsoWithoutLogin) };
   return {
     together: asker?.together ?? false,
     review(request) {
@@ -67,6 +69,13 @@ export function rulesPolicy(rules: Rules, asker?: Pick<ApprovalPolicy, "ask" | "
     ask: async (request, signal, caller) =>
       asker ? asker.ask(request, signal, caller) : { type: "refuse", reason: nobodyToAsk(request) },
   };
+}
+
+/** A rule about `bash -lc` speaks of `bash -c` too: whether the profile is read does not change what a line runs. */
+function alsoWithoutLogin(rule: Rule): Rule[] {
+  const [program = "", flag, ...rest] = rule.prefix;
+  if (flag !== "-lc" || !SHELLS.has(posix.basename(program))) return [rule];
+  return [rule, { ...rule, prefix: [program, "-c", ...rest] }];
 }
 
 export function parseRules(file: Record<string, unknown>): Rules {

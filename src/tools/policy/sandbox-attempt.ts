@@ -17,8 +17,11 @@ export type SandboxChoice =
       /** Hidden altogether. */
       deniedRoots?: readonly string[];
       network: boolean;
-      /** An empty /tmp of its own for each command. Default: true. */
-      privateTmp?: boolean;
+      /**
+       * An empty /tmp of its own for each command, or, `lasting`, one for all commands of these tools, removed when they are
+       * closed. Where a root is inside /tmp each command has its own in any case. Default: true.
+       */
+      privateTmp?: boolean | "lasting";
     };
 
 /** Refuses a choice the host cannot hold. Nothing is ever run with fewer walls than were chosen. */
@@ -33,12 +36,12 @@ export function checkSandbox(choice: SandboxChoice, hostSandboxes: readonly stri
 const PROTECTED_NAMES = [".git", ".codex", ".agents"];
 
 /**
- * A choice as the wire's sandbox intent, or null for none. The host of the processes raises the walls: only there are the
+ * A choice as the wire's sandbox intent, or null for none. `tmpName` names the /tmp that lasts, where one is chosen. The host of the processes raises the walls: only there are the
  * programs, the links to follow and the descriptors that walls need.
  */
-export function sandboxIntent(choice: SandboxChoice): Record<string, unknown> | null {
+export function sandboxIntent(choice: SandboxChoice, tmpName?: string): Record<string, unknown> | null {
   if (choice.type === "none") return null;
-  const { writableRoots, protectedNames = PROTECTED_NAMES, deniedRoots = [] } = choice;
+  const { writableRoots, protectedNames = PROTECTED_NAMES, deniedRoots = [], privateTmp = true } = choice;
   const kept = writableRoots.flatMap((root) => protectedNames.map((name) => posix.join(root, name)));
   const entries = [
     { path: { type: "special", value: { kind: "root" } }, access: "read" },
@@ -53,7 +56,9 @@ export function sandboxIntent(choice: SandboxChoice): Record<string, unknown> | 
       network: choice.network ? "enabled" : "restricted",
     },
     windowsSandboxLevel: "disabled",
-    privateTmp: choice.privateTmp ?? true,
+    privateTmp: privateTmp !== false,
+    // A server that does not know it gives each command a /tmp of its own.
+    lastingTmp: privateTmp === "lasting" ? tmpName : undefined,
   };
 }
 

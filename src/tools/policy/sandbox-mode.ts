@@ -5,7 +5,12 @@ export const SANDBOX_MODES = ["none", "read-only", "workspace-write"] as const;
 export type SandboxMode = (typeof SANDBOX_MODES)[number];
 
 /** `writable`: what `workspace-write` leaves writable, absolute on the host of the processes. */
-export function sandboxOf(mode: SandboxMode, writable: readonly string[], network = false): SandboxChoice {
+export function sandboxOf(
+  mode: SandboxMode,
+  writable: readonly string[],
+  { network = false, lastingTmp = false }: { network?: boolean; lastingTmp?: boolean } = {},
+): SandboxChoice {
   if (mode === "none") return { type: "none" };
-  return { type: "bubblewrap", writableRoots: mode === "workspace-write" ? writable : [], network };
+  const writableRoots = mode === "workspace-write" ? writable : [];
+  return { type: "bubblewrap", writableRoots, network, privateTmp: lastingTmp ? "lasting" : true };
 }

@@ -19,7 +19,7 @@ export interface ExecCommandBegin {
   cwd: string;
   tty: boolean;
   sandbox: "none" | "bubblewrap";
-  /** 2 when the walls refused something and it runs again without them. */
+  /** 2 when the walls refused something and it runs again without them, under the same `sessionId`. */
   attempt: 1 | 2;
   atMs: number;
 }
@@ -30,7 +30,7 @@ export interface ExecCommandOutputDelta {
   processId: string;
   stream: OutputStream;
   chunk: Uint8Array;
-  /** Output before this chunk that this subscriber was too slow for, or that nobody kept. */
+  /** Bytes before this chunk that were dropped because this subscriber was too slow, or that were not retained. */
   omittedBytes: number;
 }
 
@@ -50,6 +50,8 @@ export interface ExecCommandEnd {
   sessionId: number;
   processId: string;
   end: SessionEnd;
+  /** The walls refused something, and the same command has been started again without them: its `attempt` 2 follows. */
+  runsAgain: boolean;
   /** The beginning and the end of what it wrote; `omittedBytes` fell out between them. */
   head: Uint8Array;
   tail: Uint8Array;
@@ -66,7 +68,7 @@ export type SessionEnd =
   | { type: "evicted" }
   /** Unified exec was closed around it. */
   | { type: "closed" }
-  /** It can no longer be followed; nobody knows how it ended, or whether. */
+  /** It can no longer be followed; how it ended, or whether, is not known. */
   | { type: "failed"; message: string };
 
 /** A subscriber that leaves this much output untaken loses the oldest of it, and is told how much. */

@@ -6,11 +6,11 @@ import { isSandboxDenial } from "../../sandbox/denial.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { CollectedOutput } from "../output/token-budget.ts";
 import { WholeCharacters } from "../output/utf8-boundary.ts";
-import type { EventFeed, ExecCommandBegin, SessionEnd } from "./exec-events.ts";
+import type { EventFeed, ExecCommandBegin, ExecCommandEnd, SessionEnd } from "./exec-events.ts";
 
 /** Output kept between two calls: half from the beginning, half from the end. */
 const CALL_OUTPUT_BYTES = 1024 * 1024;
-/** After the exit, how long a stream that somebody else holds open is waited for. */
+/** After the exit, how long a stream that another process holds open is waited for. */
 const DRAIN_MS = 50;
 /** TERM comes this long before KILL when a session is ended. */
 const END_GRACE_MS = 2000;
@@ -52,6 +52,9 @@ export class ExecSession {
   #endAs: "evicted" | "closed" | null = null;
   #end: SessionEnd | null = null;
   #drain: Timer | null = null;
+  /** Until it is settled, an end caused by the walls is not told: the command may be run again without them. */
+  #isSettled: boolean;
+  #untoldEnd: ExecCommandEnd | null = null;
   #waiting = 0;
   #onUnwatched: () => void = () => undefined;
 
@@ -60,6 +63,7 @@ export class ExecSession {
     this.process = process;
     this.command = command;
     this.archive = deps.archive;
+    this.#isSettled = command.sandbox === "none";
     this.#deps = deps;
     this.startedAtMs = deps.clock.now();
     this.#lastOutputAtMs = this.startedAtMs;
@@ -86,7 +90,7 @@ export class ExecSession {
     return this.#ended.promise;
   }
 
-  /** Somebody waits on it right now. */
+  /** A call waits on it right now. */
   get watched(): boolean {
     return this.#waiting > 0;
   }
@@ -132,14 +136,22 @@ export class ExecSession {
     this.#endAs = type;
     const { clock } = this.#deps;
     const deadline = clock.after(END_GRACE_MS + END_DEADLINE_MS, () => this.#finish({ type }));
-    // One that cannot be reached any more is over as far as anyone here will know.
+    // A process that cannot be reached any more counts as over.
     this.process.terminate({ type: "graceful", timeoutMs: END_GRACE_MS }).catch(() => this.#finish({ type }));
     await this.ended;
     deadline.cancel();
     this.#following.abort();
   }
 
-  /** Stops following what has ended and is held open by somebody else. */
+  /** Says whether the command has been started again without walls; called once for each session behind walls. */
+  settle(runsAgain: boolean): void {
+    this.#isSettled = true;
+    const end = this.#untoldEnd;
+    this.#untoldEnd = null;
+    if (end) this.#deps.feed.emit({ ...end, runsAgain });
+  }
+
+  /** Stops following a session that has ended while another process holds its streams open. */
   letGo(): void {
     this.#following.abort();
   }
@@ -172,7 +184,7 @@ export class ExecSession {
       case "closed":
         this.#seq = event.seq;
         this.#finish(this.#endOf("the process closed its streams without an exit"));
-        // Nothing more comes: what the backend keeps of it can go, once nobody looks for something in it any more.
+        // No more events come: the backend may drop what it retains, once no call searches in it any more.
         await this.#unwatched();
         await this.process[Symbol.asyncDispose]();
         return;
@@ -221,15 +233,18 @@ export class ExecSession {
     if (this.#end) return;
     this.#end = end;
     const atMs = this.#deps.clock.now();
-    this.#deps.feed.emit({
+    const event: ExecCommandEnd = {
       type: "ExecCommandEnd",
       ...this.#ids,
       end,
+      runsAgain: false,
       ...this.archive.ends(),
       totalBytes: this.archive.totalBytes,
       durationMs: atMs - this.startedAtMs,
       atMs,
-    });
+    };
+    if (!this.#isSettled && end.type === "exited" && end.sandboxDenied) this.#untoldEnd = event;
+    else this.#deps.feed.emit(event);
     this.#ended.resolve();
   }
 }

@@ -1,7 +1,8 @@
+import { withNotice } from "../output/notice.ts";
 import type { ToolOutput } from "../tool.ts";
 import type { SessionTable } from "./session-table.ts";
 
-/** Tells a model once, on top of an answer, that the host began anew and took the earlier sessions with it. */
+/** Tells a model once, on top of an answer, that the host was restarted or the session expired, and that the earlier sessions are gone. */
 export class RenewalNotice {
   readonly #renewals: () => number;
   readonly #sessions: SessionTable;
@@ -17,15 +18,10 @@ export class RenewalNotice {
     const renewals = this.#renewals();
     if (renewals === this.#told) return output;
     this.#told = renewals;
-    const notice = noticeOf(this.#lost());
-    return {
-      ...output,
-      text: `Note: ${notice}\n${output.text}`,
-      structured: { ...output.structured, notice },
-    };
+    return withNotice(output, noticeOf(this.#lost()));
   }
 
-  /** Those that nobody has asked about since. */
+  /** Lost sessions that no call has named since. */
   #lost(): number[] {
     return this.#sessions
       .list()

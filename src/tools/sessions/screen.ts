@@ -14,7 +14,7 @@ export interface Screen extends TerminalSize {
 /** How much is drawn before others get a turn. */
 const DRAW_BYTES = 256 * 1024;
 
-/** Draws what a session has written onto a terminal of its own, as far as it has come, whenever somebody looks. */
+/** Draws what a session has written onto a terminal of its own, up to the present, whenever the screen is read. */
 export class ScreenView {
   readonly #archive: OutputArchive;
   readonly #size: TerminalSize;

@@ -29,7 +29,7 @@ export class SessionKeeper {
     return this.#closed;
   }
 
-  /** Begins to follow a process under a number; whoever has to go for it is ended. */
+  /** Begins to follow a process under a number; a session that is evicted for it is ended. */
   async open(sessionId: number, process: ExecProcess, command: SessionCommand): Promise<ExecSession> {
     const { clock, feed, shelf, sessions, tasks } = this.#deps;
     const archive = await shelf.open(sessionId);
@@ -50,7 +50,7 @@ export class SessionKeeper {
     return session;
   }
 
-  /** Ends what runs and lets go of what has ended but is held open by somebody else. */
+  /** Ends the sessions that run, and stops following those whose streams are held open by another process. */
   async close(): Promise<void> {
     this.#closed = true;
     await Promise.all([...this.#kept].map((session) => session.stop("closed")));

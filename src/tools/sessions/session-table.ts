@@ -21,12 +21,12 @@ export class SessionTable {
     this.#limits = limits;
   }
 
-  /** A number nobody has had: a model that still has an old one in mind cannot meet a new process with it. */
+  /** A number that was never used before: a model that still remembers an old one cannot reach a new process with it. */
   allocate(): number {
     return ++this.#lastId;
   }
 
-  /** Takes a session in, and gives back the one that has to go for it, if any. */
+  /** Adds a session, and returns the one that is evicted for it, if any. */
   add(session: ExecSession): ExecSession | null {
     this.#sessions.set(session.sessionId, session);
     const goes = this.#sessions.size > this.#limits.maxSessions ? this.#leastWorthy() : null;
@@ -54,7 +54,7 @@ export class SessionTable {
     return [...this.#sessions.values()].reverse();
   }
 
-  /** Those that have exited first, then those nobody waits for, each by their last use. */
+  /** Exited sessions first, then those no call waits for, each by their last use. */
   #leastWorthy(): ExecSession | null {
     // The one that has just come stays in any case.
     const recent = Math.max(1, Math.min(this.#limits.protectedSessions, this.#limits.maxSessions));

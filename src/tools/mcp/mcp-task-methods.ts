@@ -1,0 +1,62 @@
+import type { Result, Server, StandardSchemaV1 } from "@modelcontextprotocol/server";
+import type { ToolOutput } from "../tool.ts";
+import { resultOf } from "./mcp-calls.ts";
+import type { McpTasks } from "./mcp-tasks.ts";
+
+/** What a server says of itself that takes calls as tasks, as the protocol of 2025-11-25 has it. */
+export const TASK_CAPABILITIES = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
+
+/** Tools whose calls may take long; the others answer at once, and a task would only be in the way. */
+const TASK_TOOLS: ReadonlySet<string> = new Set(["exec_command", "write_stdin", "wait_for", "kill_session"]);
+
+export function takesTasks(tool: string): boolean {
+  return TASK_TOOLS.has(tool);
+}
+
+/** Answers what a client asks about its tasks. */
+export function serveTasks(
+  { ProtocolError, ProtocolErrorCode, RELATED_TASK_META_KEY }: typeof import("@modelcontextprotocol/server"),
+  server: Server,
+  tasks: McpTasks,
+): void {
+  const unknown = (taskId: string) =>
+    new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown task \`${taskId}\`, or it is kept no longer`);
+  const about = (method: string, answer: (taskId: string) => Promise<Result | null> | Result | null) =>
+    server.setRequestHandler(method, { params: TASK_PARAMS }, async ({ taskId }) => {
+      const answered = await answer(taskId);
+      if (!answered) throw unknown(taskId);
+      return answered;
+    });
+  about("tasks/get", (taskId) => tasks.get(taskId));
+  about("tasks/result", async (taskId) => {
+    const output: ToolOutput | null = await tasks.result(taskId);
+    return output && { ...resultOf(output), _meta: { [RELATED_TASK_META_KEY]: { taskId } } };
+  });
+  about("tasks/cancel", (taskId) => {
+    const cancelled = tasks.cancel(taskId);
+    const known = tasks.get(taskId);
+    if (!cancelled && known)
+      throw new ProtocolError(
+        ProtocolErrorCode.InvalidParams,
+        `task \`${taskId}\` has ended: ${known.status}`,
+      );
+    return cancelled;
+  });
+  server.setRequestHandler("tasks/list", { params: ANY_PARAMS }, () => ({ tasks: tasks.list() }));
+}
+
+const TASK_PARAMS = schemaOf((value): { taskId: string } | null =>
+  typeof value === "object" && value !== null && "taskId" in value && typeof value.taskId === "string"
+    ? { taskId: value.taskId }
+    : null,
+);
+
+const ANY_PARAMS = schemaOf(() => ({}));
+
+function schemaOf<T>(parse: (value: unknown) => T | null): StandardSchemaV1<unknown, T> {
+  const validate = (value: unknown) => {
+    const parsed = parse(value);
+    return parsed === null ? { issues: [{ message: "`taskId` must be a string" }] } : { value: parsed };
+  };
+  return { "~standard": { version: 1, vendor: "procwire", validate } };
+}

@@ -1,0 +1,136 @@
+import { randomUUID } from "node:crypto";
+import type { Task } from "@modelcontextprotocol/server";
+import type { Clock, Timer } from "../../async/clock.ts";
+import { systemClock } from "../../async/clock.ts";
+import { messageOf } from "../../protocol/message-of.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
+import type { ToolCallContext, ToolOutput } from "../tool.ts";
+
+/** How long a task is kept from its creation when the client names no time, and at most. */
+const DEFAULT_TTL_MS = 60 * 60_000;
+const MAX_TTL_MS = 24 * 60 * 60_000;
+/** A client that never asks again for what it started loses its oldest tasks beyond this many. */
+const MAX_TASKS = 256;
+/** What a client is told to wait between two looks. */
+const POLL_INTERVAL_MS = 1000;
+
+interface KeptTask {
+  task: Task;
+  output: Promise<ToolOutput>;
+  abort: AbortController;
+  expiry: Timer;
+}
+
+/** Calls that a client does not wait for: it is given a task at once, and asks for its status and its result later. */
+export class McpTasks {
+  readonly #clock: Clock;
+  /** Oldest first. */
+  readonly #tasks = new Map<string, KeptTask>();
+
+  constructor(clock: Clock = systemClock) {
+    this.#clock = clock;
+  }
+
+  /** Begins a call. `ask` puts a question to the client's user; meanwhile the task's status says so. */
+  start(
+    wantedTtlMs: number | undefined,
+    call: (context: ToolCallContext) => Promise<ToolOutput>,
+    ask: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>,
+  ): Task {
+    const taskId = randomUUID();
+    const ttl = Math.min(Math.max(0, wantedTtlMs ?? DEFAULT_TTL_MS), MAX_TTL_MS);
+    const createdAt = this.#timestamp();
+    const task: Task = {
+      taskId,
+      status: "working",
+      ttl,
+      createdAt,
+      lastUpdatedAt: createdAt,
+      pollInterval: POLL_INTERVAL_MS,
+    };
+    const abort = new AbortController();
+    const output = this.#follow(task, call, ask, abort.signal);
+    const expiry = this.#clock.after(ttl, () => this.#forget(taskId), { keepAlive: false });
+    this.#tasks.set(taskId, { task, output, abort, expiry });
+    const [oldest] = this.#tasks.keys();
+    if (this.#tasks.size > MAX_TASKS && oldest !== undefined) this.#forget(oldest);
+    return { ...task };
+  }
+
+  get(taskId: string): Task | null {
+    const kept = this.#tasks.get(taskId);
+    return kept ? { ...kept.task } : null;
+  }
+
+  list(): Task[] {
+    return [...this.#tasks.values()].map(({ task }) => ({ ...task }));
+  }
+
+  /** Waits for the end of the call; null for a task that is not known. */
+  async result(taskId: string): Promise<ToolOutput | null> {
+    return this.#tasks.get(taskId)?.output ?? null;
+  }
+
+  /** Ends the wait of a call, not the command behind it. Null for a task that is not known, or has ended. */
+  cancel(taskId: string): Task | null {
+    const kept = this.#tasks.get(taskId);
+    if (!kept || hasEnded(kept.task)) return null;
+    this.#set(kept.task, "cancelled", "the call was cancelled; a command it started goes on");
+    kept.abort.abort();
+    return { ...kept.task };
+  }
+
+  close(): void {
+    for (const taskId of [...this.#tasks.keys()]) this.#forget(taskId);
+  }
+
+  /** Never rejects: a call that broke is a failed task. */
+  async #follow(
+    task: Task,
+    call: (context: ToolCallContext) => Promise<ToolOutput>,
+    ask: (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>,
+    signal: AbortSignal,
+  ): Promise<ToolOutput> {
+    try {
+      const output = await call({
+        signal,
+        onProgress: (message) => this.#set(task, "working", message),
+        askCaller: async (request) => {
+          this.#set(task, "input_required", "the user is asked whether the command may run");
+          const answer = await ask(request, signal);
+          this.#set(task, "working", undefined);
+          return answer;
+        },
+      });
+      this.#set(task, output.ok ? "completed" : "failed", undefined);
+      return output;
+    } catch (error) {
+      this.#set(task, "failed", messageOf(error));
+      return { ok: false, text: messageOf(error) };
+    }
+  }
+
+  /** What has ended stays as it ended. */
+  #set(task: Task, status: Task["status"], statusMessage: string | undefined): void {
+    if (hasEnded(task)) return;
+    task.status = status;
+    task.lastUpdatedAt = this.#timestamp();
+    if (statusMessage === undefined) delete task.statusMessage;
+    else task.statusMessage = statusMessage;
+  }
+
+  #forget(taskId: string): void {
+    const kept = this.#tasks.get(taskId);
+    this.#tasks.delete(taskId);
+    kept?.expiry.cancel();
+    kept?.abort.abort();
+  }
+
+  #timestamp(): string {
+    return new Date(this.#clock.now()).toISOString();
+  }
+}
+
+function hasEnded({ status }: Task): boolean {
+  return status === "completed" || status === "failed" || status === "cancelled";
+}

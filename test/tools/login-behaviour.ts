@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ApprovalPolicy } from "../../src/tools/policy/approval.ts";
+import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
+import { noWalls } from "../sandbox/walls.ts";
+import { fact, textOf } from "./calls.ts";
+import type { Behaves } from "./host.ts";
+
+/** What commands get of a login shell's profile, on whatever starts them. */
+export function testLogin(behaves: Behaves): void {
+  const withProfile =
+    (profile: string, more: Partial<UnifiedExecOptions> = {}) =>
+    (directory: string): Partial<UnifiedExecOptions> => {
+      writeFileSync(join(directory, ".bash_profile"), profile);
+      return { ...more, env: { HOME: directory, GIVEN: "given", ...more.env } };
+    };
+  const COUNTING = 'echo run >>"$HOME/runs"; ';
+  const runsOf = (directory: string) => readFileSync(join(directory, "runs"), "utf8").split("\n").length - 1;
+
+  behaves(
+    "the profile is run once, and every command has what it sets and lacks what it unsets",
+    async ({ call, directory }) => {
+      const cmd =
+        'echo "<$FROM_PROFILE> <${GIVEN-none}> $PAGER ${PATH%%:*}"; shopt -q login_shell || echo plain';
+      for (let count = 0; count < 2; count++) {
+        const output = await call("exec_command", { cmd });
+        assert.equal(textOf(output), `<a  b\nc> <none> less ${directory}/bin\nplain\n`, output.text);
+      }
+      assert.equal(runsOf(directory), 1);
+    },
+    {
+      options: withProfile(
+        `${COUNTING} echo noise; export FROM_PROFILE=$'a  b\\nc' PAGER=less PATH="$HOME/bin:$PATH"; unset GIVEN`,
+      ),
+    },
+  );
+
+  behaves(
+    "commands called for at once share one run of the profile",
+    async ({ call, directory }) => {
+      const outputs = await Promise.all([1, 2, 3, 4].map(() => call("exec_command", { cmd: "echo $SET" })));
+      assert.deepEqual(outputs.map(textOf), Array(4).fill("yes\n"));
+      assert.equal(runsOf(directory), 1);
+    },
+    { options: withProfile(`${COUNTING} export SET=yes`) },
+  );
+
+  behaves(
+    "a secret that the profile exports does not reach a command, unless its name was let through",
+    async ({ call }) => {
+      const cmd = 'echo "<$SERVICE_API_KEY> <$OTHER_TOKEN> <$PLAIN>"';
+      assert.equal(textOf(await call("exec_command", { cmd })), "<> <from the profile> <seen>\n");
+    },
+    {
+      options: withProfile("export SERVICE_API_KEY=sk-1 OTHER_TOKEN='from the profile' PLAIN=seen", {
+        env: { OTHER_TOKEN: "given by name" },
+      }),
+    },
+  );
+
+  behaves(
+    "a profile that never ends holds up one command until the deadline; then they run without it, and say so once",
+    async ({ call }) => {
+      const first = await call("exec_command", { cmd: 'echo "ran <$SET>"' });
+      assert.equal(textOf(first), "ran <>\n", first.text);
+      assert.match(
+        first.text,
+        /^Note: the profile of the login shell \/bin\/bash did not end within 0\.5 s; /,
+      );
+      assert.match(String(fact(first, "notice")), /commands run without the login environment/);
+      const second = await call("exec_command", { cmd: "echo again" });
+      assert.deepEqual([textOf(second), fact(second, "notice")], ["again\n", undefined]);
+    },
+    {
+      options: withProfile("export SET=early; while :; do sleep 60; done", {
+        limits: { loginDeadlineMs: 500 },
+      }),
+    },
+  );
+
+  behaves(
+    "a profile that ends the shell is told, and each command then has a login shell of its own",
+    async ({ call, directory }) => {
+      const first = await call("exec_command", { cmd: "echo unreached" });
+      assert.equal(fact(first, "exit_code"), 3, first.text);
+      assert.match(first.text, /^Note: the login environment could not be taken .* ended with code 3 /);
+      const second = await call("exec_command", { cmd: "echo unreached" });
+      assert.deepEqual([fact(second, "exit_code"), fact(second, "notice")], [3, undefined]);
+      assert.equal(runsOf(directory), 3, "once to take it, and once for each command");
+    },
+    { options: withProfile(`${COUNTING} exit 3`) },
+  );
+
+  behaves(
+    "login=true runs a login shell with the profile's functions, and login=false reads no profile at all",
+    async ({ call, directory }) => {
+      const cmd = "greet 2>/dev/null || echo none";
+      assert.equal(textOf(await call("exec_command", { cmd, login: false })), "none\n");
+      assert.ok(!existsSync(join(directory, "runs")));
+      assert.equal(textOf(await call("exec_command", { cmd, login: true })), "hello\n");
+      assert.equal(runsOf(directory), 1);
+    },
+    { options: withProfile(`${COUNTING} greet() { echo hello; }`) },
+  );
+
+  behaves(
+    "behind walls the profile runs behind them too",
+    async ({ call, directory }) => {
+      const output = await call("exec_command", { cmd: "echo $SET" });
+      assert.equal(textOf(output), "yes\n", output.text);
+      assert.equal(runsOf(directory), 1);
+      assert.ok(!existsSync(`${directory}-outside`));
+    },
+    {
+      skip: noWalls,
+      options: (directory) => ({
+        ...withProfile(`${COUNTING} echo x >"$HOME-outside"; export SET=yes`)(directory),
+        sandbox: { type: "bubblewrap", writableRoots: [directory], network: false },
+      }),
+    },
+  );
+
+  // The test that uses it runs once for each host, all in this program.
+  const judged: string[] = [];
+  const recording: ApprovalPolicy = {
+    review: ({ argv }) => {
+      judged.push(JSON.stringify(argv));
+      return { type: "allow" };
+    },
+    ask: async () => ({ type: "refuse", reason: "not asked" }),
+  };
+  behaves(
+    "what is judged is the argv that runs",
+    async ({ call }) => {
+      for (const [login, flag] of [
+        [undefined, "-c"],
+        [true, "-lc"],
+        [false, "-c"],
+      ] as const) {
+        judged.length = 0;
+        const cmd = "tr '\\0' '\\n' </proc/$$/cmdline; :";
+        const output = await call("exec_command", login === undefined ? { cmd } : { cmd, login });
+        assert.equal(textOf(output), `/bin/bash\n${flag}\n${cmd}\n`);
+        assert.deepEqual(judged, [JSON.stringify(["/bin/bash", flag, cmd])]);
+      }
+    },
+    { options: withProfile("export SET=yes", { approval: recording }) },
+  );
+}
