@@ -5,6 +5,7 @@ import type {
   exitReason,
   gap,
   LimitName,
+  lifetime,
   outputChunk,
   outputStream,
   processListing,
@@ -46,6 +47,7 @@ export type WaitResult = Infer<typeof waitResult>;
 export type TtyState = Infer<typeof ttyState>;
 export type Snapshot = Infer<typeof snapshotResult>;
 export type ProcessListing = Infer<typeof processListing>;
+export type Lifetime = Infer<typeof lifetime>;
 
 /** Upstream's and the seeds' size of a terminal nobody gave a size. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
@@ -62,7 +64,9 @@ type StartField =
   | "timeoutMs"
   | "secretGuard"
   | "limits"
-  | "cwdIdentity";
+  | "cwdIdentity"
+  | "lifetime"
+  | "maxAgeMs";
 
 /** What every call of a process takes: an abort rejects with the signal's reason. What was asked for may still happen. */
 export interface CallOptions {

@@ -4,6 +4,7 @@ import type {
   ExitReason,
   ProcessListing,
   StartParams,
+  TerminalSize,
   TerminateMode,
   TerminateResult,
   WriteStatus,
@@ -15,6 +16,8 @@ export interface HostProcess extends ExecProcess {
   listing(): ProcessListing;
   /** Its stdin as something a connection of this host can write to by itself, by the same rules; null where there is none. */
   readonly straightInput: object | null;
+  /** Of its terminal; null where it has none. */
+  readonly size: TerminalSize | null;
   /** It has exited, and somebody it started lives on. */
   readonly hasLeft: boolean;
   /** Like `write`, but taken also after the exit: others of its group may still read, and the protocol's answer is the same. */

@@ -40,6 +40,7 @@ import type { TreeKiller } from "./tree-kill.ts";
 const TIMEOUT_GRACE_MS = 2000;
 /** After an ended process's leader is gone, how long a process out of reach may keep its streams open. */
 const CUT_AFTER_MS = 2000;
+const NEVER = Number.POSITIVE_INFINITY;
 
 export interface LocalProcessDeps {
   log: EventLog;
@@ -112,9 +113,10 @@ export class LocalProcess implements HostProcess {
     if (this.log.failure !== null) void this.end("terminated").catch(() => undefined);
     this.log.onPressure = (paused) => (paused ? child.pause() : child.resume());
     if (this.log.exit) return;
-    const { timeoutMs, limits } = this.#params;
+    const { limits, timeoutMs = NEVER, maxAgeMs = NEVER } = this.#params;
+    const endAfterMs = Math.min(timeoutMs, maxAgeMs);
     const after = (ms: number, fn: () => void) => this.#deps.clock.after(ms, fn, { keepAlive: false });
-    if (timeoutMs !== undefined) this.#timeout = after(timeoutMs, () => this.#endLate("timeout"));
+    if (endAfterMs !== NEVER) this.#timeout = after(endAfterMs, () => this.#endLate("timeout"));
     const wallTimeMs = limits?.wallTimeMs;
     if (wallTimeMs !== undefined) this.#wallTime = after(wallTimeMs, () => this.#onLimit("wallTimeMs"));
   }
@@ -134,6 +136,10 @@ export class LocalProcess implements HostProcess {
 
   get straightInput(): object | null {
     return this.#child?.input.straight ?? null;
+  }
+
+  get size(): TerminalSize | null {
+    return this.#size;
   }
 
   get running(): boolean {

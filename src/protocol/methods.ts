@@ -1,3 +1,4 @@
+import * as attach from "./attach-schemas.ts";
 import * as fs from "./file-schemas.ts";
 import * as http from "./http-schemas.ts";
 import { pathUri } from "./path-uri-schema.ts";
@@ -76,7 +77,7 @@ export const environmentInfo = object("EnvironmentInfo", {
 export type EnvironmentInfo = Infer<typeof environmentInfo>;
 
 /** What a client may ask for in `initialize`; only what the answer names is used. */
-export const EXTENSIONS = ["started", "failed", "outputAck"] as const;
+export const EXTENSIONS = ["started", "failed", "outputAck", "attach"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
 
 export const methods = {
@@ -174,7 +175,7 @@ export const methods = {
     "exec",
     process.startParams,
     process.startResult,
-    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself. `cwdIdentity` says which directory `cwd` must be: the server opens `cwd`, refuses it when it is another one or has a link on the way, and starts the process in what it opened.',
+    'Starts a process with pipes or a terminal. Answered once it runs, before any of its notifications; with its public `handle` for clients that asked for an extension. `secretGuard` replaces the default excludes of `envPolicy` by whole words and values that look like secrets; the answer then names what it left out. `limits` says what it may use at most, and is refused where that cannot be enforced; `reason: "limit"` and `limit` at its end say which one it met. CPU time, open files and `processMemoryBytes` count for each process of its tree by itself. `cwdIdentity` says which directory `cwd` must be: the server opens `cwd`, refuses it when it is another one or has a link on the way, and starts the process in what it opened. A process of `lifetime: "server"` lives on when its session expires: nothing holds its output back from then on, and it is found by its handle.',
   ),
   "process/read": method(
     "current",
@@ -232,6 +233,27 @@ export const methods = {
     process.listParams,
     process.listResult,
     "The processes of this session, or with `allSessions` of every session of the same principal, each by a public `handle`. An operator is told those of all principals, and whose they are. Session ids are never listed.",
+  ),
+  "process/attach": method(
+    "ours",
+    "exec",
+    attach.attachParams,
+    attach.attachResult,
+    "Makes a process of another session of the same principal (an operator: of any) known in this session under `processId`: `process/read`, `wait` and `snapshot` and its notifications then work under that id, and for a driver `write`, `closeStdin`, `resize`, `signal` and `terminate` too. A process has any number of viewers and one driver: who attaches as driver takes over from the one before, who becomes a viewer. Attaching again changes the role. A viewer never holds the process back: one that lags is told `process/gap` and goes on. A driver holds it back like its own session does, which keeps all its rights. A lost connection suspends the attachment, a resumed session has it again.",
+  ),
+  "process/detach": method(
+    "ours",
+    "exec",
+    process.processIdParams("DetachParams"),
+    unit,
+    "Ends the attachment to a process; the process goes on.",
+  ),
+  "process/kill": method(
+    "ours",
+    "exec",
+    attach.killParams,
+    process.terminateResult,
+    "Signals or ends a process of the same principal by its handle, without an attachment. `running` tells whether it had not exited when the call came.",
   ),
 
   "fs/readFile": method("current", "filesystem", fs.readFileParams, fs.readFileResult, "Reads a whole file."),
@@ -346,6 +368,21 @@ export const serverNotifications = {
     "ours",
     process.failedParams,
     "Extension `failed`: it can no longer be followed.",
+  ),
+  "process/roleChanged": notification(
+    "ours",
+    attach.roleChangedParams,
+    "To a session that has attached to a process: somebody else's act has changed its role.",
+  ),
+  "process/driverChanged": notification(
+    "ours",
+    attach.driverChangedParams,
+    "Extension `attach`, to the session that owns the process: another session drives it now, or none does any more.",
+  ),
+  "process/gap": notification(
+    "ours",
+    attach.gapParams,
+    "To a session that has attached to a process: this output is no longer retained and was not told to it.",
   ),
   "fs/missingChanged": notification(
     "current",

@@ -31,6 +31,9 @@ export const terminalSize = object("TerminalSize", { rows: u16, cols: u16 });
 /** Why a process ended. */
 export const exitReason = oneOf("exited", "signaled", "timeout", "terminated", "sessionExpired", "limit");
 
+/** How long a process may live: as long as its session, or as long as the server. */
+export const lifetime = oneOf("session", "server");
+
 /** How a child's environment is made from the host's; `exec/host-environment.ts` has the order of the steps. */
 export const envPolicy = object("ExecEnvPolicy", {
   inherit: oneOf("all", "core", "none"),
@@ -146,6 +149,10 @@ export const startParams = object("WireExecParams", {
   /** What it may use at most; refused where it cannot be enforced. */
   limits: optional(processLimits),
   cwdIdentity: optional(directoryIdentity),
+  /** Default: `session`. `kept` needs a server that outlives itself, and is refused by others. */
+  lifetime: optional(oneOf("session", "server", "kept")),
+  /** Ends the process after this long with reason `timeout`, whatever its lifetime is. */
+  maxAgeMs: optional(u64),
 });
 export type WireStartParams = Infer<typeof startParams>;
 
@@ -219,7 +226,7 @@ export const resizeParams = object("ResizeParams", { processId: id, size: termin
 /** What a signal's name looks like; which of them exist, the host knows. */
 const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
 
-const signalName: Schema<string> = {
+export const signalName: Schema<string> = {
   ...string,
   doc: '"interrupt" or a signal name',
   decode: (value) => {
@@ -302,6 +309,8 @@ export const snapshotResult = object("Snapshot", {
   tty: optional(ttyState),
   /** The public name a server has for it. */
   handle: optional(string),
+  /** Told to clients that asked for an extension. */
+  lifetime: optional(lifetime),
 });
 
 /** Params may be left out altogether: then it is this session that is listed. */
@@ -326,6 +335,8 @@ export const processListing = object("ProcessListing", {
   handle: optional(string),
   /** Whose it is; told to operators. */
   principal: optional(string),
+  /** Told to clients that asked for an extension. */
+  lifetime: optional(lifetime),
 });
 export const listResult = object("ListResult", { processes: array(processListing) });
 

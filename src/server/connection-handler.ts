@@ -73,6 +73,7 @@ export class ConnectionHandler {
       ...processMethods({
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
+        processOf: (handle) => sessions.processOf(handle, principal),
         config,
         waits: room.waits.ofConnection(config.caps.waits.each),
       }),

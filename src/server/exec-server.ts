@@ -16,9 +16,11 @@ import type { Peer } from "./peer.ts";
 import { LOCAL, type Principal } from "./principal.ts";
 import { ProcessHandles } from "./process-handles.ts";
 import { describe, runConnection } from "./processor.ts";
+import { ServerHeldProcesses } from "./server-held-processes.ts";
 import { newSessionId } from "./session-id.ts";
 import { SessionRegistry } from "./session-registry.ts";
 import { SharedRoom } from "./shared-room.ts";
+import { ViewerTurns } from "./viewer-turns.ts";
 
 /**
  * An exec-server: sessions and their processes, whatever the connections come in by.
@@ -45,10 +47,13 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.#host = { ...host, backend: this.#untilClosing(host.backend) };
     this.#log = host.log ?? (() => undefined);
     this.room = new SharedRoom(this.config, host.memory);
+    const clock = host.clock ?? systemClock;
     this.#sessions = new SessionRegistry(
       {
         backend: this.#host.backend,
-        clock: host.clock ?? systemClock,
+        clock,
+        turns: new ViewerTurns(clock),
+        held: new ServerHeldProcesses(clock),
         handles: new ProcessHandles(host.randomBytes),
         config: this.config,
       },

@@ -159,3 +159,22 @@ export const MAX_UNANSWERED_BYTES_WHEN_FULL = 1024 * 1024;
  * many as may wait to be taken, so that a burst of clients finds room; each costs a descriptor and up to a head's 16 KiB.
  */
 export const MAX_OUTSIDE = 1024;
+
+/**
+ * What all viewers of a server together may cost it: so many bytes a millisecond, and so many at once. A message counts
+ * for its bytes and for what it costs besides (a notification built, its part of a system call), which is about what these
+ * many bytes cost. That is 32 MB/s for one viewer of a flood, or 2,000 short messages a second for all of them, and stays
+ * below a tenth of one processor.
+ */
+export const VIEWER_COST_PER_MS = 32 * 1024;
+export const VIEWER_BURST = 1024 * 1024;
+export const VIEWER_MESSAGE_COST = 16 * 1024;
+/** Between two turns of viewers while there is more to tell than they may be told. */
+export const VIEWER_TURN_MS = 5;
+/** What one viewer is told before it is the next one's turn. */
+export const VIEWER_STEP_BYTES = 64 * 1024;
+
+/** How long a process that outlived its session can still be read after its end: time to look what became of it. */
+export const HELD_ENDED_KEPT_MS = 10 * 60_000;
+/** How many of those stay at most; the one that ended first goes first. Each keeps up to a retention of output. */
+export const MAX_HELD_ENDED = 256;

@@ -7,8 +7,8 @@ const DRAWN_AT_ONCE = 64;
 const LETTERS = "abcdefghijklmnopqrstuvwxyz234567";
 
 /** The public names of a server's processes. They are random, so nothing else can be told or guessed from one. */
-export class ProcessHandles {
-  readonly #taken = new Set<string>();
+export class ProcessHandles<P> {
+  readonly #taken = new Map<string, P>();
   readonly #random: (count: number) => Uint8Array;
   #drawn: Uint8Array = new Uint8Array(0);
 
@@ -17,15 +17,19 @@ export class ProcessHandles {
   }
 
   /** One that no other process of this server has. */
-  take(): string {
+  take(process: P): string {
     for (;;) {
       if (this.#drawn.length === 0) this.#drawn = this.#random(LENGTH * DRAWN_AT_ONCE);
       const handle = Array.from(this.#drawn.subarray(0, LENGTH), (byte) => LETTERS[byte & 31]).join("");
       this.#drawn = this.#drawn.subarray(LENGTH);
       if (this.#taken.has(handle)) continue;
-      this.#taken.add(handle);
+      this.#taken.set(handle, process);
       return handle;
     }
+  }
+
+  find(handle: string): P | null {
+    return this.#taken.get(handle) ?? null;
   }
 
   release(handle: string): void {

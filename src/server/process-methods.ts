@@ -5,6 +5,7 @@ import type { WireStartParams } from "../protocol/process-schemas.ts";
 import type { Handlers } from "./handlers.ts";
 import { type ServerConfig, SNAPSHOT_ANSWER_BYTES } from "./limits.ts";
 import type { Session } from "./session.ts";
+import type { SharedProcess } from "./shared-process.ts";
 
 type ProcessMethod =
   | "process/start"
@@ -16,12 +17,17 @@ type ProcessMethod =
   | "process/resize"
   | "process/wait"
   | "process/snapshot"
-  | "process/list";
+  | "process/list"
+  | "process/attach"
+  | "process/detach"
+  | "process/kill";
 
 export interface ProcessMethodDeps {
   session: () => Session;
   /** The processes of every session this connection may see. */
   listAll: () => ProcessListing[];
+  /** The process of this handle; refuses one that this connection may not use like one that is unknown. */
+  processOf: (handle: string) => SharedProcess;
   config: ServerConfig;
   /** Counts the waits of this connection. */
   waits: { enter: () => () => void };
@@ -29,19 +35,18 @@ export interface ProcessMethodDeps {
 
 /** `process/*`: the current generation and what procwire adds to it. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, config, waits } = deps;
+  const { session, listAll, processOf, config, waits } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
       const { entry, begin } = await own.start(startParams(params, config));
       context.afterAnswer(begin);
       const { processId, sandboxType, droppedEnv } = entry.process;
-      const isExtended = (own.attachment?.extensions.size ?? 0) > 0;
       // Clients that asked for nothing get exactly the answer they know.
       return {
         processId,
         sandboxType,
-        handle: isExtended ? entry.handle : undefined,
+        handle: own.isExtended ? entry.handle : undefined,
         droppedEnv: droppedEnv && [...droppedEnv],
       };
     },
@@ -68,7 +73,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       }),
 
     "process/signal": async ({ processId, signal }) => {
-      const process = await session().find(processId);
+      const process = await session().steered(processId);
       await process?.signal(signal);
       return {};
     },
@@ -86,14 +91,58 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
     },
 
     "process/snapshot": async ({ processId }, { admit }) => {
-      const entry = await session().entry(processId);
+      const own = session();
+      const { process, shared } = await own.entry(processId);
       await admit(SNAPSHOT_ANSWER_BYTES);
-      return { ...(await entry.process.snapshot()), handle: entry.handle };
+      const lifetime = own.isExtended ? shared.lifetime : undefined;
+      return { ...(await process.snapshot()), handle: shared.handle, lifetime };
     },
 
-    "process/list": async ({ allSessions }) => ({
-      processes: allSessions ? listAll() : session().listings(),
-    }),
+    "process/list": async ({ allSessions }) => {
+      const own = session();
+      const processes = allSessions ? listAll() : own.listings();
+      return {
+        processes: own.isExtended ? processes : processes.map((one) => ({ ...one, lifetime: undefined })),
+      };
+    },
+
+    "process/attach": async ({ handle, size, ...options }, context) => {
+      const shared = processOf(handle);
+      const { process } = shared;
+      const { entry, begin } = session().attachProcess(shared, options);
+      // The driver's terminal is the process's. One that ends just now has no use for a size.
+      if (options.role === "driver" && size && process.size)
+        await process.resize(size).catch(() => undefined);
+      context.afterAnswer(begin);
+      const { argv, cwd, tty, startedAtMs, running } = process.listing();
+      return {
+        processId: entry.processId,
+        handle,
+        // Another one may have taken over meanwhile.
+        role: entry.role === "driver" ? "driver" : "viewer",
+        argv,
+        cwd,
+        tty,
+        size: process.size ?? undefined,
+        startedAtMs,
+        running,
+        nextSeq: process.log.nextSeq,
+      };
+    },
+
+    "process/detach": async ({ processId }) => {
+      session().detachProcess(processId);
+      return {};
+    },
+
+    "process/kill": async ({ handle, signal, mode }) => {
+      const { process } = processOf(handle);
+      if (signal === undefined) return process.terminate(mode ?? { type: "force" });
+      if (mode) throw invalidParams("give either signal or mode: a signal is sent, a mode ends the process");
+      const running = process.log.exit === null;
+      await process.signal(signal);
+      return { running };
+    },
   };
 }
 
@@ -105,6 +154,8 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
     rest;
+  const { lifetime, maxAgeMs } = rest;
+  if (lifetime === "kept") throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
   // Without walls there is nothing to manage, and it is passed over as by the reference server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
     throw invalidParams(
@@ -126,6 +177,8 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     size,
     timeoutMs,
     limits,
+    lifetime,
+    maxAgeMs,
     // A label is only believed of a request that the caller's own policy has resolved.
     sandboxType: mode === "prepared" ? sandboxType : undefined,
   };

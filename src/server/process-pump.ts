@@ -18,11 +18,21 @@ export interface ProcessPumpOptions {
   onEnd?: () => void;
 }
 
+/** What carries a process's events to a peer, as the session that sends them sees it. */
+export interface Pump {
+  readonly stopped: boolean;
+  /** The last event that was sent. */
+  readonly seq: number;
+  allow(allowance: Allowance): void;
+  release(): void;
+  stop(): void;
+}
+
 /**
  * Carries one process's events to one peer, in order, as fast as the peer takes them. Its cursor holds what was not
  * sent yet, so a stalled peer makes the process pause instead of making the server grow or the output get lost.
  */
-export class ProcessPump {
+export class ProcessPump implements Pump {
   readonly #peer: Peer;
   readonly #tell: (event: ExecEvent) => void;
   readonly #cursor: EventCursor;
@@ -56,6 +66,10 @@ export class ProcessPump {
   /** It sends nothing more: all was sent, or somebody stopped it. */
   get stopped(): boolean {
     return this.#stopped;
+  }
+
+  get seq(): number {
+    return this.#cursor.seq;
   }
 
   /** It may run this far from here. */

@@ -6,8 +6,10 @@ import type { Extension } from "../protocol/methods.ts";
 import type { CallContext } from "./handlers.ts";
 import { RESUMED_AHEAD, RESUMED_READ_WITHIN_MS, RESUMED_SETTLES_WITHIN_MS } from "./limits.ts";
 import type { Peer } from "./peer.ts";
-import type { ProcessHandles } from "./process-handles.ts";
-import { type Allowance, ProcessPump } from "./process-pump.ts";
+import { type Allowance, ProcessPump, type Pump } from "./process-pump.ts";
+import type { Driver, Owner, Role, SharedProcess } from "./shared-process.ts";
+import { ViewerPump } from "./viewer-pump.ts";
+import type { ViewerTurns } from "./viewer-turns.ts";
 
 /** A connection that has a session: where its events go, and what it asked for. */
 export interface Attachment {
@@ -26,8 +28,11 @@ type Hold =
   | { type: "resumed"; cursor: EventCursor; missedThroughSeq: number; timer: Timer };
 
 export interface SessionProcessOptions {
+  /** What the process is called in this session. */
+  processId: string;
+  role: "owner" | Role;
   clock: Clock;
-  handles: ProcessHandles;
+  turns: ViewerTurns;
   onDetach: "pause" | "evict";
   /** How much more than the retention may pile up for a client that is away. */
   extraBytes: number;
@@ -35,41 +40,91 @@ export interface SessionProcessOptions {
   onProgress: () => void;
 }
 
-/** One process of a session: sends its events to the attached connection, and holds what must not be lost while there is none. */
-export class SessionProcess {
-  readonly process: HostProcess;
+/**
+ * One process of a session, its own or one it has attached to: carries its events to the session's connection, and holds
+ * what must not be lost meanwhile. For a viewer nothing is held.
+ */
+export class SessionProcess implements Owner, Driver {
+  readonly shared: SharedProcess;
+  readonly processId: string;
   readonly #options: SessionProcessOptions;
-  #pump: ProcessPump | null = null;
+  #role: "owner" | Role;
+  /** What the session knows its role to be. */
+  #toldRole: "owner" | Role;
+  #attachment: Attachment | null = null;
+  #pump: Pump | null = null;
   #hold: Hold = { type: "none" };
-  #handle: string | null = null;
 
-  constructor(process: HostProcess, options: SessionProcessOptions) {
-    this.process = process;
+  constructor(shared: SharedProcess, options: SessionProcessOptions) {
+    this.shared = shared;
+    this.processId = options.processId;
     this.#options = options;
+    this.#role = options.role;
+    this.#toldRole = options.role;
+    if (options.role === "owner") shared.own(this);
+    else shared.keep(this);
+    if (options.role === "driver") shared.drive(this);
   }
 
-  /** Its public name, made when it is first asked for: most processes end before that. */
+  get process(): HostProcess {
+    return this.shared.process;
+  }
+
+  get role(): "owner" | Role {
+    return this.#role;
+  }
+
   get handle(): string {
-    this.#handle ??= this.#options.handles.take();
-    return this.#handle;
+    return this.shared.handle;
+  }
+
+  /** By the session's own wish. Only of a process it has attached to. */
+  changeRole(role: Role): void {
+    if (this.#role === role) return;
+    this.#toldRole = role;
+    this.#setRole(role);
+    if (role === "driver") this.shared.drive(this);
+    else this.shared.stopDriving(this);
+  }
+
+  takenOver(): void {
+    this.#setRole("viewer");
+    this.#tellRole();
+  }
+
+  driverChanged(driver: "attached" | "none"): void {
+    if (!this.#attachment?.extensions.has("attach")) return;
+    const { processId, handle } = this;
+    this.#attachment.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
   }
 
   /** The process was started for this connection: everything it tells goes there. */
-  begin(attachment: Attachment): void {
-    this.#holdFromStart(attachment.extensions);
-    this.#replacePump(this.#pumpTo(attachment, 0));
+  begin(attachment: Attachment, afterSeq = 0): void {
+    this.#attachment = attachment;
+    this.#holdFrom(afterSeq, attachment.extensions);
+    this.#replacePump(this.#pumpTo(attachment, afterSeq));
+    this.#tellRole();
   }
 
   /** The connection it was started for was lost meanwhile; what that one asked for still counts. */
   beginDetached(extensions: Attachment["extensions"]): void {
-    this.#holdFromStart(extensions);
+    this.#holdFrom(0, extensions);
     this.detach();
   }
 
   /** Another connection has the session now: it is told what comes from here on, and reads what it missed. */
   resume(attachment: Attachment): void {
+    this.#attachment = attachment;
     const { log } = this.process;
     const missedThroughSeq = log.nextSeq - 1;
+    if (this.#role !== "viewer") this.#holdMissed(attachment, missedThroughSeq);
+    const allowance = this.#hold.type === "resumed" ? { allowance: RESUMED_AHEAD } : {};
+    this.#replacePump(this.#pumpTo(attachment, missedThroughSeq, allowance));
+    this.#tellRole();
+  }
+
+  #holdMissed(attachment: Attachment, missedThroughSeq: number): void {
+    const { log } = this.process;
     const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
     if (!attachment.extensions.has("outputAck")) {
       this.#replaceHold(
@@ -79,14 +134,13 @@ export class SessionProcess {
       // One that only now asks for acknowledgements begins with what is still here.
       this.#replaceHold(this.#unconfirmedFrom(heldAfter));
     }
-    const allowance = this.#hold.type === "resumed" ? { allowance: RESUMED_AHEAD } : {};
-    this.#replacePump(this.#pumpTo(attachment, missedThroughSeq, allowance));
   }
 
   /** The connection is gone. */
   detach(): void {
+    this.#attachment = null;
     const { log } = this.process;
-    if (this.#hold.type !== "unconfirmed") {
+    if (this.#role !== "viewer" && this.#hold.type !== "unconfirmed") {
       const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
       this.#replaceHold(
         this.#options.onDetach === "evict"
@@ -119,12 +173,34 @@ export class SessionProcess {
     return this.#hold.type !== "unconfirmed" || this.#hold.cursor.seq >= log.nextSeq - 1;
   }
 
-  /** Stops sending, gives the retained output back and frees the handle. */
+  /** Stops sending and lets go of the process, whose output is given back when nobody else has it. */
   forget(): void {
-    if (this.#handle !== null) this.#options.handles.release(this.#handle);
+    this.#attachment = null;
     this.#replacePump(null);
     this.#replaceHold({ type: "none" });
-    this.process.log.dispose();
+    this.shared.letGo(this);
+  }
+
+  #setRole(role: Role): void {
+    this.#role = role;
+    const pump = this.#pump;
+    if (this.#attachment && pump && !pump.stopped) {
+      // It is told on from where the pump of the former role has come to.
+      this.#holdFrom(pump.seq, this.#attachment.extensions);
+      this.#replacePump(this.#pumpTo(this.#attachment, pump.seq));
+    } else if (role === "viewer") {
+      this.#replaceHold({ type: "none" });
+    }
+  }
+
+  /** Somebody else's act may have changed the role while nobody was there to be told. */
+  #tellRole(): void {
+    const role = this.#role;
+    if (!this.#attachment || role === "owner" || role === this.#toldRole) return;
+    this.#toldRole = role;
+    const { processId } = this;
+    const reason = "another session has taken over as driver";
+    this.#attachment.peer.notify({ method: "process/roleChanged", params: { processId, role, reason } });
   }
 
   /** A resumed client asks for what it missed: it has what lies before, and once all was answered nothing is held. */
@@ -141,8 +217,9 @@ export class SessionProcess {
     this.#hold = { ...hold, timer: this.#releaseLater() };
   }
 
-  #holdFromStart(extensions: Attachment["extensions"]): void {
-    this.#replaceHold(extensions.has("outputAck") ? this.#unconfirmedFrom(0) : { type: "none" });
+  #holdFrom(seq: number, extensions: Attachment["extensions"]): void {
+    const isConfirmed = this.#role !== "viewer" && extensions.has("outputAck");
+    this.#replaceHold(isConfirmed ? this.#unconfirmedFrom(seq) : { type: "none" });
   }
 
   #unconfirmedFrom(seq: number): Hold {
@@ -181,64 +258,59 @@ export class SessionProcess {
     if (former.type !== "none") former.cursor.close();
   }
 
-  #replacePump(pump: ProcessPump | null): void {
+  #replacePump(pump: Pump | null): void {
     const former = this.#pump;
     this.#pump = pump;
     former?.stop();
     this.#options.onProgress();
   }
 
-  #pumpTo(
-    { peer, extensions }: Attachment,
-    afterSeq: number,
-    options: { allowance?: Allowance } = {},
-  ): ProcessPump {
+  #pumpTo({ peer, extensions }: Attachment, afterSeq: number, options: { allowance?: Allowance } = {}): Pump {
     const { log } = this.process;
-    return new ProcessPump(log, peer, (event) => tell(peer, extensions, this.process, event), {
-      afterSeq,
-      onEnd: this.#options.onProgress,
-      ...options,
-    });
+    const { turns, onProgress: onEnd } = this.#options;
+    const tell = (event: ExecEvent) => this.#tell(peer, extensions, event);
+    if (this.#role === "viewer") return new ViewerPump(log, peer, tell, { afterSeq, turns, onEnd });
+    return new ProcessPump(log, peer, tell, { afterSeq, onEnd, ...options });
+  }
+
+  #tell(peer: Peer, extensions: ReadonlySet<Extension>, event: ExecEvent): void {
+    const { processId } = this;
+    switch (event.type) {
+      case "output": {
+        const { seq, stream, chunk } = event;
+        peer.notify({ method: "process/output", params: { processId, seq, stream, chunk } });
+        return;
+      }
+      case "exited": {
+        const { seq, exitCode, sandboxDenied, signal, reason, limit } = event;
+        peer.notify({
+          method: "process/exited",
+          params: { processId, seq, exitCode, sandboxDenied, signal, reason, limit },
+        });
+        return;
+      }
+      case "closed":
+        peer.notify({ method: "process/closed", params: { processId, seq: event.seq } });
+        return;
+      case "failed":
+        if (this.#role !== "owner" || extensions.has("failed"))
+          peer.notify({ method: "process/failed", params: { processId, message: event.message } });
+        else tellEnd(peer, processId, this.process.log);
+        return;
+      case "gap": {
+        // What its owner has not been sent is held, so there is nothing to skip.
+        if (this.#role === "owner") return;
+        const { fromSeq, toSeq, bytes } = event;
+        peer.notify({ method: "process/gap", params: { processId, fromSeq, toSeq, bytes } });
+        return;
+      }
+    }
   }
 }
 
 /** The seq before the oldest output that can still be read. */
 function firstRetained(log: HostProcess["log"]): number {
   return log.read({ maxBytes: 0 }).gap?.toSeq ?? 0;
-}
-
-function tell(
-  peer: Peer,
-  extensions: ReadonlySet<Extension>,
-  { processId, log }: HostProcess,
-  event: ExecEvent,
-): void {
-  switch (event.type) {
-    case "output": {
-      const { seq, stream, chunk } = event;
-      peer.notify({ method: "process/output", params: { processId, seq, stream, chunk } });
-      return;
-    }
-    case "exited": {
-      const { seq, exitCode, sandboxDenied, signal, reason, limit } = event;
-      peer.notify({
-        method: "process/exited",
-        params: { processId, seq, exitCode, sandboxDenied, signal, reason, limit },
-      });
-      return;
-    }
-    case "closed":
-      peer.notify({ method: "process/closed", params: { processId, seq: event.seq } });
-      return;
-    case "failed":
-      if (extensions.has("failed"))
-        peer.notify({ method: "process/failed", params: { processId, message: event.message } });
-      else tellEnd(peer, processId, log);
-      return;
-    case "gap":
-      // A pump's cursor holds everything it has not sent: there is nothing to skip.
-      return;
-  }
 }
 
 /** A failure for a client that knows none and would wait for ever: an exit that could not be learned, and the end. */

@@ -3,12 +3,15 @@ import { ErrorCode, invalidRequest, RequestError, TAKEN_OVER } from "../protocol
 import { mayUse, type Principal } from "./principal.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
+import type { SharedProcess } from "./shared-process.ts";
 
 interface Owned {
   readonly session: Session;
   /** The id of the principal that opened it. An operator who takes it over does not become its owner. */
   readonly ownerId: string;
 }
+
+type RegistryDeps = Omit<SessionDeps, "onOver" | "ownerId">;
 
 /** When a connection gets a session. */
 export type Claim =
@@ -22,10 +25,10 @@ export type Claim =
 /** All sessions of a server, attached or waiting to be resumed, and whose they are. */
 export class SessionRegistry {
   readonly #sessions = new Map<string, Owned>();
-  readonly #deps: Omit<SessionDeps, "onOver">;
+  readonly #deps: RegistryDeps;
   readonly #newId: () => string;
 
-  constructor(deps: Omit<SessionDeps, "onOver">, newId: () => string) {
+  constructor(deps: RegistryDeps, newId: () => string) {
     this.#deps = deps;
     this.#newId = newId;
   }
@@ -33,6 +36,7 @@ export class SessionRegistry {
   open(principal: Principal, attachment: Attachment): Session {
     const session = new Session(this.#newId(), attachment, {
       ...this.#deps,
+      ownerId: principal.id,
       onOver: (over) => void this.#sessions.delete(over.id),
     });
     this.#sessions.set(session.id, { session, ownerId: principal.id });
@@ -62,15 +66,33 @@ export class SessionRegistry {
     return session;
   }
 
-  /** The processes of every session of this principal; for an operator those of all, with whose they are. */
+  /**
+   * The processes of every session of this principal, and those that outlived theirs; for an operator those of all, with
+   * whose they are.
+   */
   listAll(principal: Principal): ProcessListing[] {
-    return [...this.#sessions.values()]
+    const sessions = [...this.#sessions.values()].map(({ session, ownerId }) => ({
+      ownerId,
+      listings: () => session.listings(),
+    }));
+    const held = this.#deps.held.all().map((shared) => ({
+      ownerId: shared.ownerId,
+      listings: () => [shared.listing()],
+    }));
+    return [...sessions, ...held]
       .filter(({ ownerId }) => mayUse(principal, ownerId))
-      .flatMap(({ session, ownerId }) =>
+      .flatMap(({ listings, ownerId }) =>
         principal.role === "operator"
-          ? session.listings().map((listing) => ({ ...listing, principal: ownerId }))
-          : session.listings(),
+          ? listings().map((listing) => ({ ...listing, principal: ownerId }))
+          : listings(),
       );
+  }
+
+  /** Another principal's process is answered like one that does not exist, so that nobody learns which handles do. */
+  processOf(handle: string, principal: Principal): SharedProcess {
+    const shared = this.#deps.handles.find(handle);
+    if (!shared || !mayUse(principal, shared.ownerId)) throw invalidRequest(`unknown handle ${handle}`);
+    return shared;
   }
 
   get size(): number {
@@ -79,5 +101,6 @@ export class SessionRegistry {
 
   endAll(): void {
     for (const { session } of [...this.#sessions.values()]) session.end();
+    this.#deps.held.letGoOfAll();
   }
 }

@@ -14,7 +14,10 @@ import type { CallContext } from "./handlers.ts";
 import { InputLanes } from "./input-lanes.ts";
 import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
 import type { ProcessHandles } from "./process-handles.ts";
+import type { ServerHeldProcesses } from "./server-held-processes.ts";
 import { type Attachment, SessionProcess } from "./session-process.ts";
+import { type Role, SharedProcess } from "./shared-process.ts";
+import type { ViewerTurns } from "./viewer-turns.ts";
 
 type State =
   | { type: "attached"; attachment: Attachment }
@@ -30,10 +33,24 @@ type Slot =
 export interface SessionDeps {
   backend: HostBackend;
   clock: Clock;
-  handles: ProcessHandles;
+  handles: ProcessHandles<SharedProcess>;
+  turns: ViewerTurns;
+  /** Takes the processes that outlive the session. */
+  held: ServerHeldProcesses;
+  /** The principal whose session it is. */
+  ownerId: string;
   config: ServerConfig;
   /** Called once, when the session can no longer be resumed. */
   onOver: (session: Session) => void;
+}
+
+/** How a session attaches to a process of another one. */
+export interface AttachOptions {
+  role: Role;
+  /** Default: the process's handle. */
+  processId?: string | undefined;
+  /** Default 0. */
+  afterSeq?: number | undefined;
 }
 
 /** Owns processes. At most one connection is attached; when that is lost, the processes go on for a while. */
@@ -59,6 +76,11 @@ export class Session {
 
   get attachment(): Attachment | null {
     return this.#state.type === "attached" ? this.#state.attachment : null;
+  }
+
+  /** Its connection asked for an extension, so it may be told more than the reference server tells. */
+  get isExtended(): boolean {
+    return (this.attachment?.extensions.size ?? 0) > 0;
   }
 
   /** Names the client that has, or last had, this session: the same across its connections, another for a client that takes it over. */
@@ -129,7 +151,10 @@ export class Session {
     return this.#input.inOrder(processId, async () => {
       try {
         const process = await this.#deps.backend.start({ ...params, sandboxScope: this });
-        const entry = this.#entryOf(process);
+        const { handles, ownerId } = this.#deps;
+        const lifetime = params.lifetime === "server" ? "server" : "session";
+        const shared = new SharedProcess(process, { handles, ownerId, lifetime });
+        const entry = this.#entryOf(shared, processId, "owner");
         if (this.#slots.has(processId)) {
           this.#slots.set(processId, { type: "started", entry });
           this.#input.started(process);
@@ -144,12 +169,63 @@ export class Session {
     });
   }
 
+  /**
+   * Makes a process of another session known in this one, or changes the role of one that is. The caller begins its
+   * events with the returned function, once the answer is on its way.
+   */
+  attachProcess(
+    shared: SharedProcess,
+    { role, processId = shared.handle, afterSeq = 0 }: AttachOptions,
+  ): { entry: SessionProcess; begin: () => void } {
+    const known = this.#entryFor(shared);
+    if (known?.role === "owner")
+      throw invalidRequest(
+        `process ${shared.handle} is this session's own, its process id is ${known.processId}`,
+      );
+    if (known) {
+      if (known.processId !== processId)
+        throw invalidRequest(
+          `process ${shared.handle} is attached already, its process id is ${known.processId}`,
+        );
+      known.changeRole(role);
+      return { entry: known, begin: () => undefined };
+    }
+    if (this.#slots.has(processId)) throw invalidRequest(`process ${processId} already exists`);
+    this.#refuseTooMany();
+    const entry = this.#entryOf(shared, processId, role);
+    this.#slots.set(processId, { type: "started", entry });
+    return { entry, begin: () => this.#beginAttached(entry, afterSeq) };
+  }
+
+  /** Ends an attachment; the process goes on. */
+  detachProcess(processId: string): void {
+    const slot = this.#slots.get(processId);
+    if (slot?.type !== "started") throw invalidRequest(`unknown process id ${processId}`);
+    if (slot.entry.role === "owner")
+      throw invalidRequest(
+        `process ${processId} is this session's own; only a process that was attached to can be detached from`,
+      );
+    this.#drop(slot.entry);
+    slot.entry.forget();
+  }
+
   /** The process of this id, once it has started; null when there is none. */
   async find(processId: string): Promise<HostProcess | null> {
     const slot = this.#slots.get(processId);
     if (!slot) return null;
     const entry = slot.type === "started" ? slot.entry : await slot.started;
     return entry?.process ?? null;
+  }
+
+  /** Like `find`, for what a viewer may not do. */
+  async steered(processId: string): Promise<HostProcess | null> {
+    const process = await this.find(processId);
+    const slot = this.#slots.get(processId);
+    if (slot?.type === "started" && slot.entry.role === "viewer")
+      throw invalidRequest(
+        `process ${processId} is attached to as a viewer, who may only read; attach to it as driver to do this`,
+      );
+    return process;
   }
 
   async get(processId: string): Promise<HostProcess> {
@@ -172,11 +248,11 @@ export class Session {
 
   /** Runs one of the calls that keep their order for a process. */
   inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
-    return this.#input.inOrder(processId, async () => task(await this.find(processId)));
+    return this.#input.inOrder(processId, async () => task(await this.steered(processId)));
   }
 
   async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {
-    const process = await this.find(processId);
+    const process = await this.steered(processId);
     return process ? process.terminate(mode) : { running: false };
   }
 
@@ -185,8 +261,9 @@ export class Session {
     if (slot?.type === "started") slot.entry.confirm(seq);
   }
 
+  /** Its own processes; what it has attached to is listed where it belongs. */
   listings(): ProcessListing[] {
-    return [...this.#entries()].map((entry) => ({ ...entry.process.listing(), handle: entry.handle }));
+    return [...this.#entries()].filter(({ role }) => role === "owner").map(({ shared }) => shared.listing());
   }
 
   #begin(entry: SessionProcess): void {
@@ -209,6 +286,18 @@ export class Session {
     }
   }
 
+  #beginAttached(entry: SessionProcess, afterSeq: number): void {
+    // Detached again, or the session is over.
+    if (!this.#holds(entry)) return;
+    if (this.#state.type === "attached") entry.begin(this.#state.attachment, afterSeq);
+    else if (this.#state.type === "detached") entry.beginDetached(this.#state.extensions);
+  }
+
+  #entryFor(shared: SharedProcess): SessionProcess | null {
+    for (const entry of this.#entries()) if (entry.shared === shared) return entry;
+    return null;
+  }
+
   *#entries(): Generator<SessionProcess> {
     for (const slot of this.#slots.values()) if (slot.type === "started") yield slot.entry;
   }
@@ -227,17 +316,19 @@ export class Session {
     }
   }
 
-  #entryOf(process: HostProcess): SessionProcess {
-    const { clock, handles, config } = this.#deps;
-    const entry: SessionProcess = new SessionProcess(process, {
+  #entryOf(shared: SharedProcess, processId: string, role: "owner" | Role): SessionProcess {
+    const { clock, turns, config } = this.#deps;
+    const entry: SessionProcess = new SessionProcess(shared, {
+      processId,
+      role,
       clock,
-      handles,
+      turns,
       onDetach: config.onDetach,
       extraBytes: config.retainedOutputBytes,
       onProgress: () => this.#considerForgetting(entry),
     });
-    const stop = process.log.listen(() => {
-      if (!process.log.isClosed && process.log.failure === null) return;
+    const stop = shared.process.log.listen(() => {
+      if (!shared.isOver) return;
       stop();
       this.#considerForgetting(entry);
     });
@@ -250,30 +341,43 @@ export class Session {
    */
   #considerForgetting(entry: SessionProcess): void {
     if (this.#forgetting.has(entry) || !this.#holds(entry) || !entry.isDelivered) return;
-    const { processId } = entry.process;
     const forget = () => {
       this.#forgetting.delete(entry);
       if (!this.#holds(entry) || !entry.isDelivered) return;
-      this.#slots.delete(processId);
-      this.#input.forget(processId);
-      entry.forget();
+      this.#drop(entry);
+      this.#leave(entry);
+      if (entry.role !== "owner" || entry.shared.lifetime === "server") return;
       this.#outlived = [...this.#outlived, entry.process].filter((process) => process.hasLeft);
     };
     this.#forgetting.set(entry, this.#deps.clock.after(CLOSED_PROCESS_KEPT_MS, forget, { keepAlive: false }));
   }
 
+  /** Its id is free again. */
+  #drop(entry: SessionProcess): void {
+    this.#slots.delete(entry.processId);
+    this.#input.forget(entry.processId);
+    this.#forgetting.get(entry)?.cancel();
+    this.#forgetting.delete(entry);
+  }
+
+  /** Lets go of a process. One that may outlive the session is the server's from now on. */
+  #leave(entry: SessionProcess): void {
+    if (entry.role === "owner" && entry.shared.lifetime === "server") this.#deps.held.hold(entry.shared);
+    entry.forget();
+  }
+
   /** False for one that was forgotten; its id may name another process by now. */
   #holds(entry: SessionProcess): boolean {
     if (this.#state.type === "over") return false;
-    const slot = this.#slots.get(entry.process.processId);
+    const slot = this.#slots.get(entry.processId);
     return slot?.type === "started" && slot.entry === entry;
   }
 
   #endForGood(entry: SessionProcess): void {
     this.#forgetting.get(entry)?.cancel();
     this.#forgetting.delete(entry);
-    entry.forget();
-    endProcess(entry.process);
+    this.#leave(entry);
+    if (entry.role === "owner" && entry.shared.lifetime === "session") endProcess(entry.process);
   }
 }
 

@@ -82,6 +82,7 @@ export class FakeProcess implements HostProcess {
   /** Every write of a test goes the ordered way. */
   readonly straightInput = null;
   readonly hasLeft = false;
+  readonly size = null;
 
   write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
     return this.feed(bytes);

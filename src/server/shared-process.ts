@@ -1,0 +1,100 @@
+import type { Lifetime, ProcessListing } from "../exec/exec-process.ts";
+import type { HostProcess } from "../exec/host-backend.ts";
+import type { role } from "../protocol/attach-schemas.ts";
+import type { Infer } from "../protocol/schema.ts";
+import type { ProcessHandles } from "./process-handles.ts";
+
+export type Role = Infer<typeof role>;
+
+/** A session that has attached to a process as its driver. */
+export interface Driver {
+  /** Another session has taken over: it goes on as a viewer. */
+  takenOver(): void;
+}
+
+/** The session that started a process, while it has it. */
+export interface Owner {
+  driverChanged(driver: "attached" | "none"): void;
+}
+
+export interface SharedProcessOptions {
+  handles: ProcessHandles<SharedProcess>;
+  /** The principal whose process it is. */
+  ownerId: string;
+  lifetime: Lifetime;
+}
+
+/**
+ * A process as the server knows it, apart from the sessions that see it: the one that started it, those that have attached
+ * to it. Its output is given back when the last of them has let go of it.
+ */
+export class SharedProcess {
+  readonly process: HostProcess;
+  readonly ownerId: string;
+  readonly lifetime: Lifetime;
+  readonly #handles: ProcessHandles<SharedProcess>;
+  readonly #keepers = new Set<object>();
+  #handle: string | null = null;
+  #owner: Owner | null = null;
+  #driver: Driver | null = null;
+
+  constructor(process: HostProcess, { handles, ownerId, lifetime }: SharedProcessOptions) {
+    this.process = process;
+    this.#handles = handles;
+    this.ownerId = ownerId;
+    this.lifetime = lifetime;
+  }
+
+  /** Its public name, made for the first who asks: most processes are over before anybody does. */
+  get handle(): string {
+    this.#handle ??= this.#handles.take(this);
+    return this.#handle;
+  }
+
+  /** Everything it will ever tell is in its log. */
+  get isOver(): boolean {
+    const { log } = this.process;
+    return log.isClosed || log.failure !== null;
+  }
+
+  listing(): ProcessListing {
+    return { ...this.process.listing(), handle: this.handle, lifetime: this.lifetime };
+  }
+
+  own(owner: Owner): void {
+    this.#owner = owner;
+    this.keep(owner);
+  }
+
+  /** It stays until this one has let go of it too. */
+  keep(keeper: object): void {
+    this.#keepers.add(keeper);
+  }
+
+  letGo(keeper: object): void {
+    if (!this.#keepers.delete(keeper)) return;
+    if (this.#owner === keeper) this.#owner = null;
+    if (this.#driver === keeper) this.#setDriver(null);
+    if (this.#keepers.size > 0) return;
+    if (this.#handle !== null) this.#handles.release(this.#handle);
+    this.process.log.dispose();
+  }
+
+  /** There is one driver: who drove before becomes a viewer. */
+  drive(driver: Driver): void {
+    const former = this.#driver;
+    if (former === driver) return;
+    this.#setDriver(driver);
+    former?.takenOver();
+  }
+
+  stopDriving(driver: Driver): void {
+    if (this.#driver === driver) this.#setDriver(null);
+  }
+
+  #setDriver(driver: Driver | null): void {
+    this.#driver = driver;
+    // `closed` is the last word of a process.
+    if (!this.isOver) this.#owner?.driverChanged(driver ? "attached" : "none");
+  }
+}

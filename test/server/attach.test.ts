@@ -1,0 +1,501 @@
+/** Sessions on a clock that is moved by hand, which attach to each other's processes. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { EventLogLimits } from "../../src/exec/event-log.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { HELD_ENDED_KEPT_MS, MAX_HELD_ENDED, type ServerConfig } from "../../src/server/limits.ts";
+import type { Principal } from "../../src/server/principal.ts";
+import { FakeHost } from "../support/fake-host.ts";
+import { memoryWire, startParams, WireClient } from "../support/wire.ts";
+
+function setup(config: Partial<ServerConfig> = {}, limits: Partial<EventLogLimits> = { retainedBytes: 100 }) {
+  const host = new FakeHost(limits);
+  const server = new ExecServer(host, { retainedOutputBytes: limits.retainedBytes ?? 100, ...config });
+  const connect = (principal?: Principal) =>
+    new WireClient(memoryWire((connection) => server.accept(connection, principal)));
+  const ready = async (params: Record<string, unknown> = {}, principal?: Principal) => {
+    const client = connect(principal);
+    await client.handshake({ extensions: ["attach", "started"], ...params });
+    return client;
+  };
+  const resume = (client: WireClient) => ready({ resumeSessionId: client.sessionId });
+  /** A process and its handle. */
+  const started = async (owner: WireClient, processId = "p", more: Record<string, unknown> = {}) =>
+    String((await owner.start(processId, ["x"], more)).handle);
+  return { host, server, connect, ready, resume, started };
+}
+
+const attach = (client: WireClient, handle: string, role: string, more: object = {}) =>
+  client.call("process/attach", { handle, role, ...more });
+
+const write = (client: WireClient, processId: string, text: string) =>
+  client.request("process/write", { processId, chunk: Buffer.from(text).toString("base64") });
+
+/** Viewers are told in turns of their own, a moment later. */
+const turn = (host: FakeHost) => host.clock.advance(5);
+
+const roles = (client: WireClient) =>
+  client.messages
+    .filter(({ method }) => method === "process/roleChanged" || method === "process/driverChanged")
+    .map(({ params }) => params?.role ?? params?.driver);
+
+describe("attaching to a process of another session", () => {
+  test("is answered with what the process is, then tells what is retained and what comes", async () => {
+    const { host, ready, started } = setup();
+    const handle = await started(await ready());
+    host.process("p").print("before ");
+    const viewer = await ready();
+    const answer = await attach(viewer, handle, "viewer");
+    assert.deepEqual(answer, {
+      processId: handle,
+      handle,
+      role: "viewer",
+      argv: ["x"],
+      cwd: "/tmp",
+      tty: false,
+      startedAtMs: 0,
+      running: true,
+      nextSeq: 2,
+    });
+    host.process("p").print("after");
+    await turn(host);
+    await viewer.outputContains(handle, "before after");
+    host.process("p").finish(3);
+    await turn(host);
+    assert.equal((await viewer.finished(handle)).exitCode, 3);
+  });
+
+  test("is known under the id that the caller chooses, after the seq it names", async () => {
+    const { host, ready, started } = setup();
+    const handle = await started(await ready());
+    host.process("p").print("one");
+    host.process("p").print("two");
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer", { processId: "mine", afterSeq: 1 });
+    await turn(host);
+    await viewer.outputContains("mine", "two");
+    assert.equal(viewer.output("mine"), "two");
+    const { chunks } = (await viewer.call("process/read", { processId: "mine" })) as { chunks: unknown[] };
+    assert.equal(chunks.length, 2);
+    assert.equal((await viewer.call("process/snapshot", { processId: "mine" })).handle, handle);
+    const waited = viewer.call("process/wait", { processId: "mine" });
+    host.process("p").finish();
+    assert.equal((await waited).reason, "exited");
+  });
+
+  test("lets a viewer do nothing but read", async () => {
+    const { host, ready, started } = setup();
+    const handle = await started(await ready());
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer");
+    const processId = handle;
+    for (const [method, more] of [
+      ["process/write", { chunk: "" }],
+      ["process/closeStdin", {}],
+      ["process/resize", { size: { rows: 1, cols: 1 } }],
+      ["process/signal", { signal: "interrupt" }],
+      ["process/terminate", {}],
+    ] as const) {
+      const { message } = await viewer.refused(method, { processId, ...more });
+      assert.match(message, /attached to as a viewer, who may only read; attach to it as driver/, method);
+    }
+    assert.deepEqual(host.process("p").written, []);
+    assert.deepEqual(host.process("p").signals, []);
+  });
+
+  test("lets a driver do what the owner does, who keeps all rights", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const driver = await ready();
+    await attach(driver, handle, "driver");
+    await write(driver, handle, "d");
+    await write(owner, "p", "o");
+    await driver.call("process/signal", { processId: handle, signal: "SIGUSR1" });
+    assert.deepEqual(host.process("p").written, ["d", "o"]);
+    await driver.call("process/terminate", { processId: handle });
+    assert.deepEqual(host.process("p").signals, ["SIGUSR1", "force"]);
+    assert.equal((await driver.finished(handle)).exitCode, 137);
+    assert.equal((await owner.finished("p")).exitCode, 137);
+  });
+
+  test("of the session's own process is refused, and so is a second id for one process", async () => {
+    const { ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const own = await owner.refused("process/attach", { handle, role: "viewer" });
+    assert.equal(own.message, `process ${handle} is this session's own, its process id is p`);
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer", { processId: "a" });
+    const second = await viewer.refused("process/attach", { handle, role: "viewer", processId: "b" });
+    assert.equal(second.message, `process ${handle} is attached already, its process id is a`);
+    await viewer.start("q", ["x"]);
+    const other = await ready();
+    const taken = String((await other.start("r", ["x"])).handle);
+    const refused = await viewer.refused("process/attach", { handle: taken, role: "viewer", processId: "q" });
+    assert.equal(refused.message, "process q already exists");
+  });
+
+  test("reads the same for an unknown handle and another principal's", async () => {
+    const { ready, started } = setup();
+    const handle = await started(await ready({}, { id: "alice", role: "user" }));
+    const bob = await ready({}, { id: "bob", role: "user" });
+    for (const unknown of [handle, "abcdefghijkl", ""]) {
+      const refused = { code: -32600, message: `unknown handle ${unknown}` };
+      assert.deepEqual(await bob.refused("process/attach", { handle: unknown, role: "viewer" }), refused);
+      assert.deepEqual(await bob.refused("process/kill", { handle: unknown }), refused);
+    }
+    const operator = await ready({}, { id: "operator", role: "operator" });
+    assert.equal((await attach(operator, handle, "driver")).role, "driver");
+  });
+
+  test("is not listed as a process of the session that attached", async () => {
+    const { ready, started } = setup();
+    const handle = await started(await ready());
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer");
+    assert.deepEqual(await viewer.call("process/list", {}), { processes: [] });
+    const { processes } = await viewer.call("process/list", { allSessions: true });
+    assert.equal((processes as unknown[]).length, 1);
+  });
+
+  test("shows nothing new to a client that asked for no extension", async () => {
+    const { host, ready, connect } = setup();
+    const plain = connect();
+    await plain.handshake();
+    await plain.start("p", ["x"]);
+    const { processes } = await plain.call("process/list", {});
+    const [listed] = processes as Record<string, unknown>[];
+    assert.equal(listed?.lifetime, undefined);
+    const driver = await ready();
+    await attach(driver, String(listed?.handle), "driver");
+    host.process("p").finish();
+    await plain.finished("p");
+    assert.deepEqual(
+      plain.told("p").map(({ method }) => method),
+      ["process/exited", "process/closed"],
+    );
+  });
+});
+
+describe("the driver", () => {
+  test("is one: the next one takes over, the former is told and goes on as a viewer", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const [first, second] = [await ready(), await ready()];
+    await attach(first, handle, "driver");
+    await attach(second, handle, "driver");
+    const told = await first.notification("process/roleChanged", handle);
+    assert.deepEqual(told.params, {
+      processId: handle,
+      role: "viewer",
+      reason: "another session has taken over as driver",
+    });
+    await first.refused("process/write", { processId: handle, chunk: "" });
+    host.process("p").print("to both");
+    await turn(host);
+    await first.outputContains(handle, "to both");
+    await second.outputContains(handle, "to both");
+    await second.call("process/detach", { processId: handle });
+    await owner.settled();
+    assert.deepEqual(roles(owner), ["attached", "attached", "none"]);
+    assert.deepEqual(roles(second), []);
+  });
+
+  test("hands back by attaching as a viewer, and is told of what it did itself by the answer alone", async () => {
+    const { ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const client = await ready();
+    for (const role of ["viewer", "driver", "viewer"])
+      assert.equal((await attach(client, handle, role)).role, role);
+    await client.refused("process/write", { processId: handle, chunk: "" });
+    await owner.settled();
+    assert.deepEqual(roles(owner), ["attached", "none"]);
+    assert.deepEqual(roles(client), []);
+  });
+
+  test("changes hundreds of times, and nobody misses or is told twice a byte", async () => {
+    const { host, ready, started } = setup({}, { retainedBytes: 100_000 });
+    const handle = await started(await ready());
+    const clients = [await ready(), await ready({ extensions: ["attach", "outputAck"] })];
+    let printed = "";
+    for (let round = 0; round < 300; round++) {
+      const client = clients[round % 2];
+      assert.ok(client);
+      await attach(client, handle, "driver");
+      host.process("p").print(`${round},`);
+      printed += `${round},`;
+      await turn(host);
+    }
+    host.process("p").finish();
+    await turn(host);
+    for (const client of clients) {
+      await client.finished(handle);
+      assert.equal(client.output(handle), printed);
+      // Each was taken over by the other one; the last driver keeps the role.
+      assert.equal(roles(client).length, client === clients[1] ? 149 : 150);
+    }
+  });
+
+  test("holds the process back when it does not take the output, a viewer does not", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const process = host.process("p");
+    const client = await ready();
+    await attach(client, handle, "viewer");
+    const confirmed = await ready({ extensions: ["attach", "outputAck"] });
+    await attach(confirmed, handle, "viewer");
+    for (let i = 0; i < 20; i++) process.print("x".repeat(40));
+    await turn(host);
+    assert.equal(process.paused, false);
+    await attach(confirmed, handle, "driver");
+    for (let i = 0; i < 5; i++) process.print("x".repeat(40));
+    assert.equal(process.paused, true);
+    // Taken over: from now on it holds nothing.
+    await attach(client, handle, "driver");
+    assert.equal(process.paused, false);
+  });
+});
+
+describe("a viewer that lags", () => {
+  test("is told what it missed, and goes on", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer");
+    // Its turn does not come while so much is printed.
+    for (let i = 0; i < 10; i++) host.process("p").print(String(i).repeat(30));
+    await owner.outputContains("p", "9");
+    await turn(host);
+    const { params } = await viewer.notification("process/gap", handle);
+    assert.deepEqual(params, { processId: handle, fromSeq: 1, toSeq: 7, bytes: 210 });
+    await viewer.outputContains(handle, "9");
+    assert.equal(viewer.output(handle), "7".repeat(30) + "8".repeat(30) + "9".repeat(30));
+    host.process("p").finish();
+    await turn(host);
+    assert.equal((await viewer.finished(handle)).exitCode, 0);
+  });
+});
+
+describe("an attachment", () => {
+  test("is suspended with its connection and there again after a resume", async () => {
+    const { host, ready, resume, started } = setup();
+    const handle = await started(await ready());
+    const first = await ready();
+    await attach(first, handle, "driver", { processId: "mine" });
+    await first.close();
+    host.process("p").print("missed");
+    const second = await resume(first);
+    const { chunks } = (await second.call("process/read", { processId: "mine" })) as {
+      chunks: { chunk: string }[];
+    };
+    assert.deepEqual(
+      chunks.map(({ chunk }) => Buffer.from(chunk, "base64").toString()),
+      ["missed"],
+    );
+    assert.equal((await write(second, "mine", "still driving")).result?.status, "accepted");
+    host.process("p").print("live");
+    await second.outputContains("mine", "live");
+  });
+
+  test("taken over while its connection was lost is told so after the resume", async () => {
+    const { ready, resume, started } = setup();
+    const handle = await started(await ready());
+    const first = await ready();
+    await attach(first, handle, "driver");
+    await first.close();
+    await attach(await ready(), handle, "driver");
+    const again = await resume(first);
+    assert.equal((await again.notification("process/roleChanged", handle)).params?.role, "viewer");
+  });
+
+  test("ends with its session: the owner is told that nobody drives, and nothing is held", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const driver = await ready();
+    await attach(driver, handle, "driver");
+    await driver.close();
+    for (let i = 0; i < 20; i++) host.process("p").print("x".repeat(40));
+    assert.equal(host.process("p").paused, true);
+    await host.clock.advance(30_000);
+    assert.equal(host.process("p").paused, false);
+    await owner.settled();
+    assert.deepEqual(roles(owner), ["attached", "none"]);
+  });
+
+  test("ends by detach, which refuses the session's own process and unknown ones", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer");
+    assert.deepEqual(await viewer.call("process/detach", { processId: handle }), {});
+    host.process("p").print("not told");
+    await turn(host);
+    await viewer.settled();
+    assert.deepEqual(viewer.told(handle), []);
+    assert.match(
+      (await viewer.refused("process/detach", { processId: handle })).message,
+      /^unknown process id/,
+    );
+    assert.match(
+      (await owner.refused("process/detach", { processId: "p" })).message,
+      /^process p is this session's own/,
+    );
+    await attach(viewer, handle, "viewer");
+    await turn(host);
+    await viewer.outputContains(handle, "not told");
+  });
+
+  test("outlasts the owner's session, and is told that the process ended for it", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer");
+    await owner.close();
+    await host.clock.advance(30_000);
+    await turn(host);
+    const { exited } = await viewer.finished(handle);
+    assert.equal(exited.reason, "sessionExpired");
+    assert.equal((await attach(await ready(), handle, "viewer")).running, false);
+    // Once the last who had it has forgotten it, nobody knows the handle.
+    await viewer.close();
+    await host.clock.advance(60_000);
+    const refused = await (await ready()).refused("process/attach", { handle, role: "viewer" });
+    assert.equal(refused.message, `unknown handle ${handle}`);
+  });
+
+  test("to a process that has just ended tells everything and the end", async () => {
+    const { host, ready, started } = setup();
+    const handle = await started(await ready());
+    host.process("p").print("all");
+    host.process("p").finish(7);
+    const viewer = await ready();
+    assert.equal((await attach(viewer, handle, "viewer")).running, false);
+    await turn(host);
+    const { output, exitCode } = await viewer.finished(handle);
+    assert.deepEqual([output, exitCode], ["all", 7]);
+  });
+});
+
+describe("process/kill", () => {
+  test("ends or signals by handle, without an attachment", async () => {
+    const { host, ready, started } = setup();
+    const handle = await started(await ready());
+    const other = await ready();
+    assert.deepEqual(await other.call("process/kill", { handle, signal: "SIGUSR2" }), { running: true });
+    const both = await other.refused("process/kill", { handle, signal: "SIGTERM", mode: { type: "force" } });
+    assert.match(both.message, /^give either signal or mode/);
+    const mode = { type: "graceful", timeoutMs: 1 };
+    assert.deepEqual(await other.call("process/kill", { handle, mode }), { running: true });
+    assert.deepEqual(host.process("p").signals, ["SIGUSR2", "graceful"]);
+    assert.deepEqual(await other.call("process/kill", { handle }), { running: false });
+  });
+});
+
+describe("a process of lifetime `server`", () => {
+  test("lives on when its session expires, is held back by nothing, and is found by its handle", async () => {
+    const { host, server, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner, "p", { lifetime: "server" });
+    await started(owner, "q");
+    const listing = (await owner.call("process/list", {})).processes as { lifetime: string }[];
+    assert.deepEqual(
+      listing.map(({ lifetime }) => lifetime),
+      ["server", "session"],
+    );
+    assert.equal((await owner.call("process/snapshot", { processId: "p" })).lifetime, "server");
+    await owner.close();
+    const process = host.process("p");
+    for (let i = 0; i < 20; i++) process.print("x".repeat(40));
+    assert.equal(process.paused, true);
+    await host.clock.advance(30_000);
+    assert.equal(server.sessionCount, 0);
+    assert.equal(process.endedFor, null);
+    assert.equal(host.process("q").endedFor, "sessionExpired");
+    assert.equal(process.paused, false);
+
+    const driver = await ready();
+    const { processes } = await driver.call("process/list", { allSessions: true });
+    assert.deepEqual(
+      (processes as { handle: string }[]).map((one) => one.handle),
+      [handle],
+    );
+    await attach(driver, handle, "driver");
+    await driver.notification("process/gap", handle);
+    await write(driver, handle, "hello");
+    assert.deepEqual(process.written, ["hello"]);
+  });
+
+  test("can be read for ten minutes after its end, also when its session had forgotten it", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner, "p", { lifetime: "server" });
+    host.process("p").print("last words");
+    host.process("p").finish(4);
+    await owner.finished("p");
+    await host.clock.advance(HELD_ENDED_KEPT_MS);
+    const viewer = await ready();
+    await attach(viewer, handle, "viewer");
+    await turn(host);
+    assert.equal((await viewer.finished(handle)).output, "last words");
+    await viewer.call("process/detach", { processId: handle });
+    await host.clock.advance(30_000);
+    assert.equal(
+      (await viewer.refused("process/attach", { handle, role: "viewer" })).message,
+      `unknown handle ${handle}`,
+    );
+  });
+
+  test("stays after its end only as one of so many, the oldest goes first", async () => {
+    const { host, ready, started } = setup({ detachedSessionTtlMs: 0 });
+    const owner = await ready();
+    const handles: string[] = [];
+    for (let i = 0; i <= MAX_HELD_ENDED; i++)
+      handles.push(await started(owner, `p${i}`, { lifetime: "server" }));
+    await owner.close();
+    for (let i = 0; i <= MAX_HELD_ENDED; i++) host.process(`p${i}`).finish();
+    const viewer = await ready();
+    await viewer.refused("process/attach", { handle: handles[0], role: "viewer" });
+    for (const handle of handles.slice(1)) await attach(viewer, handle, "viewer");
+  });
+
+  test("is another principal's for everybody else, also without a session", async () => {
+    const { ready, started } = setup({ detachedSessionTtlMs: 0 });
+    const alice = await ready({}, { id: "alice", role: "user" });
+    const handle = await started(alice, "p", { lifetime: "server" });
+    await alice.close();
+    const bob = await ready({}, { id: "bob", role: "user" });
+    assert.deepEqual(await bob.call("process/list", { allSessions: true }), { processes: [] });
+    await bob.refused("process/attach", { handle, role: "viewer" });
+    const operator = await ready({}, { id: "operator", role: "operator" });
+    const { processes } = await operator.call("process/list", { allSessions: true });
+    assert.equal((processes as { principal: string }[])[0]?.principal, "alice");
+  });
+
+  test("leaves nothing behind when the server ends", async () => {
+    const { host, server, ready, started } = setup({ detachedSessionTtlMs: 0 });
+    const owner = await ready();
+    await started(owner, "p", { lifetime: "server" });
+    await owner.close();
+    await server.close();
+    assert.notEqual(host.process("p").log.exit, null);
+    assert.equal(host.clock.pendingTimers, 0);
+  });
+
+  test("`kept` is refused by a server that runs without --keep", async () => {
+    const { ready } = setup();
+    const client = await ready();
+    assert.deepEqual(await client.refused("process/start", startParams("p", ["x"], { lifetime: "kept" })), {
+      code: -32602,
+      message: 'lifetime "kept" is refused: this server runs without --keep',
+    });
+  });
+});
