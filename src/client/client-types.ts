@@ -37,6 +37,7 @@ export type {
   serverNotifications,
 } from "../protocol/methods.ts";
 export type { Fields, Infer, Schema } from "../protocol/schema.ts";
+export type { AttachedProcess, AttachOptions, Role } from "./attached-process.ts";
 export type { ExecServerEvent } from "./command-sessions.ts";
 export type { ConnectionState, ExecServerClientOptions } from "./exec-server-client.ts";
 export type { ListOptions, RemoteBackend } from "./remote-backend.ts";

@@ -3,15 +3,22 @@ import { systemClock } from "../async/clock.ts";
 import type { Connection } from "../connection/connection.ts";
 import { asked } from "../exec/call-error.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
-import type { CallOptions, ProcessListing, StartParams } from "../exec/exec-process.ts";
+import type {
+  CallOptions,
+  ProcessListing,
+  StartParams,
+  TerminateMode,
+  TerminateResult,
+} from "../exec/exec-process.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { AttachedProcess, AttachOptions } from "./attached-process.ts";
 import type { Connect } from "./caller.ts";
 import { CommandSessions, type ExecServerEvent } from "./command-sessions.ts";
 import { connecting } from "./connect-error.ts";
 import { InProcessCaller } from "./in-process-caller.ts";
-import { Link, type LinkListener } from "./link.ts";
+import { Link, type LinkCallOptions, type LinkListener } from "./link.ts";
 import { randomId } from "./random-id.ts";
 import { type ListOptions, RemoteBackend } from "./remote-backend.ts";
 import { RemoteFiles } from "./remote-files.ts";
@@ -166,6 +173,26 @@ export class ExecServerClient implements AsyncDisposable {
     return explainingStart({ argv, cwd, exists }, () => this.backend.start(params));
   }
 
+  /**
+   * Attaches to a process of another session of the same principal (an operator: of any) by its handle.
+   *
+   * @example
+   * const process = await client.attach("k3v7q2mfa5zt", { role: "driver" });
+   * await process.write(Buffer.from("ls\n"));
+   * await process.detach();
+   */
+  attach(handle: string, options?: AttachOptions): Promise<AttachedProcess> {
+    return this.backend.attachTo(handle, options);
+  }
+
+  /** Sends a signal to a process of the same principal by its handle, or ends it: without a mode, by force. */
+  kill(
+    handle: string,
+    options: { signal?: string | undefined; mode?: TerminateMode | undefined } = {},
+  ): Promise<TerminateResult> {
+    return this.call("process/kill", { handle, ...options }, { resend: "unsent" });
+  }
+
   list(options?: ListOptions): Promise<ProcessListing[]> {
     return this.backend.list(options);
   }
@@ -182,7 +209,7 @@ export class ExecServerClient implements AsyncDisposable {
   call<M extends MethodName>(
     method: M,
     params: ParamsOf<M>,
-    options: CallOptions & { timeoutMs?: number | undefined } = {},
+    options: CallOptions & Pick<LinkCallOptions<M>, "timeoutMs" | "resend"> = {},
   ): Promise<ResultOf<M>> {
     return asked({ method }, () => explainedCall(this.#open, method, params, options));
   }

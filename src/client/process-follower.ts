@@ -3,7 +3,7 @@ import { sleep } from "../async/clock.ts";
 import { defined } from "../exec/defined.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
 import { EventLog } from "../exec/event-log.ts";
-import type { ExitReason, ExitStatus, ReadResult } from "../exec/exec-process.ts";
+import type { ExitReason, ExitStatus, Gap, ReadResult } from "../exec/exec-process.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { Acknowledger } from "./acknowledger.ts";
@@ -22,6 +22,8 @@ export interface FollowerDeps {
   link: Link;
   clock: Clock;
   logLimits?: Partial<EventLogLimits> | undefined;
+  /** The server does not wait for this one's confirmations: it only watches. Default: it does. */
+  isViewer?: (() => boolean) | undefined;
 }
 
 /**
@@ -33,6 +35,7 @@ export class ProcessFollower {
   readonly log: EventLog;
   readonly #link: Link;
   readonly #clock: Clock;
+  readonly #isViewer: () => boolean;
   readonly #sequencer: Sequencer;
   readonly #acknowledger: Acknowledger;
   #pid: number | null = null;
@@ -47,6 +50,7 @@ export class ProcessFollower {
     this.processId = processId;
     this.#link = deps.link;
     this.#clock = deps.clock;
+    this.#isViewer = deps.isViewer ?? (() => false);
     this.log = new EventLog({
       clock: deps.clock,
       isFollower: true,
@@ -101,6 +105,11 @@ export class ProcessFollower {
     if (this.#isStarted && this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
   }
 
+  offerGap(gap: Gap): void {
+    this.#sequencer.offerGap(gap);
+    if (this.#isStarted && this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
+  }
+
   /** On a new connection: reads what was told while there was none. */
   resumed(): void {
     this.#hasMissed = true;
@@ -134,10 +143,16 @@ export class ProcessFollower {
       await this.log.nextChange(signal ? { signal } : {});
   }
 
+  /** What a slow reader holds back changes with the role: a driver the process, a viewer the connection. */
+  roleChanged(): void {
+    if (this.#isHeldBack) this.#holdBack(true);
+  }
+
   #holdBack(isPaused: boolean): void {
     this.#isHeldBack = isPaused;
-    if (this.#link.server.granted.has("outputAck")) this.#acknowledger.withhold(isPaused);
-    else this.#link.hold(this, isPaused);
+    const isConfirmed = this.#link.server.granted.has("outputAck") && !this.#isViewer();
+    this.#acknowledger.withhold(isPaused && isConfirmed);
+    this.#link.hold(this, isPaused && !isConfirmed);
   }
 
   /** Asks for less when the connection broke over a page. */

@@ -14,15 +14,17 @@ import {
 } from "../protocol/errors.ts";
 import type { ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import { isObject } from "../protocol/schema.ts";
+import { AttachedProcess, type AttachOptions } from "./attached-process.ts";
 import type { Link } from "./link.ts";
 import { STARTING_POLL_MS, STARTING_WITHIN_MS } from "./process-follower.ts";
 import { ReleasedProcesses } from "./released-processes.ts";
-import { RemoteProcess } from "./remote-process.ts";
-import { explainUnknownMethod } from "./unsupported.ts";
+import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
+import { explainUnknownMethod, notSupported } from "./unsupported.ts";
 import { toPathUri } from "./wire-path.ts";
 
 /** TERM comes this long before KILL when this client ends a process that outlived its time. */
 const TIMEOUT_GRACE_MS = 2000;
+const NEVER = Number.POSITIVE_INFINITY;
 
 export interface RemoteBackendDeps {
   link: () => Link;
@@ -70,6 +72,14 @@ export class RemoteBackend implements ExecBackend {
     return asked({ method: "process/read" }, () => this.#attach(processId), signal);
   }
 
+  /**
+   * Attaches to a process of another session of the same principal by its handle. It begins with what the server still
+   * retains. Attached to already: the same object, in the role that is asked for now.
+   */
+  attachTo(handle: string, options: AttachOptions = {}): Promise<AttachedProcess> {
+    return asked({ method: "process/attach" }, () => this.#attachTo(handle, options), options.signal);
+  }
+
   /** The processes of this session; with `allSessions` those of every session of a procwire server. */
   list({ signal, ...which }: ListOptions = {}): Promise<ProcessListing[]> {
     return asked({ method: "process/list" }, () => this.#list(which), signal);
@@ -80,6 +90,10 @@ export class RemoteBackend implements ExecBackend {
     const { processId } = params;
     if (params.limits && !this.#link.server.extended)
       throw invalidParams("limits cannot be enforced on this executor: its server does not know them");
+    if (params.lifetime === "server" && !this.#link.server.granted.has("attach"))
+      throw invalidParams(
+        'lifetime "server" is not known to this server: its processes end with their session',
+      );
     const wire = startParams(params);
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Known before it is asked for: some servers tell of a process before they answer that it runs.
@@ -93,8 +107,8 @@ export class RemoteBackend implements ExecBackend {
       process.log.dispose();
       throw explainUnknownMethod("process/start", error);
     }
-    if (!this.#link.server.extended && params.timeoutMs !== undefined)
-      this.#endLater(process, params.timeoutMs);
+    const endAfterMs = Math.min(params.timeoutMs ?? NEVER, params.maxAgeMs ?? NEVER);
+    if (!this.#link.server.extended && endAfterMs !== NEVER) this.#endLater(process, endAfterMs);
     this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
@@ -109,6 +123,29 @@ export class RemoteBackend implements ExecBackend {
       this.#processes.delete(processId);
       throw error;
     }
+    return process;
+  }
+
+  async #attachTo(handle: string, options: AttachOptions): Promise<AttachedProcess> {
+    const { role = "viewer", processId = handle, size } = options;
+    if (!this.#link.server.granted.has("attach")) throw notSupported("process/attach");
+    const known = this.#processes.get(processId);
+    if (known instanceof AttachedProcess && known.handle === handle) {
+      await known.attachAs(role, size);
+      return known;
+    }
+    if (known) throw invalidRequest(`process ${processId} already exists`);
+    const process = this.#registered(new AttachedProcess(handle, processId, this.#processDeps(processId)));
+    const beginning = process.log.cursor({ holding: true });
+    try {
+      await process.attachAs(role, size);
+    } catch (error) {
+      this.#processes.delete(processId);
+      process.log.dispose();
+      throw explainUnknownMethod("process/attach", error);
+    }
+    process.follower.started();
+    this.#deps.clock.after(0, () => beginning.close(), { keepAlive: false });
     return process;
   }
 
@@ -151,6 +188,22 @@ export class RemoteBackend implements ExecBackend {
       case "process/started":
         this.#processes.get(notification.params.processId)?.follower.learnPid(notification.params.pid);
         return;
+      case "process/gap": {
+        const { processId, ...gap } = notification.params;
+        this.#processes.get(processId)?.follower.offerGap(gap);
+        return;
+      }
+      case "process/roleChanged": {
+        const { processId, role, reason } = notification.params;
+        const process = this.#processes.get(processId);
+        if (process instanceof AttachedProcess) process.roleChanged(role, reason);
+        return;
+      }
+      case "process/driverChanged": {
+        const { processId, driver } = notification.params;
+        this.#processes.get(processId)?.onDriverChanged(driver);
+        return;
+      }
       case "process/failed":
         this.#processes.get(notification.params.processId)?.follower.fail(notification.params.message);
         return;
@@ -177,16 +230,25 @@ export class RemoteBackend implements ExecBackend {
   }
 
   #register(processId: string, params: StartParams | null): RemoteProcess {
+    return this.#registered(new RemoteProcess(processId, params, this.#processDeps(processId)));
+  }
+
+  #processDeps(processId: string): RemoteProcessDeps {
     const { clock, logLimits } = this.#deps;
-    this.#link.reuse(processId);
-    this.#released.forget(processId);
-    const process = new RemoteProcess(processId, params, {
+    return {
       link: this.#link,
       clock,
       newWriteId: () => `${this.#writerId}-${++this.#writes}`,
       onReleased: () => this.#released.add(processId),
       logLimits,
-    });
+    };
+  }
+
+  /** What the server tells of this id goes to it from now on. */
+  #registered<P extends RemoteProcess>(process: P): P {
+    const { processId } = process;
+    this.#link.reuse(processId);
+    this.#released.forget(processId);
     this.#processes.set(processId, process);
     const stop = process.log.listen(() => {
       if (!process.log.isClosed && process.log.failure === null) return;

@@ -53,6 +53,8 @@ export class RemoteProcess implements ExecProcess {
    * @internal
    */
   readonly follower: ProcessFollower;
+  /** Called when another session begins to drive this process by its handle, or ceases to. */
+  onDriverChanged: (driver: "attached" | "none") => void = () => undefined;
   readonly #params: StartParams | null;
   readonly #link: Link;
   readonly #clock: Clock;
@@ -64,6 +66,7 @@ export class RemoteProcess implements ExecProcess {
   /** As far as this client knows. */
   #hasOpenStdin: boolean;
   #droppedEnv: readonly string[] | undefined;
+  #handle: string | null = null;
 
   /** @internal */
   constructor(processId: string, params: StartParams | null, deps: RemoteProcessDeps) {
@@ -102,12 +105,18 @@ export class RemoteProcess implements ExecProcess {
     return this.#droppedEnv;
   }
 
+  /** The name by which other sessions can attach to it; null where the server gives none. */
+  get handle(): string | null {
+    return this.#handle;
+  }
+
   /**
    * The server has answered that it runs.
    *
    * @internal
    */
-  started({ sandboxType = "none", droppedEnv }: Omit<ResultOf<"process/start">, "processId">): void {
+  started({ sandboxType = "none", droppedEnv, handle }: Omit<ResultOf<"process/start">, "processId">): void {
+    this.#handle = handle ?? null;
     this.#sandboxType = sandboxType;
     this.#droppedEnv = droppedEnv;
     this.follower.started();

@@ -1,6 +1,6 @@
 import { defined } from "../exec/defined.ts";
 import type { EventLog } from "../exec/event-log.ts";
-import type { ExecEvent, ExitStatus, OutputChunk, ReadResult } from "../exec/exec-process.ts";
+import type { ExecEvent, ExitStatus, Gap, OutputChunk, ReadResult } from "../exec/exec-process.ts";
 
 /** An event with its place in the process's one sequence. */
 export type SequencedEvent = Extract<ExecEvent, { seq: number }>;
@@ -54,6 +54,19 @@ export class Sequencer {
     }
     this.#knownSeq = Math.max(this.#knownSeq, event.seq);
     this.#keep(event);
+  }
+
+  /** The server says that this output is no longer there. What of it is not missing here is here already. */
+  offerGap({ fromSeq, toSeq, bytes }: Gap): void {
+    const expected = this.#log.nextSeq;
+    if (toSeq < expected) return;
+    if (fromSeq > expected) {
+      // Something before it is missing too: reading that tells of the gap as well.
+      this.#knownSeq = Math.max(this.#knownSeq, toSeq);
+      return;
+    }
+    this.#log.skip(toSeq, fromSeq === expected ? bytes : null);
+    this.#applyEarly();
   }
 
   /** True when something is known to be missing. */

@@ -51,6 +51,7 @@ export class SessionProcess implements Owner, Driver {
   #role: "owner" | Role;
   /** What the session knows its role to be. */
   #toldRole: "owner" | Role;
+  #toldDriver: "attached" | "none" = "none";
   #attachment: Attachment | null = null;
   #pump: Pump | null = null;
   #hold: Hold = { type: "none" };
@@ -94,6 +95,7 @@ export class SessionProcess implements Owner, Driver {
 
   driverChanged(driver: "attached" | "none"): void {
     if (!this.#attachment?.extensions.has("attach")) return;
+    this.#toldDriver = driver;
     const { processId, handle } = this;
     this.#attachment.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
   }
@@ -193,9 +195,11 @@ export class SessionProcess implements Owner, Driver {
     }
   }
 
-  /** Somebody else's act may have changed the role while nobody was there to be told. */
+  /** Somebody else's act may have changed who drives while nobody was there to be told. */
   #tellRole(): void {
     const role = this.#role;
+    const { driver } = this.shared;
+    if (role === "owner" && driver !== this.#toldDriver) this.driverChanged(driver);
     if (!this.#attachment || role === "owner" || role === this.#toldRole) return;
     this.#toldRole = role;
     const { processId } = this;

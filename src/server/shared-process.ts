@@ -57,6 +57,10 @@ export class SharedProcess {
     return log.isClosed || log.failure !== null;
   }
 
+  get driver(): "attached" | "none" {
+    return this.#driver ? "attached" : "none";
+  }
+
   listing(): ProcessListing {
     return { ...this.process.listing(), handle: this.handle, lifetime: this.lifetime };
   }
@@ -95,6 +99,6 @@ export class SharedProcess {
   #setDriver(driver: Driver | null): void {
     this.#driver = driver;
     // `closed` is the last word of a process.
-    if (!this.isOver) this.#owner?.driverChanged(driver ? "attached" : "none");
+    if (!this.isOver) this.#owner?.driverChanged(this.driver);
   }
 }

@@ -44,7 +44,7 @@ describe("a lost connection", () => {
     assert.deepEqual(server.calls("initialize").at(-1), {
       clientName: "procwire",
       resumeSessionId: "S",
-      extensions: ["started", "failed", "outputAck"],
+      extensions: ["started", "failed", "outputAck", "attach"],
       takeOver: true,
     });
     assert.equal(server.notifications("initialized").length, 2);

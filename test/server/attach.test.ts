@@ -314,6 +314,16 @@ describe("an attachment", () => {
     assert.equal((await again.notification("process/roleChanged", handle)).params?.role, "viewer");
   });
 
+  test("by a driver that came while the owner's connection was lost is told the owner after the resume", async () => {
+    const { ready, resume, started } = setup();
+    const owner = await ready();
+    const handle = await started(owner);
+    await owner.close();
+    await attach(await ready(), handle, "driver");
+    const again = await resume(owner);
+    assert.equal((await again.notification("process/driverChanged", "p")).params?.driver, "attached");
+  });
+
   test("ends with its session: the owner is told that nobody drives, and nothing is held", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();

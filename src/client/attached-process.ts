@@ -1,0 +1,125 @@
+import { Lanes } from "../async/lanes.ts";
+import { asked } from "../exec/call-error.ts";
+import type { CallOptions, ProcessListing, TerminalSize } from "../exec/exec-process.ts";
+import type { attachResult, role } from "../protocol/attach-schemas.ts";
+import { DisconnectedError, RequestError } from "../protocol/errors.ts";
+import type { Infer } from "../protocol/schema.ts";
+import type { Link } from "./link.ts";
+import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
+
+/** A viewer only reads; a driver also writes, resizes, signals and ends. */
+export type Role = Infer<typeof role>;
+
+export interface AttachOptions extends CallOptions {
+  /** Default: viewer. */
+  role?: Role | undefined;
+  /** What the process is called in this client's session; default: its handle. */
+  processId?: string | undefined;
+  /** A driver's terminal, which becomes the process's. */
+  size?: TerminalSize | undefined;
+}
+
+/**
+ * A process of another session, attached to by its handle. The same as a process of one's own, as far as the role goes;
+ * disposing of it ends the attachment and not the process.
+ */
+export class AttachedProcess extends RemoteProcess {
+  /** Called when somebody else's act has changed the role. */
+  onRoleChanged: (role: Role, reason: string) => void = () => undefined;
+  readonly #attachedTo: string;
+  readonly #link: Link;
+  readonly #calls = new Lanes<"role">();
+  #role: Role = "viewer";
+  /** How often somebody else has changed the role. */
+  #changes = 0;
+  #facts: Infer<typeof attachResult> | null = null;
+
+  /** @internal */
+  constructor(handle: string, processId: string, deps: RemoteProcessDeps) {
+    super(processId, null, { ...deps, isViewer: () => this.#role === "viewer" });
+    this.#attachedTo = handle;
+    this.#link = deps.link;
+  }
+
+  override get handle(): string {
+    return this.#attachedTo;
+  }
+
+  get role(): Role {
+    return this.#role;
+  }
+
+  /** The size its terminal had when this client attached, or last took or gave back the driver's role. */
+  get size(): TerminalSize | null {
+    return this.#facts?.size ?? null;
+  }
+
+  /** Drives from now on; who drove before becomes a viewer. */
+  takeDriver(size?: TerminalSize): Promise<void> {
+    return asked({ method: "process/attach" }, () => this.attachAs("driver", size));
+  }
+
+  /** Only watches from now on. */
+  release(): Promise<void> {
+    return asked({ method: "process/attach" }, () => this.attachAs("viewer"));
+  }
+
+  /** Ends the attachment; the process goes on. */
+  async detach(): Promise<void> {
+    try {
+      if (!this.follower.isOver) await this.#link.call("process/detach", { processId: this.processId });
+    } catch (error) {
+      // Known no more: a first copy of this call has arrived, or the process has ended and was forgotten.
+      const isGone = error instanceof RequestError || error instanceof DisconnectedError;
+      if (!isGone) throw error;
+    }
+    this.log.fail(`process ${this.processId} was detached from`);
+  }
+
+  override listing(): ProcessListing {
+    const { argv = [], cwd = "", tty = false, startedAtMs = 0 } = this.#facts ?? {};
+    return { ...super.listing(), argv, cwd, tty, startedAtMs, handle: this.handle };
+  }
+
+  override async [Symbol.asyncDispose](): Promise<void> {
+    await this.detach();
+    this.log.dispose();
+  }
+
+  // ---- what the backend tells it
+
+  /**
+   * Attaches, or changes the role. One after another, so that the last call decides.
+   *
+   * @internal
+   */
+  attachAs(role: Role, size?: TerminalSize): Promise<void> {
+    return this.#calls.run("role", async () => {
+      const { handle, processId } = this;
+      for (;;) {
+        const [before, changes] = [this.#role, this.#changes];
+        const facts = await this.#link.call("process/attach", { handle, processId, role, size });
+        this.#facts = facts;
+        if (changes === this.#changes) {
+          this.#setRole(facts.role);
+          return;
+        }
+        // Taken over meanwhile. Of a viewer that became driver, that was after the answer; else nobody knows: once more.
+        if (role === "viewer" || before === "viewer") return;
+      }
+    });
+  }
+
+  /** @internal */
+  roleChanged(role: Role, reason: string): void {
+    this.#changes++;
+    this.#setRole(role);
+    this.onRoleChanged(role, reason);
+  }
+
+  #setRole(role: Role): void {
+    if (this.#role === role) return;
+    this.#role = role;
+    this.follower.roleChanged();
+  }
+}
