@@ -9,6 +9,9 @@ export const CONNECT_OPTIONS = {
   session: { type: "string" },
 } as const;
 
+/** Where `procwire start` serves. */
+export const DEFAULT_URL = "ws://127.0.0.1:7070";
+
 export const CONNECT_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
   --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
   --session ID       a session to come back to, instead of a new one

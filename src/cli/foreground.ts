@@ -79,7 +79,8 @@ async function showOutput(child: ExecProcess): Promise<ForegroundEnd> {
   return { type: "exited", status };
 }
 
-class OutputPipe {
+/** A stream of this program that shows output, no faster than it is taken. */
+export class OutputPipe {
   readonly #stream: Writable;
   #isBroken = false;
   #waiting: (() => void) | null = null;
@@ -141,7 +142,7 @@ class InputFeed {
 }
 
 /** This program's own terminal, with every key passed on instead of being acted on here. */
-class RawTerminal {
+export class RawTerminal {
   #isRaw = false;
   readonly #leave = () => this.leave();
 
@@ -161,7 +162,7 @@ class RawTerminal {
   }
 }
 
-function followSize(child: ExecProcess): () => void {
+export function followSize(child: ExecProcess): () => void {
   const onResize = () => {
     const size = terminalSize();
     // A server that cannot resize, or a process that has just ended: the command goes on without it.

@@ -9,6 +9,12 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
   },
   start: { summary: "serve on ws://127.0.0.1:7070 and say what to try", load: () => import("./start.ts") },
   run: { summary: "run a command here or on a server, as if it ran here", load: () => import("./run.ts") },
+  attach: {
+    summary: "show and drive a process of a server on this terminal",
+    load: () => import("./attach.ts"),
+  },
+  logs: { summary: "write the output of a process of a server", load: () => import("./logs.ts") },
+  kill: { summary: "end or signal processes of a server", load: () => import("./kill.ts") },
   ps: { summary: "list the processes of a server's sessions", load: () => import("./ps.ts") },
   exec: { summary: "run one agent turn", load: () => import("./exec.ts") },
   fanout: { summary: "run one agent per row of a table", load: () => import("./fanout.ts") },

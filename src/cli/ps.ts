@@ -2,16 +2,21 @@ import { parseArgs } from "node:util";
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { visibleJson, visibleLine, visibleWord } from "../protocol/visible-text.ts";
 import type { Command } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { leave } from "./leave.ts";
 
-/** Where `procwire start` serves. */
-const DEFAULT_URL = "ws://127.0.0.1:7070";
+/** Between two looks of --watch. */
+const WATCH_MS = 1000;
+/** To the upper left corner, and what was there is gone. */
+const CLEAR = "\x1b[H\x1b[2J";
 
 const HELP = `Usage: procwire ps [options]
 
-Lists the processes of a server: handle, id, pid, state, age, output, command. They are those of your own sessions, or of
-all for an operator, who is told whose they are.
+Lists the processes of a server that run: handle, id, pid, state, lifetime, age, output, command. They are those of your own
+sessions, or of all for an operator, who is told whose they are. The handle is the ID that attach, logs and kill take.
 
+  -a, --all          also those that have ended, while the server still has their output
+  -w, --watch        look again every second, until interrupted
   --json             one JSON object a line
 ${CONNECT_HELP}
 Without --connect: ${DEFAULT_URL}.
@@ -24,33 +29,60 @@ export const command: Command = {
   async run(argv) {
     const { values } = parseArgs({
       args: argv,
-      options: { ...CONNECT_OPTIONS, json: { type: "boolean" }, help: { type: "boolean", short: "h" } },
+      options: {
+        ...CONNECT_OPTIONS,
+        all: { type: "boolean", short: "a" },
+        watch: { type: "boolean", short: "w" },
+        json: { type: "boolean" },
+        help: { type: "boolean", short: "h" },
+      },
     });
     if (values.help) {
       process.stdout.write(HELP);
       return 0;
     }
     await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
-    // A session that was named is the one to look at; else everything the server has.
-    const processes = await client.list({ allSessions: values.session === undefined });
-    process.stdout.write(
-      values.json ? processes.map((one) => `${visibleJson(one)}\n`).join("") : table(processes, Date.now()),
-    );
+    const look = async (): Promise<string> => {
+      // A session that was named is the one to look at; else everything the server has.
+      const listed = await client.list({ allSessions: values.session === undefined });
+      const processes = values.all ? listed : listed.filter(({ running }) => running);
+      return values.json
+        ? processes.map((one) => `${visibleJson(one)}\n`).join("")
+        : table(processes, Date.now());
+    };
+    if (values.watch) return leave(await watch(look));
+    process.stdout.write(await look());
     return 0;
   },
 };
+
+/** Shows the list again and again; on a terminal, in place. */
+async function watch(look: () => Promise<string>): Promise<number> {
+  const interrupted = Promise.withResolvers<void>();
+  const stop = () => interrupted.resolve();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, stop);
+  for (let isOver = false; !isOver; ) {
+    process.stdout.write(`${process.stdout.isTTY ? CLEAR : ""}${await look()}`);
+    const again = Promise.withResolvers<void>();
+    const timer = setTimeout(() => again.resolve(), WATCH_MS);
+    isOver = await Promise.race([interrupted.promise.then(() => true), again.promise.then(() => false)]);
+    clearTimeout(timer);
+  }
+  return 0;
+}
 
 function table(processes: ProcessListing[], nowMs: number): string {
   const hasPrincipals = processes.some((one) => one.principal !== undefined);
   const principal = (cell: string) => (hasPrincipals ? [visibleLine(cell)] : []);
   const rows = [
-    ["HANDLE", ...principal("PRINCIPAL"), "ID", "PID", "STATE", "AGE", "OUTPUT", "COMMAND"],
+    ["HANDLE", ...principal("PRINCIPAL"), "ID", "PID", "STATE", "LIFETIME", "AGE", "OUTPUT", "COMMAND"],
     ...processes.map((one) => [
       visibleLine(one.handle ?? "-"),
       ...principal(one.principal ?? "-"),
       visibleWord(one.processId),
       one.pid === null ? "-" : String(one.pid),
       stateOf(one),
+      one.lifetime ?? "-",
       `${Math.max(0, Math.round((nowMs - one.startedAtMs) / 1000))}s`,
       String(one.outputBytes),
       one.argv.map(visibleWord).join(" "),

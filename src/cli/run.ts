@@ -21,6 +21,8 @@ on, and its exit code is this program's.
   --cwd DIR          where it runs; default: here, or where the server runs
   --env NAME=VALUE   set a variable; may be repeated
   --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
+  --detach           print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
+                     \`logs\` and \`kill\`. Needs --connect
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
 Without --connect the command runs on this machine.
@@ -36,6 +38,7 @@ const OPTIONS = {
   ...CONNECT_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
   tty: { type: "boolean" },
+  detach: { type: "boolean" },
   timeout: { type: "string" },
   cwd: { type: "string" },
   env: { type: "string", multiple: true },
@@ -45,6 +48,7 @@ const OPTIONS = {
 interface RunValues extends ConnectValues, EnvironmentValues {
   connect?: string | undefined;
   tty?: boolean | undefined;
+  detach?: boolean | undefined;
   timeout?: string | undefined;
   cwd?: string | undefined;
   env?: string[] | undefined;
@@ -61,6 +65,8 @@ export const command: Command = {
       return 0;
     }
     if (positionals.length === 0) throw new UsageError("no command given");
+    if (values.detach && values.connect === undefined)
+      throw new UsageError("--detach needs a server that the command runs on: --connect URL");
     const timeoutMs = seconds(values.timeout);
     const extraEnv = variables(values.env ?? []);
     return withBackend(values, async (backend, isUnreachable) => {
@@ -71,6 +77,7 @@ export const command: Command = {
       } catch (error) {
         return refused(positionals[0] ?? "", error);
       }
+      if (values.detach) return leftAlone(child);
       try {
         const end = await runInForeground(child, { tty: params.tty, isUnreachable });
         return await exitCodeOf(end, child);
@@ -81,6 +88,14 @@ export const command: Command = {
     });
   },
 };
+
+/** It goes on by itself: says how to find it again. */
+function leftAlone(child: ExecProcess): number {
+  if (!("handle" in child) || typeof child.handle !== "string")
+    throw new Error("this server gives no handle by which the command could be found again");
+  process.stdout.write(`${child.handle}\n`);
+  return 0;
+}
 
 /** Opens the backend the command runs on, and is rid of it afterwards. */
 async function withBackend(
@@ -130,7 +145,9 @@ function startParams(
     envPolicy: HOST_ENVIRONMENT,
     tty,
     size: tty ? (terminalSize() ?? undefined) : undefined,
-    pipeStdin: true,
+    // Nobody writes to one that is left alone, and nobody would end its input.
+    pipeStdin: !values.detach,
+    lifetime: values.detach ? "server" : undefined,
     timeoutMs,
   };
 }

@@ -54,6 +54,11 @@ export class AttachedProcess extends RemoteProcess {
     return this.#facts?.size ?? null;
   }
 
+  /** What is before this seq was told before this client attached. */
+  get nextSeq(): number {
+    return this.#facts?.nextSeq ?? 1;
+  }
+
   /** Drives from now on; who drove before becomes a viewer. */
   takeDriver(size?: TerminalSize): Promise<void> {
     return asked({ method: "process/attach" }, () => this.attachAs("driver", size));

@@ -122,7 +122,7 @@ export class ProcessFollower {
 
   /** What the server retains; `again` is asked instead when the connection broke over the first. */
   async readRemote(
-    params: { afterSeq: number; maxBytes?: number | undefined },
+    params: { afterSeq: number; maxBytes?: number | undefined; times?: boolean | undefined },
     again = params,
   ): Promise<ReadResult> {
     const { processId } = this;

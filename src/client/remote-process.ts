@@ -203,6 +203,11 @@ export class RemoteProcess implements ExecProcess {
   }
 
   async #read(params: ReadParams): Promise<ReadResult> {
+    // The own log only knows when something came here.
+    if (params.times) {
+      const { afterSeq = 0, maxBytes, times } = params;
+      return this.follower.readRemote({ afterSeq, maxBytes, times });
+    }
     const own = await this.log.readWaiting(params);
     if (!own.gap || this.log.failure !== null) return own;
     try {

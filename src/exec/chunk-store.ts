@@ -12,6 +12,8 @@ export class ChunkStore {
   #chunks: (OutputChunk | undefined)[] = [];
   /** Offset of the end of each chunk in `#chunks`, in bytes since the beginning. */
   #ends: number[] = [];
+  /** When each chunk in `#chunks` came. */
+  #times: number[] = [];
   #first = 0;
   #evictedThroughSeq = 0;
   #evictedBytes = 0;
@@ -27,16 +29,16 @@ export class ChunkStore {
   /** The last number of an evicted hole whose size nobody knows. */
   #unknownThroughSeq = 0;
 
-  push(chunk: OutputChunk): void {
-    this.#place(chunk, chunk.chunk.length);
+  push(chunk: OutputChunk, atMs: number): void {
+    this.#place(chunk, chunk.chunk.length, atMs);
   }
 
   /** Numbers whose output never came here; they stand in the queue like a chunk without bytes. */
-  pushHole(gap: Gap): void {
+  pushHole(gap: Gap, atMs: number): void {
     const entry: OutputChunk = { seq: gap.toSeq, stream: "stdout", chunk: NOTHING };
     this.#holes.set(entry, gap);
     // Its bytes have their place in the stream, so that they are still counted once the hole itself is evicted.
-    this.#place(entry, gap.bytes ?? 0);
+    this.#place(entry, gap.bytes ?? 0, atMs);
   }
 
   get hasHoles(): boolean {
@@ -89,6 +91,11 @@ export class ChunkStore {
     return found;
   }
 
+  /** When a chunk that is still here came. */
+  timeOf(seq: number): number {
+    return this.#times[this.#indexAfter(seq - 1)] ?? 0;
+  }
+
   /** Drops the oldest chunk and returns its size. */
   evictFirst(): number {
     const chunk = this.#chunks[this.#first];
@@ -112,6 +119,7 @@ export class ChunkStore {
     if (this.#first > 1024 && this.#first * 2 > this.#chunks.length) {
       this.#chunks = this.#chunks.slice(this.#first);
       this.#ends = this.#ends.slice(this.#first);
+      this.#times = this.#times.slice(this.#first);
       this.#first = 0;
     }
     return chunk.chunk.length;
@@ -123,6 +131,7 @@ export class ChunkStore {
     this.#retainedBytes = 0;
     this.#chunks = [];
     this.#ends = [];
+    this.#times = [];
     this.#first = 0;
     this.#holes.clear();
     this.#evictedBytes = this.#totalBytes;
@@ -151,11 +160,12 @@ export class ChunkStore {
     return this.#evictedBytes - (index === 0 ? this.#rememberedFrom : (this.#evictedEnds[index - 1] ?? 0));
   }
 
-  #place(entry: OutputChunk, streamBytes: number): void {
+  #place(entry: OutputChunk, streamBytes: number, atMs: number): void {
     this.#totalBytes += streamBytes;
     this.#retainedBytes += entry.chunk.length;
     this.#chunks.push(entry);
     this.#ends.push(this.#totalBytes);
+    this.#times.push(atMs);
   }
 
   #indexAfter(seq: number): number {

@@ -80,6 +80,7 @@ export class EventLog {
   #closedSeq: number | null = null;
   #failure: string | null = null;
   #disposed = false;
+  readonly #beganAtMs: number;
   #lastEventAtMs: number;
 
   constructor(options: EventLogOptions = {}) {
@@ -96,7 +97,8 @@ export class EventLog {
     this.#isFollower = options.isFollower ?? false;
     this.#budget = options.budget;
     this.#backpressure = new Backpressure(this.#limits, options.budget, (paused) => this.onPressure(paused));
-    this.#lastEventAtMs = this.#clock.monotonic();
+    this.#beganAtMs = this.#clock.monotonic();
+    this.#lastEventAtMs = this.#beganAtMs;
     this.#budget?.join(this);
     const log = this;
     this.#snapshots = {
@@ -124,18 +126,19 @@ export class EventLog {
     const pieceBytes = this.#isFollower
       ? chunk.length
       : Math.floor(Math.max(this.#limits.retainedBytes / 4, SMALLEST_PIECE_BYTES));
+    const nowMs = this.#clock.monotonic();
     const isWhole = chunk.length <= pieceBytes;
     for (let at = 0; at < chunk.length; at += pieceBytes) {
       // A copy, because a view would keep the whole chunk for as long as one of its pieces is here.
       const piece = isWhole ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
-      this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece });
+      this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece }, nowMs);
       this.#headTail(stream).push(piece);
     }
     this.#countSnapshots();
     this.#budget?.grow(chunk.length);
     this.#evict();
     this.#updatePressure();
-    this.#changed();
+    this.#changed(nowMs);
     return isWhole ? "kept" : "copied";
   }
 
@@ -145,7 +148,7 @@ export class EventLog {
    */
   skip(toSeq: number, bytes: number | null): void {
     if (toSeq < this.#nextSeq || this.#closedSeq !== null || this.#failure !== null || this.#disposed) return;
-    this.#chunks.pushHole({ fromSeq: this.#nextSeq, toSeq, bytes });
+    this.#chunks.pushHole({ fromSeq: this.#nextSeq, toSeq, bytes }, this.#clock.monotonic());
     this.#nextSeq = toSeq + 1;
     this.#evict();
     this.#changed();
@@ -235,7 +238,10 @@ export class EventLog {
       failure: this.#failure,
       sandboxDenied: this.#exit?.sandboxDenied ?? false,
     };
-    return gap ? { ...result, gap } : result;
+    if (gap) result.gap = gap;
+    if (!params.times) return result;
+    const times = chunks.map(({ seq }) => this.#chunks.timeOf(seq) - this.#beganAtMs);
+    return { ...result, times, ageMs: this.#clock.monotonic() - this.#beganAtMs };
   }
 
   /**
@@ -438,8 +444,8 @@ export class EventLog {
     return buffer;
   }
 
-  #changed(): void {
-    this.#lastEventAtMs = this.#clock.monotonic();
+  #changed(nowMs = this.#clock.monotonic()): void {
+    this.#lastEventAtMs = nowMs;
     this.#wake.set(this.#nextSeq);
     for (const listener of this.#listeners) listener();
   }

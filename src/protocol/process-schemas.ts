@@ -179,6 +179,8 @@ export const readParams = object("ReadParams", {
   maxBytes: optional(usize),
   /** How long to wait for something new; default 0. */
   waitMs: optional(u64),
+  /** Answer also when each chunk came. */
+  times: optional(boolean),
 });
 
 export const outputChunk = object("OutputChunk", { seq: u64, stream: outputStream, chunk: bytes });
@@ -195,6 +197,10 @@ export const readResult = object("ReadResult", {
   sandboxDenied: optional(boolean),
   /** Output after the cursor that had been evicted. */
   gap: optional(gap),
+  /** With `times`: when each of the chunks came, in milliseconds since the process began. */
+  times: optional(array(u64)),
+  /** With `times`: how many milliseconds ago the process began. */
+  ageMs: optional(u64),
 });
 
 /** An empty id is refused, whatever the process; an absent one means that nothing is deduplicated. */

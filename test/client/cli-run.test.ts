@@ -234,7 +234,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     child.stdin.end();
     await ended;
     assert.equal(code, 0);
-    assert.match(stdout.toString(), /^HANDLE +ID +PID +STATE +AGE +OUTPUT +COMMAND\n/);
+    assert.match(stdout.toString(), /^HANDLE +ID +PID +STATE +LIFETIME +AGE +OUTPUT +COMMAND\n/);
     assert.match(stdout.toString(), /^[a-z2-7]{12} .* running .* sh -c 'echo ready; cat'$/m);
   });
 

@@ -107,7 +107,7 @@ describe("a listing", () => {
     await owner.start("esc\u001b[2J\u009b2J", sh("read x"), { pipeStdin: true });
     const [one] = await listed(owner);
     const shown = await output([PROCWIRE, "ps", "--connect", server.url]);
-    assert.match(shown, /^HANDLE +ID +PID +STATE +AGE +OUTPUT +COMMAND\n/);
+    assert.match(shown, /^HANDLE +ID +PID +STATE +LIFETIME +AGE +OUTPUT +COMMAND\n/);
     assert.ok(one && shown.includes(`\n${one.handle} `), shown);
     assert.ok(!shown.includes(owner.sessionId.slice(0, 8)), shown);
     assert.doesNotMatch(shown.replaceAll("\n", ""), /[\x00-\x1f\x7f-\x9f]/);

@@ -24,7 +24,7 @@ test("knows the place of every number, whatever is evicted", () => {
         let seq = 0;
         for (const { size, skipped } of chunks) {
           seq += 1 + skipped;
-          store.push({ seq, stream: "stdout", chunk: new Uint8Array(size).fill(seq) });
+          store.push({ seq, stream: "stdout", chunk: new Uint8Array(size).fill(seq) }, 0);
           kept.push({ seq, size });
         }
         const evicted = kept.splice(0, evictions % (kept.length + 1));
@@ -63,7 +63,7 @@ test("remembers the place of the last 16,384 evicted chunks, and of none before 
   const store = new ChunkStore();
   const total = 100_000;
   for (let seq = 1; seq <= total; seq++) {
-    store.push({ seq, stream: "stdout", chunk: new Uint8Array(2) });
+    store.push({ seq, stream: "stdout", chunk: new Uint8Array(2) }, 0);
     store.evictFirst();
   }
   assert.equal(store.evictedBytesAfter(0), 2 * total);
@@ -75,8 +75,8 @@ test("remembers the place of the last 16,384 evicted chunks, and of none before 
 
 test("gives everything back when it is cleared", () => {
   const store = new ChunkStore();
-  store.push({ seq: 1, stream: "stdout", chunk: new Uint8Array(5) });
-  store.push({ seq: 2, stream: "stdout", chunk: new Uint8Array(6) });
+  store.push({ seq: 1, stream: "stdout", chunk: new Uint8Array(5) }, 0);
+  store.push({ seq: 2, stream: "stdout", chunk: new Uint8Array(6) }, 0);
   store.evictFirst();
   assert.equal(store.clear(), 6);
   assert.equal(store.retainedBytes, 0);

@@ -1,0 +1,72 @@
+import { constants } from "node:os";
+import { parseArgs } from "node:util";
+import { messageOf } from "../protocol/message-of.ts";
+import { visibleText } from "../protocol/visible-text.ts";
+import { standardStream } from "../server/standard-stream.ts";
+import { showAttached } from "./attached-terminal.ts";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { DEFAULT_DETACH_KEY, parseDetachKey } from "./detach-key.ts";
+import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { terminalSize } from "./foreground.ts";
+import { leave } from "./leave.ts";
+
+const HELP = `Usage: procwire attach [options] ID
+
+Shows a process of a server on this terminal, from the oldest output that is retained, and passes keys and the window size
+on to it: it is driven from here, and whoever drove it before watches from then on. Its exit code is this program's.
+
+  --view             only watch
+  --detach-key KEY   leaves and lets the process go on: ctrl-X or none; default ${DEFAULT_DETACH_KEY}
+${CONNECT_HELP}
+${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
+`;
+
+/** As of \`procwire run\`: there is no server, or it was lost. */
+const NO_SERVER = 125;
+
+export const command: Command = {
+  name: "attach",
+  summary: "show and drive a process of a server on this terminal",
+
+  async run(argv) {
+    const { values, positionals } = parseArgs({
+      args: argv,
+      options: {
+        ...CONNECT_OPTIONS,
+        view: { type: "boolean" },
+        "detach-key": { type: "string" },
+        help: { type: "boolean", short: "h" },
+      },
+      allowPositionals: true,
+    });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    const [id, ...more] = positionals;
+    if (id === undefined || more.length > 0) throw new UsageError("give one ID");
+    const detachKey = parseDetachKey(values["detach-key"] ?? DEFAULT_DETACH_KEY);
+    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    const { handle, tty } = await findProcess(client, id);
+    const size = terminalSize() ?? undefined;
+    const child = await client.attach(handle, { role: values.view ? "viewer" : "driver", size });
+    try {
+      const end = await showAttached(child, { tty, nextSeq: child.nextSeq, detachKey });
+      switch (end.type) {
+        case "exited":
+          return leave(end.status.exitCode);
+        case "detached":
+          await child.detach();
+          standardStream(2).write(`\r\n[detached from ${handle}]\r\n`);
+          return leave(0);
+        case "asked":
+          await child.detach();
+          return leave(128 + constants.signals[end.signal]);
+      }
+    } catch (error) {
+      standardStream(2).write(`procwire attach: ${visibleText(messageOf(error))}\n`);
+      return leave(NO_SERVER);
+    }
+  },
+};

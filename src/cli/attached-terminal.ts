@@ -1,0 +1,134 @@
+import type { Readable } from "node:stream";
+import type { AttachedProcess } from "../client/attached-process.ts";
+import type { ExitStatus } from "../exec/exec-process.ts";
+import { failureError } from "../exec/failure.ts";
+import { standardStream } from "../server/standard-stream.ts";
+import { followSize, OutputPipe, RawTerminal } from "./foreground.ts";
+import { withoutQueries } from "./replayed-output.ts";
+
+/** What asks this program to go; the process stays. */
+const LEAVING = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
+type Leaving = (typeof LEAVING)[number];
+
+/** Back to the normal screen, a visible cursor, no mouse reports, no bracketed paste, no colours. */
+const RESET_MODES =
+  "\x1b[?1047l\x1b[?25h\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[0m";
+
+export type AttachedEnd =
+  | { type: "exited"; status: ExitStatus }
+  /** By the key, or because nobody reads its output any more. */
+  | { type: "detached" }
+  | { type: "asked"; signal: Leaving };
+
+export interface AttachedTerminalOptions {
+  tty: boolean;
+  /** What is before it is the past. */
+  nextSeq: number;
+  detachKey: number | null;
+}
+
+/**
+ * Shows an attached process on this program's terminal and, for a driver, passes keys and the window's size on, until it
+ * ends or somebody wants to leave. The terminal is put back however this ends.
+ */
+export async function showAttached(
+  child: AttachedProcess,
+  options: AttachedTerminalOptions,
+): Promise<AttachedEnd> {
+  const terminal = new RawTerminal();
+  const ending = Promise.withResolvers<AttachedEnd>();
+  const stopSignals = onLeaving((signal) => ending.resolve({ type: "asked", signal }));
+  child.onRoleChanged = () =>
+    standardStream(2).write("\r\n[another client drives this process now; you are watching]\r\n");
+  const isDriver = () => child.role === "driver";
+  const stopSize = options.tty && isDriver() ? followSize(child) : () => undefined;
+  // A viewer's keys go nowhere, but the one to leave by must come at once.
+  if (process.stdin.isTTY) terminal.enter();
+  const keys = new Keys(process.stdin, {
+    detachKey: options.detachKey,
+    pressed: async (bytes) => {
+      if (isDriver()) await child.write(bytes);
+    },
+    detach: () => ending.resolve({ type: "detached" }),
+  });
+  try {
+    return await Promise.race([showOutput(child, options), ending.promise]);
+  } finally {
+    keys.stop();
+    if (options.tty && process.stdout.isTTY) standardStream(1).write(RESET_MODES);
+    terminal.leave();
+    stopSize();
+    stopSignals();
+  }
+}
+
+async function showOutput(child: AttachedProcess, options: AttachedTerminalOptions): Promise<AttachedEnd> {
+  const pipes = { stdout: new OutputPipe(process.stdout), stderr: new OutputPipe(process.stderr) };
+  let status: ExitStatus | null = null;
+  for await (const event of child.events({ lossless: true })) {
+    switch (event.type) {
+      case "output": {
+        const isPast = options.tty && event.seq < options.nextSeq;
+        const pipe = event.stream === "stderr" ? pipes.stderr : pipes.stdout;
+        if (!(await pipe.write(isPast ? withoutQueries(event.chunk) : event.chunk)))
+          return { type: "detached" };
+        break;
+      }
+      case "gap":
+        if (event.bytes !== 0) standardStream(2).write(`\r\n[${gapText(event.bytes)}]\r\n`);
+        break;
+      case "exited":
+        status = event;
+        break;
+      case "failed":
+        throw failureError(event.message);
+      case "closed":
+        break;
+    }
+  }
+  await Promise.all([pipes.stdout.flush(), pipes.stderr.flush()]);
+  if (!status) throw new Error("the process ended without an exit status");
+  return { type: "exited", status };
+}
+
+export function gapText(bytes: number | null): string {
+  return `${bytes === null ? "some" : `${bytes} bytes of`} output missed: no longer retained`;
+}
+
+interface KeysOptions {
+  detachKey: number | null;
+  pressed: (bytes: Uint8Array) => Promise<void>;
+  detach: () => void;
+}
+
+/** What is typed, up to the key to leave by. */
+class Keys {
+  readonly #input: Readable;
+
+  constructor(input: Readable, options: KeysOptions) {
+    this.#input = input;
+    // What goes wrong with the input shows in the process itself, or in its loss. Its end is nobody's wish to leave.
+    this.#carry(options).catch(() => undefined);
+  }
+
+  stop(): void {
+    this.#input.destroy();
+  }
+
+  async #carry({ detachKey, pressed, detach }: KeysOptions): Promise<void> {
+    for await (const chunk of this.#input) {
+      const bytes: Uint8Array = chunk;
+      const at = detachKey === null ? -1 : bytes.indexOf(detachKey);
+      if (at !== 0) await pressed(at < 0 ? bytes : bytes.subarray(0, at));
+      if (at >= 0) return detach();
+    }
+  }
+}
+
+function onLeaving(leave: (signal: Leaving) => void): () => void {
+  const listeners = LEAVING.map((signal) => [signal, () => leave(signal)] as const);
+  for (const [signal, listener] of listeners) process.on(signal, listener);
+  return () => {
+    for (const [signal, listener] of listeners) process.off(signal, listener);
+  };
+}

@@ -1,0 +1,48 @@
+import { parseArgs } from "node:util";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { findProcess, HANDLE_HELP } from "./find-process.ts";
+
+/** Between TERM and KILL. */
+const GRACE_MS = 5000;
+
+const HELP = `Usage: procwire kill [options] ID...
+
+Ends processes of a server with all they started: TERM, and KILL after ${GRACE_MS / 1000} s. With -s only that signal is sent.
+
+  -s, --signal NAME  send this signal instead: TERM, SIGUSR1, ...
+${CONNECT_HELP}
+${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
+`;
+
+export const command: Command = {
+  name: "kill",
+  summary: "end or signal processes of a server",
+
+  async run(argv) {
+    const { values, positionals } = parseArgs({
+      args: argv,
+      options: {
+        ...CONNECT_OPTIONS,
+        signal: { type: "string", short: "s" },
+        help: { type: "boolean", short: "h" },
+      },
+      allowPositionals: true,
+    });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    if (positionals.length === 0) throw new UsageError("give at least one ID");
+    const signal = values.signal?.toUpperCase();
+    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    // All are looked up before one is ended: a mistyped one ends nothing.
+    const found = await Promise.all(positionals.map((id) => findProcess(client, id)));
+    const how =
+      signal === undefined ? { mode: { type: "graceful", timeoutMs: GRACE_MS } as const } : { signal };
+    const ends = await Promise.all(found.map(({ handle }) => client.kill(handle, how)));
+    const over = found.filter((_, index) => ends[index]?.running === false);
+    for (const { handle } of over) process.stderr.write(`procwire kill: ${handle} has ended already\n`);
+    return over.length === 0 ? 0 : 1;
+  },
+};
