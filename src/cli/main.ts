@@ -16,6 +16,22 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
   logs: { summary: "write the output of a process of a server", load: () => import("./logs.ts") },
   kill: { summary: "end or signal processes of a server", load: () => import("./kill.ts") },
   ps: { summary: "list the processes of a server's sessions", load: () => import("./ps.ts") },
+  record: {
+    summary: "run a command in a terminal and record what it shows",
+    load: () => import("./record.ts"),
+  },
+  replay: {
+    summary: "show a recording, or what a process of a server has shown",
+    load: () => import("./replay.ts"),
+  },
+  export: {
+    summary: "write what a process of a server has shown as an asciicast",
+    load: () => import("./export.ts"),
+  },
+  doctor: {
+    summary: "say what works on this machine, and how to mend the rest",
+    load: () => import("./doctor.ts"),
+  },
   exec: { summary: "run one agent turn", load: () => import("./exec.ts") },
   fanout: { summary: "run one agent per row of a table", load: () => import("./fanout.ts") },
   jobs: {

@@ -65,29 +65,42 @@ export const command: Command = {
       return 0;
     }
     if (positionals.length === 0) throw new UsageError("no command given");
-    if (values.detach && values.connect === undefined)
-      throw new UsageError("--detach needs a server that the command runs on: --connect URL");
-    const timeoutMs = seconds(values.timeout);
-    const extraEnv = variables(values.env ?? []);
-    return withBackend(values, async (backend, isUnreachable) => {
-      const params = startParams(positionals, values, extraEnv, timeoutMs, backend);
-      let child: ExecProcess;
-      try {
-        child = await backend.start(params);
-      } catch (error) {
-        return refused(positionals[0] ?? "", error);
-      }
-      if (values.detach) return leftAlone(child);
-      try {
-        const end = await runInForeground(child, { tty: params.tty, isUnreachable });
-        return await exitCodeOf(end, child);
-      } catch (error) {
-        standardStream(2).write(`procwire run: ${visibleText(messageOf(error))}\n`);
-        return ExitCode.noServer;
-      }
-    });
+    return runCommand(positionals, values);
   },
 };
+
+/** Runs a command in front of the user, or leaves it alone; `observe` sees it from its start to its end. */
+export async function runCommand(
+  argv: string[],
+  values: RunValues,
+  observe: (child: ExecProcess) => Promise<void> = async () => undefined,
+): Promise<number> {
+  if (values.detach && values.connect === undefined)
+    throw new UsageError("--detach needs a server that the command runs on: --connect URL");
+  const timeoutMs = seconds(values.timeout);
+  const extraEnv = variables(values.env ?? []);
+  return withBackend(values, async (backend, isUnreachable) => {
+    const params = startParams(argv, values, extraEnv, timeoutMs, backend);
+    let child: ExecProcess;
+    try {
+      child = await backend.start(params);
+    } catch (error) {
+      return refused(argv[0] ?? "", error);
+    }
+    if (values.detach) return leftAlone(child);
+    try {
+      const observed = observe(child);
+      // It is awaited when the command has ended; until then nobody else is told of its failure.
+      observed.catch(() => undefined);
+      const end = await runInForeground(child, { tty: params.tty, isUnreachable });
+      if (end.type === "exited") await observed;
+      return await exitCodeOf(end, child);
+    } catch (error) {
+      standardStream(2).write(`procwire run: ${visibleText(messageOf(error))}\n`);
+      return ExitCode.noServer;
+    }
+  });
+}
 
 /** It goes on by itself: says how to find it again. */
 function leftAlone(child: ExecProcess): number {

@@ -1,0 +1,44 @@
+import { writeFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { gapText } from "./attached-terminal.ts";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { castOfProcess } from "./exported-cast.ts";
+import { findProcess, HANDLE_HELP } from "./find-process.ts";
+
+const HELP = `Usage: procwire export [options] ID FILE
+
+Writes what a process has shown, as far as its server still has it, as an asciicast (version 3) for \`procwire replay\` and
+asciinema. Nobody's input is in it.
+
+${CONNECT_HELP}
+${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. FILE is - for stdout.
+`;
+
+export const command: Command = {
+  name: "export",
+  summary: "write what a process of a server has shown as an asciicast",
+
+  async run(argv) {
+    const { values, positionals } = parseArgs({
+      args: argv,
+      options: { ...CONNECT_OPTIONS, help: { type: "boolean", short: "h" } },
+      allowPositionals: true,
+    });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    const [id, file, ...more] = positionals;
+    if (id === undefined || file === undefined || more.length > 0)
+      throw new UsageError("give an ID and a FILE");
+    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    const { handle } = await findProcess(client, id);
+    await using child = await client.attach(handle);
+    const { text, missedBytes } = await castOfProcess(child);
+    if (missedBytes !== 0) process.stderr.write(`procwire export: ${gapText(missedBytes)}\n`);
+    if (file === "-") process.stdout.write(text);
+    else writeFileSync(file, text);
+    return 0;
+  },
+};

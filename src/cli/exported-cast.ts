@@ -1,0 +1,30 @@
+import type { AttachedProcess } from "../client/attached-process.ts";
+import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
+import { visibleWord } from "../protocol/visible-text.ts";
+import { CastWriter } from "./asciicast.ts";
+import { type History, readHistory } from "./process-history.ts";
+
+/** The recording of a process made of the output its server still has, and how much of it is missing. */
+export async function castOfProcess(
+  child: AttachedProcess,
+): Promise<{ text: string; missedBytes: History["missedBytes"] }> {
+  const { chunks, missedBytes } = await readHistory(child);
+  const { argv, startedAtMs } = child.listing();
+  const lines: string[] = [];
+  const writer = new CastWriter(
+    { size: child.size ?? DEFAULT_TERMINAL_SIZE, startedAtMs, command: argv.map(visibleWord).join(" ") },
+    (line) => lines.push(line),
+  );
+  // What is missing at the front is not waited for.
+  const beganMs = missedBytes === 0 ? 0 : (chunks[0]?.atMs ?? 0);
+  for (const { atMs, chunk, stream } of chunks)
+    writer.output(atMs - beganMs, stream === "pty" ? chunk : onTerminal(chunk));
+  const { exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
+  if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - beganMs, exitCode ?? -1);
+  return { text: lines.join(""), missedBytes };
+}
+
+/** Without a terminal nobody has put the carriage returns there that one needs. */
+function onTerminal(chunk: Uint8Array): Uint8Array {
+  return Buffer.from(Buffer.from(chunk).toString("latin1").replace(/\r?\n/g, "\r\n"), "latin1");
+}

@@ -1,0 +1,75 @@
+import { closeSync, openSync, writeSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { DEFAULT_TERMINAL_SIZE, type ExecProcess } from "../exec/exec-process.ts";
+import { visibleWord } from "../protocol/visible-text.ts";
+import { CastWriter } from "./asciicast.ts";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS } from "./environment-options.ts";
+import { terminalSize } from "./foreground.ts";
+import { runCommand } from "./run.ts";
+
+const HELP = `Usage: procwire record [options] FILE -- COMMAND [ARGUMENT...]
+
+Runs a command in a terminal like \`procwire run --tty\` and writes what it shows to FILE, as an asciicast (version 3) for
+\`procwire replay\` and asciinema. What is typed is not in it, beyond what the command itself shows of it.
+
+  --cwd DIR          where it runs; default: here, or where the server runs
+  --env NAME=VALUE   set a variable; may be repeated
+  --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
+  --verbose          say which variables were left out as secrets
+${CONNECT_HELP}
+Without --connect the command runs on this machine. Its exit code is this program's.
+`;
+
+export const command: Command = {
+  name: "record",
+  summary: "run a command in a terminal and record what it shows",
+
+  async run(argv) {
+    const { values, positionals } = parseArgs({
+      args: argv,
+      options: {
+        ...CONNECT_OPTIONS,
+        ...ENVIRONMENT_OPTIONS,
+        cwd: { type: "string" },
+        env: { type: "string", multiple: true },
+        help: { type: "boolean", short: "h" },
+      },
+      allowPositionals: true,
+    });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    const [file, ...words] = positionals;
+    if (file === undefined || words.length === 0) throw new UsageError("give a FILE, then -- and a command");
+    const recording = openSync(file, "w");
+    try {
+      return await runCommand(words, { ...values, tty: true }, (child) => recordTo(recording, words, child));
+    } finally {
+      closeSync(recording);
+    }
+  },
+};
+
+/** Line by line: what was shown before a crash is on the disk. */
+async function recordTo(recording: number, words: string[], child: ExecProcess): Promise<void> {
+  const began = performance.now();
+  const now = () => performance.now() - began;
+  const size = terminalSize() ?? DEFAULT_TERMINAL_SIZE;
+  const writer = new CastWriter(
+    { size, startedAtMs: Date.now(), command: words.map(visibleWord).join(" ") },
+    (line) => void writeSync(recording, line),
+  );
+  const onResize = () => writer.resized(now(), terminalSize() ?? size);
+  process.stdout.on("resize", onResize);
+  try {
+    for await (const event of child.events({ lossless: true })) {
+      if (event.type === "output") writer.output(now(), event.chunk);
+      if (event.type === "exited") writer.exited(now(), event.exitCode);
+    }
+  } finally {
+    process.stdout.off("resize", onResize);
+  }
+}

@@ -1,0 +1,98 @@
+import { existsSync, readFileSync } from "node:fs";
+import { parseArgs } from "node:util";
+import { type Cast, readCast } from "./asciicast.ts";
+import { type Command, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { castOfProcess } from "./exported-cast.ts";
+import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { OutputPipe } from "./foreground.ts";
+import { leave } from "./leave.ts";
+import { withoutQueries } from "./replayed-output.ts";
+import { runToExit } from "./run-to-exit.ts";
+
+const HELP = `Usage: procwire replay [options] FILE|ID
+
+Shows a recording (asciicast version 2 or 3), or what a process of a server has shown, at the pace at which it was written.
+
+  --speed N          N times as fast; default 1
+  --idle-limit SECONDS  no pause is longer than this; default: as it was
+${CONNECT_HELP}
+What is no file is taken for an ID. ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
+`;
+
+export const command: Command = {
+  name: "replay",
+  summary: "show a recording, or what a process of a server has shown",
+
+  async run(argv) {
+    const { values, positionals } = parseArgs({
+      args: argv,
+      options: {
+        ...CONNECT_OPTIONS,
+        speed: { type: "string" },
+        "idle-limit": { type: "string" },
+        help: { type: "boolean", short: "h" },
+      },
+      allowPositionals: true,
+    });
+    if (values.help) {
+      process.stdout.write(HELP);
+      return 0;
+    }
+    const [what, ...more] = positionals;
+    if (what === undefined || more.length > 0) throw new UsageError("give one FILE or ID");
+    const speed = positive("speed", values.speed) ?? 1;
+    const idleLimitMs = (positive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
+    const cast = existsSync(what)
+      ? readCast(readFileSync(what, "utf8"))
+      : await fromServer(what, values.connect ?? DEFAULT_URL, values);
+    return runToExit(async (signal) => leave(await play(cast, { speed, idleLimitMs, signal })));
+  },
+};
+
+async function fromServer(id: string, url: string, values: Parameters<typeof connectTo>[1]): Promise<Cast> {
+  await using client = await connectTo(url, values);
+  const { handle } = await findProcess(client, id);
+  await using child = await client.attach(handle);
+  return readCast((await castOfProcess(child)).text);
+}
+
+interface Pace {
+  speed: number;
+  idleLimitMs: number;
+  signal: AbortSignal;
+}
+
+/** Input, marks and sizes are not shown. */
+async function play({ events }: Cast, { speed, idleLimitMs, signal }: Pace): Promise<number> {
+  const output = new OutputPipe(process.stdout);
+  let lastMs = 0;
+  for (const { atMs, code, data } of events) {
+    await pause(Math.min(atMs - lastMs, idleLimitMs) / speed, signal);
+    if (signal.aborted) return 130;
+    lastMs = atMs;
+    if (code === "o" && !(await output.write(withoutQueries(Buffer.from(data))))) return 0;
+  }
+  await output.flush();
+  return 0;
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (!(ms >= 1) || signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done, { once: true });
+  });
+}
+
+function positive(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (Number.isFinite(value) && value > 0) return value;
+  throw new UsageError(`invalid --${name} \`${text}\`; expected a positive number`);
+}
