@@ -1,23 +1,53 @@
-/** `node crowd.ts URL HANDLE N`: N viewers of one process. Says `ready`, and how much they were sent when asked. */
+/**
+ * `node crowd.ts URL HANDLE N`: N connections that become viewers of one process when they are told `attach`, and leave it
+ * when they are told `detach`. Each word is answered with how much they were sent so far.
+ */
 import { once } from "node:events";
 import { WebSocket } from "ws";
 
 const [url = "", handle = "", count = "0"] = process.argv.slice(2);
 let bytes = 0;
 
-for (let at = 0; at < Number(count); at++) {
-  const socket = new WebSocket(url, { perMessageDeflate: false });
-  await once(socket, "open");
-  const ask = async (id: number, method: string, params: object) => {
-    socket.send(JSON.stringify({ id, method, params }));
-    await once(socket, "message");
-  };
-  await ask(1, "initialize", { clientName: "crowd" });
-  socket.send('{"method":"initialized"}');
-  await ask(2, "process/attach", { handle, role: "viewer" });
-  socket.on("message", (data: Buffer) => {
-    bytes += data.length;
-  });
+class Viewer {
+  readonly #socket: WebSocket;
+  #id = 0;
+  #answered: () => void = () => undefined;
+
+  private constructor(socket: WebSocket) {
+    this.#socket = socket;
+    socket.on("message", (data: Buffer) => {
+      bytes += data.length;
+      // What is told is not looked at.
+      if (data.includes(`{"id":${this.#id},`, 0)) this.#answered();
+    });
+  }
+
+  static async open(): Promise<Viewer> {
+    const socket = new WebSocket(url, { perMessageDeflate: false });
+    await once(socket, "open");
+    const viewer = new Viewer(socket);
+    await viewer.ask("initialize", { clientName: "crowd" });
+    socket.send('{"method":"initialized"}');
+    return viewer;
+  }
+
+  ask(method: string, params: object): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#answered = resolve;
+    this.#socket.send(JSON.stringify({ id: ++this.#id, method, params }));
+    return promise;
+  }
 }
-process.on("message", () => process.send?.(bytes));
-process.send?.("ready");
+
+const viewers: Viewer[] = [];
+for (let at = 0; at < Number(count); at++) viewers.push(await Viewer.open());
+
+async function obey(word: unknown): Promise<void> {
+  for (const viewer of viewers) {
+    if (word === "attach") await viewer.ask("process/attach", { handle, role: "viewer" });
+    if (word === "detach") await viewer.ask("process/detach", { processId: handle });
+  }
+  process.send?.(bytes);
+}
+process.on("message", (word) => void obey(word));
+process.send?.(0);

@@ -1,24 +1,25 @@
 /**
- * What viewers cost a driver: the echo of a process that also floods, with nobody else and with 100 viewers that take all
- * they are told. Only the ratio says something; both are measured in turns on the same machine.
+ * What viewers cost a driver: the echo of a process that also floods, alone and with 100 viewers that take all they are
+ * told. Both are measured in short phases that take turns on one server, so that whatever else the machine does meets both.
  *
- *   node bench/viewers/run.ts [--viewers 100] [--rounds 5] [--echoes 300]
+ *   node bench/viewers/run.ts [--viewers 100] [--phases 20] [--echoes 100]
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { alignedTable, median } from "../report.ts";
+import { alignedTable } from "../report.ts";
 import { ourKind, ServerUnderTest } from "../server-under-test.ts";
 
 const { values: flags } = parseArgs({
   options: {
     viewers: { type: "string", default: "100" },
-    rounds: { type: "string", default: "5" },
-    echoes: { type: "string", default: "300" },
+    phases: { type: "string", default: "20" },
+    echoes: { type: "string", default: "100" },
   },
 });
+
 /** Viewers in a program of their own, which take what they are told and look at nothing. */
 class Crowd {
   readonly #child: ReturnType<typeof fork>;
@@ -27,14 +28,15 @@ class Crowd {
     this.#child = child;
   }
 
-  static async open(url: string, handle: string, viewers: number): Promise<Crowd> {
-    const child = fork(join(import.meta.dirname, "crowd.ts"), [url, handle, String(viewers)]);
+  static async open(url: string, handle: string): Promise<Crowd> {
+    const child = fork(join(import.meta.dirname, "crowd.ts"), [url, handle, flags.viewers]);
     await once(child, "message");
     return new Crowd(child);
   }
 
-  async bytes(): Promise<number> {
-    this.#child.send("bytes");
+  /** Answers how many bytes they have got so far. */
+  async tell(word: "attach" | "detach" | "count"): Promise<number> {
+    this.#child.send(word);
     const [bytes] = await once(this.#child, "message");
     return Number(bytes);
   }
@@ -44,57 +46,46 @@ class Crowd {
   }
 }
 
-const kind = ourKind();
-// The session that starts it is gone at once, so that nobody but the driver takes the output.
-kind.command.push("--detached-session-ttl", "0");
-
-interface Round {
-  p50: number;
-  p99: number;
-  floodMibPerSecond: number;
-  viewedMibPerSecond: number;
+class Phases {
+  readonly times: number[] = [];
+  seconds = 0;
+  flood = 0;
+  viewed = 0;
 }
 
-const found = new Map<number, Round[]>();
-for (let round = 0; round < Number(flags.rounds); round++)
-  for (const viewers of [0, Number(flags.viewers)]) {
-    const measured = await measure(viewers);
-    found.set(viewers, [...(found.get(viewers) ?? []), measured]);
-    console.error(`${viewers} viewers`, measured);
-  }
-
-const of = (viewers: number, key: keyof Round) =>
-  median((found.get(viewers) ?? []).map((one) => one[key])) ?? 0;
-const rows = [...found.keys()].map((viewers) => [
-  `${viewers} viewers`,
-  ...(["p50", "p99"] as const).map((key) => `${of(viewers, key).toFixed(3)} ms`),
-  ...(["floodMibPerSecond", "viewedMibPerSecond"] as const).map(
-    (key) => `${of(viewers, key).toFixed(0)} MiB/s`,
-  ),
-]);
-const header = ["", "echo p50", "echo p99", "the flood", "told to all viewers"];
-console.log(alignedTable(header, rows));
-const cost = of(Number(flags.viewers), "p50") / of(0, "p50") - 1;
+const found = { alone: new Phases(), viewed: new Phases() };
+await measure();
+const rows = Object.entries(found).map(([name, { times, seconds, flood, viewed }]) => {
+  times.sort((a, b) => a - b);
+  const rate = (bytes: number) => `${(bytes / 1024 / 1024 / seconds).toFixed(0)} MiB/s`;
+  const at = (part: number) => `${percentile(times, part).toFixed(3)} ms`;
+  return [name === "alone" ? "nobody" : flags.viewers, at(0.5), at(0.99), rate(flood), rate(viewed)];
+});
+console.log(alignedTable(["viewers", "echo p50", "echo p99", "the flood", "told to viewers"], rows));
+const cost = percentile(found.viewed.times, 0.5) / percentile(found.alone.times, 0.5) - 1;
 console.log(
-  `${flags.viewers} viewers cost the driver's echo p50 ${(cost * 100).toFixed(1)}% (target: less than 10%)`,
+  `${flags.viewers} viewers cost the driver's echo p50 ${(cost * 100).toFixed(1)}% (target: below 10%)`,
 );
 
-async function measure(viewers: number): Promise<Round> {
+async function measure(): Promise<void> {
+  const kind = ourKind();
+  // The session that starts it is gone at once, so that nobody but the driver takes the output.
+  kind.command.push("--detached-session-ttl", "0");
   const server = await ServerUnderTest.start(kind);
+  const handle = await startFlood(server.url);
+  const crowd = await Crowd.open(server.url, handle);
   try {
-    const handle = await startFlood(server.url);
     await using client = await ExecServerClient.connectWebSocket({ url: server.url });
     const driver = await client.attach(handle, { role: "driver" });
-    let [flood, isCounting] = [0, false];
+    let flood = 0;
     let echoed: () => void = () => undefined;
     const reading = (async () => {
       for await (const event of driver.events({ lossless: true })) {
         if (event.type !== "output") continue;
         if (event.stream === "stderr") echoed();
-        else if (isCounting) flood += event.chunk.length;
+        else flood += event.chunk.length;
       }
     })();
-    const crowd = viewers === 0 ? null : await Crowd.open(server.url, handle, viewers);
     const echo = async (): Promise<number> => {
       const { promise, resolve } = Promise.withResolvers<void>();
       echoed = resolve;
@@ -103,23 +94,21 @@ async function measure(viewers: number): Promise<Round> {
       await promise;
       return performance.now() - began;
     };
-    for (let warm = 0; warm < 20; warm++) await echo();
-    isCounting = true;
-    const viewedBefore = (await crowd?.bytes()) ?? 0;
-    const began = performance.now();
-    const times: number[] = [];
-    for (let at = 0; at < Number(flags.echoes); at++) times.push(await echo());
-    const seconds = (performance.now() - began) / 1000;
-    const viewed = ((await crowd?.bytes()) ?? 0) - viewedBefore;
-    isCounting = false;
-    crowd?.close();
+    for (let phase = 0; phase < Number(flags.phases) * 2; phase++) {
+      const into = phase % 2 === 0 ? found.alone : found.viewed;
+      const viewedBefore = await crowd.tell(phase % 2 === 0 ? "count" : "attach");
+      for (let warm = 0; warm < 10; warm++) await echo();
+      const [floodBefore, began] = [flood, performance.now()];
+      for (let at = 0; at < Number(flags.echoes); at++) into.times.push(await echo());
+      into.seconds += (performance.now() - began) / 1000;
+      into.flood += flood - floodBefore;
+      const viewedAfter = await crowd.tell(phase % 2 === 0 ? "count" : "detach");
+      if (phase % 2 === 1) into.viewed += viewedAfter - viewedBefore;
+    }
     await driver.terminate();
     await reading;
-    times.sort((a, b) => a - b);
-    const at = (part: number) => times[Math.floor(times.length * part)] ?? 0;
-    const mib = (bytes: number) => bytes / 1024 / 1024 / seconds;
-    return { p50: at(0.5), p99: at(0.99), floodMibPerSecond: mib(flood), viewedMibPerSecond: mib(viewed) };
   } finally {
+    crowd.close();
     await server.stop();
   }
 }
@@ -138,4 +127,8 @@ async function startFlood(url: string): Promise<string> {
   });
   if (handle === null) throw new Error("the server gives no handle");
   return handle;
+}
+
+function percentile(sorted: readonly number[], part: number): number {
+  return sorted[Math.floor(sorted.length * part)] ?? 0;
 }

@@ -163,12 +163,12 @@ export const MAX_OUTSIDE = 1024;
 /**
  * What all viewers of a server together may cost it: so many bytes a millisecond, and so many at once. A message counts
  * for its bytes and for what it costs besides (a notification built, its part of a system call), which is about what these
- * many bytes cost. That is 32 MB/s for one viewer of a flood, or 2,000 short messages a second for all of them, and stays
- * below a tenth of one processor.
+ * many bytes cost. That is 8 MB/s for one viewer of a flood, or 2,000 short messages a second for all of them: a few
+ * hundredths of one processor (`bench/viewers/run.ts`).
  */
-export const VIEWER_COST_PER_MS = 32 * 1024;
-export const VIEWER_BURST = 1024 * 1024;
-export const VIEWER_MESSAGE_COST = 16 * 1024;
+export const VIEWER_COST_PER_MS = 8 * 1024;
+export const VIEWER_BURST = 512 * 1024;
+export const VIEWER_MESSAGE_COST = 4 * 1024;
 /** Between two turns of viewers while there is more to tell than they may be told. */
 export const VIEWER_TURN_MS = 5;
 /** What one viewer is told before it is the next one's turn. */

@@ -118,6 +118,34 @@ describe("a listing", () => {
 });
 
 describe("a signed token's subject", () => {
+  test("attaches to its own processes by their handle, and to nobody else's", async () => {
+    await using server = await signed("--operator-claim", "role=admin");
+    await using alice = await server.connect(bearer({ sub: "alice" }));
+    await alice.handshake();
+    await alice.start("hers", sh("read x; echo got $x"), { pipeStdin: true });
+    const handle = (await listed(alice))[0]?.handle ?? "";
+    await using bob = await server.connect(bearer({ sub: "bob" }));
+    await bob.handshake();
+    for (const role of ["viewer", "driver"])
+      assert.deepEqual(await bob.refused("process/attach", { handle, role }), {
+        code: -32600,
+        message: `unknown handle ${handle}`,
+      });
+    assert.equal((await bob.refused("process/kill", { handle })).message, `unknown handle ${handle}`);
+    await using again = await server.connect(bearer({ sub: "alice" }));
+    await again.handshake();
+    await again.call("process/attach", { handle, role: "driver", processId: "mine" });
+    assert.equal(await again.write("mine", "alice\n"), "accepted");
+    await using operator = await server.connect(bearer({ sub: "root", role: "admin" }));
+    await operator.handshake();
+    await operator.call("process/attach", { handle, role: "viewer" });
+    for (const [client, processId] of [
+      [again, "mine"],
+      [operator, handle],
+    ] as const)
+      await client.outputContains(processId, "got alice");
+  });
+
   test("keeps its sessions to itself; a foreign one is answered like an unknown one", async () => {
     await using server = await signed();
     await using alice = await server.connect(bearer({ sub: "alice" }));
