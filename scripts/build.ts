@@ -52,7 +52,7 @@ run("scripts/build-browser.ts");
 
 // V8's code cache of each command is stored beside its bundle for later runs.
 for (const command of commands) {
-  const name = basename(command, ".ts");
+  const name = /export const command:.*?name: "([\w-]+)"/s.exec(readFileSync(command, "utf8"))?.[1] ?? "";
   if (name === "serve") await serveOnce();
   else await ended(start(name, "--help"));
 }

@@ -26,7 +26,7 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
   },
   export: {
     summary: "write what a process of a server has shown as an asciicast",
-    load: () => import("./export.ts"),
+    load: () => import("./export-cast.ts"),
   },
   doctor: {
     summary: "say what works on this machine, and how to mend the rest",

@@ -71,7 +71,9 @@ export class EventLog {
   readonly #snapshots: Evictable;
   #snapshotBytes = 0;
   readonly #streams = new Map<OutputStream, HeadTailBuffer>();
+  /** Those that hold; they are looked at with each chunk. */
   readonly #cursors = new Set<EventCursor>();
+  readonly #watching = new Set<EventCursor>();
   readonly #wake = new Watch(0);
   readonly #listeners = new Set<() => void>();
   readonly #backpressure: Backpressure;
@@ -180,7 +182,7 @@ export class EventLog {
     const freedBytes = this.#chunks.clear();
     this.#budget?.shrink(freedBytes);
     this.#budget?.leave(this);
-    for (const cursor of this.#cursors) cursor.close();
+    for (const cursor of [...this.#cursors, ...this.#watching]) cursor.close();
     this.#streams.clear();
     this.#countSnapshots();
     this.#snapshotBudget?.leave(this.#snapshots);
@@ -286,8 +288,9 @@ export class EventLog {
   }
 
   cursor(options: CursorOptions = {}): EventCursor {
-    const cursor = new EventCursor(this, this.#cursors, options);
-    this.#cursors.add(cursor);
+    const registry = options.holding ? this.#cursors : this.#watching;
+    const cursor = new EventCursor(this, registry, options);
+    registry.add(cursor);
     return cursor;
   }
 
