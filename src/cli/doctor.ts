@@ -103,16 +103,21 @@ function bubblewrap(): Finding {
   return { name, isNeeded: false, works: false, detail, mend };
 }
 
-/** The limits that need one are tried with a limit nobody meets. */
+/** The limits of a whole tree, each tried with a value that every system takes. */
+const TREE_LIMITS: Record<Controller, { limit: string; value: number }> = {
+  memory: { limit: "memoryBytes", value: 2 ** 30 },
+  pids: { limit: "processes", value: 1000 },
+};
+
 function cgroups(): Finding[] {
-  const limits: Record<Controller, string> = { memory: "memoryBytes", pids: "processes" };
   return (["memory", "pids"] as const).map((controller): Finding => {
     const name = `cgroup ${controller}`;
+    const { limit, value } = TREE_LIMITS[controller];
     try {
-      makeCgroup(controller, 2 ** 30).remove();
-      return { name, isNeeded: false, works: true, detail: `the limit ${limits[controller]} can be kept` };
+      makeCgroup(controller, value).remove();
+      return { name, isNeeded: false, works: true, detail: `the limit ${limit} can be kept` };
     } catch (error) {
-      const mend = `the limit ${limits[controller]} is refused; run as root, or with a delegated cgroup (systemd: Delegate=yes)`;
+      const mend = `the limit ${limit} is refused; run as root, or with a delegated cgroup (systemd: Delegate=yes)`;
       return { name, isNeeded: false, works: false, detail: messageOf(error), mend };
     }
   });
