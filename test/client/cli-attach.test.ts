@@ -161,6 +161,24 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
+  it("gives the terminal back when its server is lost, with 125", async (t) => {
+    const own = await startServer("ws://127.0.0.1:0");
+    t.after(() => own.stop("SIGKILL"));
+    const started = await outcome(
+      spawn(process.execPath, [
+        String(PROCWIRE),
+        ...["run", "--connect", own.url, "--detach", "--tty", "--", "sh", "-c", "echo ready; read x"],
+      ]),
+    );
+    const terminal = await onTerminal(t, `${CLI} attach --connect ${own.url} ${started.stdout.trim()}`);
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await until("the keys to be passed on", () => isRaw(terminal));
+    await own.stop("SIGKILL");
+    await waitFor(terminal, "code 125");
+    await waitFor(terminal, RESTORED);
+  });
+
   it("only watches with --view: no key comes through", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach("--view", child.handle));
