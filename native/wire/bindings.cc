@@ -94,6 +94,13 @@ napi_value sendBytes(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// (socket) -> its descriptor, which is the caller's from now on; -1 when it cannot be given away
+napi_value handOverSocket(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Socket* socket = call.object<Socket>();
+  return call.answer(socket ? static_cast<double>(socket->handOver()) : -1.0);
+}
+
 // (socket, processId, child)
 napi_value routeInput(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -188,6 +195,7 @@ Bindings wireBindings(napi_env env) {
       binding("resumeSocket", ask<Socket, &Socket::resume>),
       binding("endSocket", ask<Socket, &Socket::end>),
       binding("destroySocket", ask<Socket, &Socket::destroy>),
+      binding("handOverSocket", handOverSocket),
       binding("queuedBytes", numberOf<Socket, &Socket::queuedBytes>),
       binding("sentBytes", numberOf<Socket, &Socket::sentBytes>),
       binding("receivedBytes", numberOf<Socket, &Socket::receivedBytes>),

@@ -284,6 +284,14 @@ void Socket::destroy() {
   leave();
 }
 
+int Socket::handOver() {
+  if (!isOpen() || framed_ || queue_.bytes() > 0) return -1;
+  loop_->arm(watch_, 0);
+  const int fd = std::exchange(watch_.fd, -1);
+  leave();
+  return fd;
+}
+
 // Nothing is told any more.
 void Socket::leave() {
   if (onEvent_) napi_delete_reference(loop_->env(), onEvent_);

@@ -46,6 +46,8 @@ class Socket final : public Resident {
   void abandon() override { destroy(); }
   // Closes without telling; what is queued is lost.
   void destroy();
+  // Gives the descriptor away and forgets it, for a connection that carries no frames and has nothing queued; else -1.
+  int handOver();
 
   // What JavaScript asks for. All harmless after the end.
   // Begins to read; called once.

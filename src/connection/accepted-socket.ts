@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import type { FrameSocket } from "./frame-socket.ts";
 
 export interface AcceptedSocketEvents {
@@ -29,6 +30,11 @@ export interface AcceptedSocket {
   end(): void;
   /** Closes at once. */
   destroy(): void;
+  /**
+   * Gives the connection to Node's own HTTP, with the bytes that came so far to be read first. Nothing was sent yet. No
+   * event of `start` is told any more; `closed` still resolves. Null when it was closed meanwhile.
+   */
+  handOver(received: Buffer): Socket | null;
   /** From here on it carries frames, the first of them in `received`. No event of `start` is told any more. */
   upgrade(options: FrameOptions): FrameSocket;
 }

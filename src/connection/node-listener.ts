@@ -24,6 +24,10 @@ export function nodeListener(codec: ByteCodec): ListenAt {
   };
 }
 
+function peerNameOf({ remoteAddress, remotePort }: Socket): string {
+  return remoteAddress === undefined ? "unix" : `${remoteAddress}:${remotePort}`;
+}
+
 function listening(server: Server, start: () => void): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
@@ -43,20 +47,25 @@ function listener(server: Server): Listener {
   };
 }
 
+/** A stream of Node's as a connection that came in; `like` knows whose it is. */
+export function nodeSocket(stream: Socket, codec: ByteCodec, like: AcceptedSocket): AcceptedSocket {
+  return new NodeSocket(stream, codec, like);
+}
+
 class NodeSocket implements AcceptedSocket {
   readonly peerName: string;
   /** Node does not tell. */
-  readonly peerUid = null;
+  readonly peerUid: number | null;
   readonly closed: Promise<void>;
   readonly #stream: Socket;
   readonly #codec: ByteCodec;
   #events: AcceptedSocketEvents | null = null;
 
-  constructor(stream: Socket, codec: ByteCodec) {
+  constructor(stream: Socket, codec: ByteCodec, like?: AcceptedSocket) {
     this.#stream = stream;
     this.#codec = codec;
-    this.peerName =
-      stream.remoteAddress === undefined ? "unix" : `${stream.remoteAddress}:${stream.remotePort}`;
+    this.peerUid = like?.peerUid ?? null;
+    this.peerName = like?.peerName ?? peerNameOf(stream);
     this.closed = new Promise((resolve) => stream.once("close", () => resolve()));
     // It closes after an error, and that is told.
     stream.on("error", () => undefined);
@@ -82,12 +91,23 @@ class NodeSocket implements AcceptedSocket {
     this.#stream.destroy();
   }
 
+  handOver(received: Buffer): Socket | null {
+    if (this.#stream.destroyed) return null;
+    this.#stream.pause();
+    this.#stopEvents();
+    if (received.length > 0) this.#stream.unshift(received);
+    return this.#stream;
+  }
+
   upgrade({ received, maxQueuedBytes }: FrameOptions): FrameSocket {
-    if (this.#events) {
-      this.#stream.off("data", this.#events.bytes);
-      this.#stream.off("end", this.#events.end);
-      this.#stream.off("close", this.#events.end);
-    }
+    this.#stopEvents();
     return new StreamSocket(this.#stream, "server", this.#codec, { head: received, maxQueuedBytes });
+  }
+
+  #stopEvents(): void {
+    if (!this.#events) return;
+    this.#stream.off("data", this.#events.bytes);
+    this.#stream.off("end", this.#events.end);
+    this.#stream.off("close", this.#events.end);
   }
 }

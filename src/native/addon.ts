@@ -123,6 +123,8 @@ export class NativeAddon {
   readonly resumeSocket!: (socket: NativeSocket) => void;
   readonly endSocket!: (socket: NativeSocket) => void;
   readonly destroySocket!: (socket: NativeSocket) => void;
+  /** Its descriptor, which is the caller's from now on; -1 when it carries frames, has something queued or is closed. */
+  readonly handOverSocket!: (socket: NativeSocket) => number;
   readonly queuedBytes!: (socket: NativeSocket) => number;
   readonly sentBytes!: (socket: NativeSocket) => number;
   readonly receivedBytes!: (socket: NativeSocket) => number;

@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import { getSystemErrorMessage, getSystemErrorName } from "node:util";
 import type {
   AcceptedSocket,
@@ -61,6 +62,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   #accepted: AcceptedSocketEvents | null = null;
   #frames: FrameSocketEvents | null = null;
   #upgrade: FrameOptions | null = null;
+  #handedOver: Socket | null = null;
 
   constructor(native: NativeAddon, socket: NativeSocket, peerName: string, peerUid: number | null) {
     this.#native = native;
@@ -88,6 +90,18 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
         this.#broken(new NativeEventError("socket", event ?? number, [first, second, third, fourth]));
       if (event === "close") this.#wasClosed();
     });
+  }
+
+  handOver(received: Buffer): Socket | null {
+    this.#accepted = null;
+    const fd = this.#native.handOverSocket(this.#socket);
+    if (fd < 0) return null;
+    const { Socket } = process.getBuiltinModule("node:net");
+    const stream = new Socket({ fd, readable: true, writable: true, allowHalfOpen: true });
+    stream.once("close", () => this.#wasClosed());
+    this.#handedOver = stream;
+    if (received.length > 0) stream.unshift(received);
+    return stream;
   }
 
   upgrade(options: FrameOptions): FrameSocket {
@@ -146,6 +160,10 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   }
 
   destroy(): void {
+    if (this.#handedOver) {
+      this.#handedOver.destroy();
+      return;
+    }
     this.#native.destroySocket(this.#socket);
     this.#wasClosed();
   }

@@ -77,6 +77,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#sessions.size;
   }
 
+  get log(): ServerLog {
+    return this.#log;
+  }
+
   degraded(): string[] {
     return this.#host.backend.degraded();
   }

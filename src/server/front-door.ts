@@ -1,15 +1,20 @@
+import type { Socket } from "node:net";
 import { type Clock, systemClock } from "../async/clock.ts";
 import { acceptKey } from "../connection/accept-key.ts";
 import type { AcceptedSocket, Listener } from "../connection/accepted-socket.ts";
 import type { ByteCodec } from "../connection/byte-codec.ts";
+import { nodeSocket } from "../connection/node-listener.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
-import { authorize, type WebSocketAuth } from "./auth.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import { authorize, type Verdict, type WebSocketAuth } from "./auth.ts";
 import { type DescriptorShares, shareDescriptors } from "./descriptor-shares.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FOREIGN_HOST, isOwnHost } from "./host-check.ts";
 import { hasWord, MAX_HEAD_BYTES, parseHead, type RequestHead } from "./http-head.ts";
 import { MAX_QUEUED_BYTES } from "./limits.ts";
-import type { Principal } from "./principal.ts";
+import { LOCAL, type Principal } from "./principal.ts";
+import { SUBPROTOCOL, subprotocolsOf } from "./web-access.ts";
+import { WebDoor, type WebOptions } from "./web-door.ts";
 
 /** A socket that never finishes its request head must not stay for ever. */
 const HEAD_WITHIN_MS = 10_000;
@@ -25,10 +30,14 @@ export interface Admission {
   unasked(socket: AcceptedSocket): Principal;
   /** Names this server may be asked for by, beside addresses and localhost; null: by any, on a unix socket. */
   hosts: ReadonlySet<string> | null;
+  /** The web console; absent: pages are refused, and HTTP gets a few fixed answers. */
+  web?: WebOptions | undefined;
 }
 
 /** What came behind a request head that is being judged. */
 interface Early {
+  /** The head itself. */
+  head: Buffer;
   bytes: Buffer[];
   isKept: boolean;
   /** The peer sends nothing more; an upgraded socket would not be told again. */
@@ -39,6 +48,8 @@ interface Early {
 export interface Listening {
   /** Where clients connect, with the real port. */
   readonly url: string;
+  /** Where a person opens the web console, with a new token that works once; null without one. */
+  loginUrl(): string | null;
   /** Stops accepting; connections that are open stay. Resolves once they too are gone. */
   close(): Promise<void>;
   /** Drops what is left of plain HTTP, such as a request whose head never ends. */
@@ -56,6 +67,7 @@ export class FrontDoor {
   /** Those that have not said what they want, or are being answered, the oldest first. */
   readonly #outside = new Set<AcceptedSocket>();
   readonly #shares: DescriptorShares;
+  readonly #web: WebDoor | null;
   #ownPort = 0;
 
   constructor(
@@ -70,18 +82,30 @@ export class FrontDoor {
     this.#codec = codec;
     this.#clock = clock;
     this.#shares = shares;
+    const { web, auth } = admission;
+    this.#web = web
+      ? new WebDoor(web, {
+          auth,
+          health: () => health(server),
+          upgrade: (...args) => this.#upgradeLater(...args),
+          log: (message) => server.log("warn", message),
+        })
+      : null;
   }
 
   behind(listener: Listener, url: string): Listening {
     this.#ownPort = listener.port;
+    this.#web?.listensOn(listener.port);
     return {
       url,
+      loginUrl: () => this.#web?.loginUrl(url.replace(/^ws/, "http"), LOCAL) ?? null,
       close: async () => {
         listener.close();
         await Promise.all([...this.#open].map((socket) => socket.closed));
       },
       drop: () => {
         for (const socket of this.#outside) socket.destroy();
+        this.#web?.close();
       },
     };
   }
@@ -92,7 +116,7 @@ export class FrontDoor {
     this.#outside.add(socket);
     let received: Buffer = Buffer.alloc(0);
     let decided = false;
-    const early: Early = { bytes: [], isKept: false, isOver: false };
+    const early: Early = { head: received, bytes: [], isKept: false, isOver: false };
     const giveUp = () => {
       decided = true;
       this.#answer(socket, httpAnswer(408));
@@ -116,6 +140,7 @@ export class FrontDoor {
         late.cancel();
         if (parsed.type === "refused") this.#answer(socket, httpAnswer(parsed.status, parsed.reason));
         else {
+          early.head = received.subarray(0, received.length - parsed.rest.length);
           early.bytes.push(parsed.rest);
           this.#askWhoseSocket(socket, early, () => this.#decide(socket, parsed.head, early));
         }
@@ -156,8 +181,19 @@ export class FrontDoor {
   }
 
   #decide(socket: AcceptedSocket, head: RequestHead, early: Early): void {
-    const foreign = refuseForeign(head, this.#admission.hosts);
-    if (foreign || !hasWord(head, "connection", "upgrade") || !head.headers.has("upgrade")) {
+    const foreign = refuseForeign(head, this.#admission.hosts, this.#web);
+    const isUpgrade = hasWord(head, "connection", "upgrade") && head.headers.has("upgrade");
+    if (this.#web && !foreign && !isUpgrade) {
+      early.isKept = true;
+      this.#web
+        .serve(socket, () => Buffer.concat([early.head, ...early.bytes]))
+        .catch((error: unknown) => {
+          this.#server.log("error", messageOf(error));
+          this.#answer(socket, httpAnswer(503, "the web console cannot be served; see the server's log"));
+        });
+      return;
+    }
+    if (foreign || !isUpgrade) {
       this.#answer(socket, foreign ?? plainAnswer(this.#server, head), head.method === "HEAD");
       return;
     }
@@ -171,7 +207,7 @@ export class FrontDoor {
   async #judge(socket: AcceptedSocket, head: RequestHead, early: Early): Promise<void> {
     const { auth, unasked } = this.#admission;
     early.isKept = true;
-    const verdict = await authorize(auth, head.headers.get("authorization"), Date.now());
+    const verdict = await this.#verdictOf(head);
     early.isKept = false;
     if (!this.#open.has(socket)) return;
     if (verdict.type === "refused") {
@@ -190,17 +226,42 @@ export class FrontDoor {
       this.#answer(socket, httpAnswer(503, reason));
       return;
     }
-    const principal = auth.type === "none" ? unasked(socket) : verdict.principal;
+    const isUnasked = auth.type === "none" && !(this.#web && head.headers.has("origin"));
+    const principal = isUnasked ? unasked(socket) : verdict.principal;
     this.#letIn(socket, head, Buffer.concat(early.bytes), principal);
+  }
+
+  /** Pages have passes of their own where there is a console; everybody else brings a token, where one is asked for. */
+  #verdictOf(head: RequestHead): Promise<Verdict> {
+    const { auth } = this.#admission;
+    const { headers } = head;
+    if (this.#web && headers.has("origin")) return this.#web.judge(head, isOwnPage(head));
+    return authorize(auth, headers.get("authorization"), Date.now());
+  }
+
+  /** A connection that carried HTTP requests asks for a WebSocket: the same is asked of it as of any other. */
+  #upgradeLater(head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket): void {
+    const socket = nodeSocket(stream, this.#codec, accepted);
+    this.#outside.delete(accepted);
+    this.#open.add(socket);
+    this.#outside.add(socket);
+    void socket.closed.then(() => {
+      this.#open.delete(socket);
+      this.#outside.delete(socket);
+    });
+    this.#decide(socket, head, { head: Buffer.alloc(0), bytes: [rest], isKept: false, isOver: false });
   }
 
   #letIn(accepted: AcceptedSocket, head: RequestHead, received: Buffer, principal: Principal): void {
     this.#outside.delete(accepted);
     const { maxMessageBytes } = this.#server.config;
     const key = head.headers.get("sec-websocket-key") ?? "";
+    const chosen = subprotocolsOf(head).includes(SUBPROTOCOL)
+      ? `sec-websocket-protocol: ${SUBPROTOCOL}\r\n`
+      : "";
     accepted.send(
       Buffer.from(
-        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+        `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n${chosen}\r\n`,
       ),
     );
     const maxQueuedBytes = MAX_QUEUED_BYTES;
@@ -317,13 +378,25 @@ function health(server: ExecServer): HttpAnswer {
  * A page of another site must not reach a server on this machine, neither by its own origin nor by a name that was pointed
  * here. The server's own page may: its origin is the host it was asked by.
  */
-function refuseForeign({ headers }: RequestHead, hosts: Admission["hosts"]): HttpAnswer | null {
-  const origin = headers.get("origin");
-  const host = headers.get("host");
-  if (origin !== undefined && (origin !== `http://${host}` || !isOwnHost(host, hosts ?? NO_NAMES))) {
-    return httpAnswer(403);
-  }
+function refuseForeign(head: RequestHead, hosts: Admission["hosts"], web: WebDoor | null): HttpAnswer | null {
+  const origin = head.headers.get("origin");
+  const host = head.headers.get("host");
+  const isAllowed =
+    origin === undefined ||
+    (isOwnPage(head) && isOwnHost(host, hosts ?? NO_NAMES)) ||
+    web?.mayConnect(origin) === true;
+  if (!isAllowed) return web ? httpAnswer(403, FOREIGN_ORIGIN) : httpAnswer(403);
   return hosts !== null && !isOwnHost(host, hosts) ? httpAnswer(403, FOREIGN_HOST) : null;
 }
+
+/** By https where something in front of this server speaks TLS. */
+function isOwnPage({ headers }: RequestHead): boolean {
+  const host = headers.get("host");
+  const origin = headers.get("origin");
+  return origin === `http://${host}` || origin === `https://${host}`;
+}
+
+const FOREIGN_ORIGIN =
+  "pages of this origin may not connect; start the server with `--allow-origin ORIGIN` to let them";
 
 const NO_NAMES: ReadonlySet<string> = new Set();

@@ -10,6 +10,7 @@ import { FrontDoor, type Listening } from "./front-door.ts";
 import { MAX_QUEUED_BYTES } from "./limits.ts";
 import { LOCAL, type Principal } from "./principal.ts";
 import { ExecServerTransport, isLoopback } from "./transport.ts";
+import type { WebOptions } from "./web-door.ts";
 
 export interface ListenOptions {
   auth?: WebSocketAuth | undefined;
@@ -17,6 +18,8 @@ export interface ListenOptions {
   operatorUids?: readonly number[];
   /** Names a TCP server may be asked for by, beside addresses and localhost. */
   allowHosts?: readonly string[];
+  /** Serves the web console beside the WebSockets. */
+  web?: WebOptions | undefined;
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -28,7 +31,7 @@ export async function listen(
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
 ): Promise<Listening> {
-  const { auth = { type: "none" }, operatorUids = [], allowHosts = [] } = options;
+  const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web } = options;
   if (transport.type === "websocket" && auth.type === "none" && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
@@ -45,6 +48,7 @@ export async function listen(
       auth,
       unasked: ({ peerUid }) => (isUnix ? userOf(peerUid, operatorUids) : LOCAL),
       hosts: isUnix ? null : new Set(allowHosts.map((name) => name.toLowerCase())),
+      web,
     },
     codec,
     systemClock,

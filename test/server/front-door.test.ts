@@ -36,6 +36,10 @@ class Visitor implements AcceptedSocket {
     this.#closed.resolve();
   }
 
+  handOver(): null {
+    throw new Error("it was handed over");
+  }
+
   upgrade(): never {
     throw new Error("it was let in");
   }

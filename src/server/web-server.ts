@@ -1,0 +1,231 @@
+import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import type { WebSocketAuth } from "./auth.ts";
+import type { RequestHead } from "./http-head.ts";
+import type { Principal } from "./principal.ts";
+import { COOKIE_VALID_MS, cookieOf, type WebAccess } from "./web-access.ts";
+import type { WebFile, WebFiles } from "./web-files.ts";
+
+export interface WebServerOptions {
+  access: WebAccess;
+  auth: WebSocketAuth;
+  files: WebFiles;
+  cookieName: string;
+  /** Prometheus text; absent: there is no `/metrics`. */
+  metrics?: (() => string) | undefined;
+  /** Whether the bearer of this `authorization` header is an operator. */
+  isOperator: (authorization: string | undefined) => Promise<boolean>;
+  health: () => { status: number; body: string; type?: string };
+  /** A WebSocket that is asked for on a connection which carried requests before. */
+  upgrade: (head: RequestHead, socket: Socket, rest: Buffer) => void;
+  log: (message: string) => void;
+}
+
+const REQUEST_WITHIN_MS = 30_000;
+const HEAD_WITHIN_MS = 10_000;
+const KEEP_ALIVE_MS = 5_000;
+/** A token and little else. */
+const MAX_BODY_BYTES = 16 * 1024;
+
+/**
+ * Nothing from another host, nothing inline but the styles that the terminal makes for itself, nothing in a frame. A page
+ * that shows what commands print must not run any of it.
+ */
+const PAGE_HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+} as const;
+
+/** The web console's HTTP, by node:http. Connections are handed to it once their first request is no WebSocket. */
+export class WebServer {
+  readonly #options: WebServerOptions;
+  readonly #http: Server;
+
+  constructor(options: WebServerOptions) {
+    this.#options = options;
+    const { createServer } = process.getBuiltinModule("node:http");
+    this.#http = createServer(
+      {
+        headersTimeout: HEAD_WITHIN_MS,
+        requestTimeout: REQUEST_WITHIN_MS,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+        maxHeaderSize: 16 * 1024,
+      },
+      (request, response) => void this.#answer(request, response),
+    );
+    this.#http.on("upgrade", (request: IncomingMessage, socket: Duplex, rest: Buffer) => {
+      // node:http gives what it was given: a socket of node:net.
+      options.upgrade(headOf(request), socket as Socket, rest);
+    });
+  }
+
+  /** Serves a connection whose first bytes are to be read yet. */
+  serve(socket: Socket): void {
+    this.#http.emit("connection", socket);
+  }
+
+  close(): void {
+    this.#http.closeAllConnections();
+    this.#http.close();
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    for (const [name, value] of Object.entries(PAGE_HEADERS)) response.setHeader(name, value);
+    try {
+      await this.#route(request, response);
+    } catch (error) {
+      // The request's text is nobody's business, and may hold a token.
+      this.#options.log(error instanceof Error ? error.message : "a request failed");
+      if (!response.headersSent) response.writeHead(500);
+      response.end();
+    }
+  }
+
+  async #route(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const [path = "/"] = (request.url ?? "/").split("?", 1);
+    switch (path) {
+      case "/api/sign-in":
+        return this.#only("POST", request, response, () => this.#signIn(request, response));
+      case "/api/sign-out":
+        return this.#only("POST", request, response, () => this.#signOut(request, response));
+      case "/api/me":
+        return this.#only("GET", request, response, () => this.#me(request, response));
+      case "/metrics":
+        return this.#only("GET", request, response, () => this.#metrics(request, response));
+      case "/healthz":
+      case "/readyz":
+        return this.#only("GET", request, response, () => {
+          const { status, body, type } = this.#options.health();
+          send(response, status, path === "/readyz" ? "" : body, type);
+        });
+    }
+    const file = this.#options.files.find(path);
+    if (!file) return send(response, 404, "there is no such page\n");
+    return this.#only("GET", request, response, () => sendFile(request, response, file));
+  }
+
+  async #only(
+    method: "GET" | "POST",
+    request: IncomingMessage,
+    response: ServerResponse,
+    act: () => void | Promise<void>,
+  ): Promise<void> {
+    if (request.method === method || (method === "GET" && request.method === "HEAD")) return act();
+    response.setHeader("allow", method === "GET" ? "GET, HEAD" : method);
+    send(response, 405, `only ${method} is answered here\n`);
+  }
+
+  async #signIn(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const token = tokenOf(await bodyOf(request));
+    if (token === null) return send(response, 400, 'the body has to be {"token": "…"}\n');
+    const cookie = await this.#options.access.signIn(token, this.#options.auth);
+    if (cookie === null) {
+      return send(
+        response,
+        401,
+        "this token is wrong, was used before or is too old; the server prints a new address when it starts\n",
+      );
+    }
+    response.setHeader("set-cookie", this.#cookie(cookie, COOKIE_VALID_MS / 1000));
+    send(response, 204, "");
+  }
+
+  #signOut(request: IncomingMessage, response: ServerResponse): void {
+    const cookie = cookieOf(request.headers.cookie, this.#options.cookieName);
+    if (cookie !== undefined) this.#options.access.signOut(cookie);
+    response.setHeader("set-cookie", this.#cookie("", 0));
+    send(response, 204, "");
+  }
+
+  #me(request: IncomingMessage, response: ServerResponse): void {
+    const principal = this.#principalOf(request);
+    if (principal) send(response, 200, JSON.stringify(principal), "application/json");
+    else send(response, 401, "sign in first\n");
+  }
+
+  async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { metrics, isOperator } = this.#options;
+    if (!metrics) return send(response, 404, "start the server with `--metrics` to have figures here\n");
+    const isAllowed =
+      this.#principalOf(request)?.role === "operator" || (await isOperator(request.headers.authorization));
+    if (!isAllowed) return send(response, 401, "the figures are for operators\n");
+    send(response, 200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
+  }
+
+  #principalOf(request: IncomingMessage): Principal | null {
+    const { access, cookieName } = this.#options;
+    return access.principalOf(cookieOf(request.headers.cookie, cookieName));
+  }
+
+  #cookie(value: string, maxAgeSeconds: number): string {
+    return `${this.#options.cookieName}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${maxAgeSeconds}`;
+  }
+}
+
+function headOf(request: IncomingMessage): RequestHead {
+  const headers = new Map<string, string>();
+  for (const [name, values] of Object.entries(request.headersDistinct)) {
+    if (values) headers.set(name, values.join(", "));
+  }
+  const [path = "/"] = (request.url ?? "/").split("?", 1);
+  return { method: request.method ?? "GET", path, headers };
+}
+
+function send(
+  response: ServerResponse,
+  status: number,
+  body: string,
+  type = "text/plain; charset=utf-8",
+): void {
+  if (body !== "") response.setHeader("content-type", type);
+  response.setHeader("cache-control", "no-store");
+  response.setHeader("content-length", Buffer.byteLength(body));
+  response.writeHead(status);
+  response.end(body);
+}
+
+function sendFile(request: IncomingMessage, response: ServerResponse, file: WebFile): void {
+  response.setHeader("etag", file.etag);
+  response.setHeader("cache-control", "no-cache");
+  if (request.headers["if-none-match"] === file.etag) {
+    response.writeHead(304);
+    response.end();
+    return;
+  }
+  const gzip = file.gzip !== null && /\bgzip\b/.test(String(request.headers["accept-encoding"] ?? ""));
+  const body = gzip && file.gzip ? file.gzip : file.bytes;
+  response.setHeader("vary", "accept-encoding");
+  if (gzip) response.setHeader("content-encoding", "gzip");
+  response.setHeader("content-type", file.type);
+  response.setHeader("content-length", body.length);
+  response.writeHead(200);
+  response.end(body);
+}
+
+async function bodyOf(request: IncomingMessage): Promise<string | null> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of request) {
+    if (!(part instanceof Buffer)) return null;
+    bytes += part.length;
+    if (bytes > MAX_BODY_BYTES) return null;
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString("utf8");
+}
+
+function tokenOf(body: string | null): string | null {
+  if (body === null) return null;
+  try {
+    const parsed: unknown = JSON.parse(body);
+    if (typeof parsed !== "object" || parsed === null || !("token" in parsed)) return null;
+    return typeof parsed.token === "string" && parsed.token !== "" ? parsed.token : null;
+  } catch {
+    return null;
+  }
+}

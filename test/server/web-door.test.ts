@@ -1,0 +1,264 @@
+/** What browsers and other HTTP clients find at a door with a web console, over the addon's sockets and Node's. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import { nodeWire } from "../../src/connection/wire-parts.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
+import type { WebSocketAuth } from "../../src/server/auth.ts";
+import { authFromFlags } from "../../src/server/auth-flags.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { listen } from "../../src/server/listen.ts";
+import { LOCAL } from "../../src/server/principal.ts";
+import { COOKIE_VALID_MS, LOGIN_TOKEN_VALID_MS, WebAccess } from "../../src/server/web-access.ts";
+import { scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+
+const scratch = scratchDirectory();
+after(() => scratch[Symbol.dispose]());
+const PAGE = "<!doctype html><title>page</title>";
+writeFileSync(join(scratch.path, "index.html"), PAGE);
+writeFileSync(join(scratch.path, "app.js"), "void 0;".repeat(500));
+writeFileSync(join(scratch.path, "secret.txt"), "not a page's file");
+
+interface Answer {
+  status: number;
+  headers: Map<string, string>;
+  body: string;
+}
+
+/** A connection on which requests are written as they are and answers read by their length. */
+class RawHttp {
+  readonly socket: Socket;
+  #text = "";
+
+  constructor(port: number) {
+    this.socket = connect(port, "127.0.0.1");
+    this.socket.on("data", (chunk: Buffer) => {
+      this.#text += chunk.toString("latin1");
+    });
+    this.socket.on("error", () => undefined);
+  }
+
+  async ask(request: string): Promise<Answer> {
+    this.socket.write(request);
+    await until("a head", () => this.#text.includes("\r\n\r\n") || this.socket.destroyed);
+    const [head = "", ...rest] = this.#text.split("\r\n\r\n");
+    const [first = "", ...lines] = head.split("\r\n");
+    const headers = new Map(
+      lines.map((line) => {
+        const at = line.indexOf(":");
+        return [line.slice(0, at).toLowerCase(), line.slice(at + 1).trim()] as const;
+      }),
+    );
+    const length = Number(headers.get("content-length") ?? 0);
+    const body = () => this.#text.slice(head.length + 4);
+    await until("the body", () => body().length >= length || this.socket.destroyed);
+    const whole = rest.join("\r\n\r\n").slice(0, length) || body().slice(0, length);
+    this.#text = body().slice(length);
+    return { status: Number(first.split(" ")[1]), headers, body: whole };
+  }
+}
+
+async function open(useNode: boolean, auth: WebSocketAuth = { type: "none" }, more: object = {}) {
+  const host = createLocalHost();
+  const server = new ExecServer(useNode ? { ...host, wire: nodeWire } : host);
+  const listening = await listen(
+    server,
+    { type: "websocket", host: "127.0.0.1", port: 0 },
+    { auth, web: { folder: scratch.path, allowOrigins: ["https://console.example"] }, ...more },
+  );
+  const { port } = new URL(listening.url);
+  const sockets: Socket[] = [];
+  return {
+    port: Number(port),
+    listening,
+    http: () => {
+      const raw = new RawHttp(Number(port));
+      sockets.push(raw.socket);
+      return raw;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      const closed = listening.close();
+      await server.close();
+      listening.drop();
+      await closed;
+    },
+  };
+}
+
+const get = (path: string, more = "") => `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${more}\r\n`;
+const post = (path: string, body: string, more = "") =>
+  `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: ${body.length}\r\n${more}\r\n${body}`;
+const UPGRADE =
+  "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+const ORIGIN = "origin: http://127.0.0.1\r\n";
+const tokenIn = (url: string | null) => new URL(url ?? "").hash.replace("#token=", "");
+const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[0] ?? "";
+
+for (const useNode of [false, true]) {
+  describe(`a door with a web console, ${useNode ? "by Node's sockets" : "by the addon"}`, () => {
+    test("answers several requests on one connection, with the page's files and nothing else", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const page = await http.ask(get("/"));
+      assert.equal(page.status, 200);
+      assert.equal(page.body, PAGE);
+      assert.match(
+        page.headers.get("content-security-policy") ?? "",
+        /^default-src 'none'; script-src 'self';/,
+      );
+      assert.equal(page.headers.get("x-content-type-options"), "nosniff");
+      const zipped = await http.ask(get("/app.js", "accept-encoding: gzip\r\n"));
+      assert.equal(zipped.headers.get("content-encoding"), "gzip");
+      const etag = zipped.headers.get("etag");
+      assert.equal((await http.ask(get("/app.js", `if-none-match: ${etag}\r\n`))).status, 304);
+      for (const path of ["/secret.txt", "/../package.json", "/%2e%2e/package.json", "/nothing"])
+        assert.equal((await http.ask(get(path))).status, 404, path);
+      assert.equal((await http.ask(get("/healthz"))).status, 200);
+      const wrong = await http.ask(post("/", "x"));
+      assert.deepEqual([wrong.status, wrong.headers.get("allow")], [405, "GET, HEAD"]);
+      assert.equal((await http.ask(get("/metrics"))).status, 404);
+    });
+
+    test("takes a head and a body that come byte by byte", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const body = JSON.stringify({ token: tokenIn(door.listening.loginUrl()) });
+      const request = post("/api/sign-in", body);
+      for (const byte of request.slice(0, -1)) {
+        http.socket.write(byte);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      assert.equal((await http.ask(request.slice(-1))).status, 204);
+    });
+
+    test("exchanges the token of the printed address for a cookie, once", async () => {
+      await using door = await open(useNode);
+      const url = door.listening.loginUrl();
+      assert.match(url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{32}$/);
+      const body = JSON.stringify({ token: tokenIn(url) });
+      const http = door.http();
+      const signedIn = await http.ask(post("/api/sign-in", body));
+      assert.equal(signedIn.status, 204);
+      assert.match(
+        signedIn.headers.get("set-cookie") ?? "",
+        new RegExp(`^procwire_${door.port}=[\\w-]{32}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200$`),
+      );
+      const cookie = cookieIn(signedIn);
+      assert.deepEqual(
+        JSON.parse((await http.ask(get("/api/me", `cookie: a=b; ${cookie}\r\n`))).body),
+        LOCAL,
+      );
+      const again = await http.ask(post("/api/sign-in", body));
+      assert.equal(again.status, 401);
+      assert.match(again.body, /was used before/);
+      assert.equal((await http.ask(post("/api/sign-out", "", `cookie: ${cookie}\r\n`))).status, 204);
+      assert.equal((await http.ask(get("/api/me", `cookie: ${cookie}\r\n`))).status, 401);
+      for (const bad of ["", "{}", '{"token":1}', "x".repeat(20_000)])
+        assert.equal((await http.ask(post("/api/sign-in", bad))).status, 400);
+    });
+
+    test("lets a page in by its cookie and its own origin, and by nothing less", async () => {
+      await using door = await open(useNode);
+      const cookie = cookieIn(
+        await door
+          .http()
+          .ask(post("/api/sign-in", JSON.stringify({ token: tokenIn(door.listening.loginUrl()) }))),
+      );
+      const ask = async (more: string) => door.http().ask(get("/", UPGRADE + more));
+      const cases: [string, number][] = [
+        [`${ORIGIN}cookie: ${cookie}\r\n`, 101],
+        // Behind something that speaks TLS for it.
+        [`origin: https://127.0.0.1\r\ncookie: ${cookie}\r\n`, 101],
+        // A program, not a page: no origin, and here no token is asked for.
+        ["", 101],
+        [ORIGIN, 401],
+        [`${ORIGIN}cookie: ${cookie.slice(0, -1)}\r\n`, 401],
+        [`${ORIGIN}cookie: x${cookie}\r\n`, 401],
+        [`origin: http://127.0.0.1:${door.port + 1}\r\ncookie: ${cookie}\r\n`, 403],
+        [`origin: http://evil.example\r\ncookie: ${cookie}\r\n`, 403],
+        // An allowed page of somebody else has no use of this server's cookies.
+        [`origin: https://console.example\r\ncookie: ${cookie}\r\n`, 401],
+      ];
+      for (const [more, status] of cases) assert.equal((await ask(more)).status, status, more);
+      const refused = await ask("origin: http://evil.example\r\n");
+      assert.match(refused.body, /`--allow-origin ORIGIN`/);
+    });
+
+    test("takes a token as a sub-protocol, and chooses only the one that was offered", async () => {
+      const { auth, newToken = "" } = authFromFlags({ wsAuth: "auto" });
+      await using door = await open(useNode, auth);
+      const offer = (token: string, first = "procwire.v1, ") =>
+        `sec-websocket-protocol: ${first}procwire.token.${Buffer.from(token).toString("base64url")}\r\n`;
+      const ask = async (more: string) => door.http().ask(get("/", UPGRADE + more));
+      const right = await ask(ORIGIN + offer(newToken));
+      assert.equal(right.status, 101);
+      assert.equal(right.headers.get("sec-websocket-protocol"), "procwire.v1");
+      const bare = await ask(ORIGIN + offer(newToken, ""));
+      assert.equal(bare.status, 101);
+      assert.equal(bare.headers.get("sec-websocket-protocol"), undefined);
+      assert.equal((await ask(`origin: https://console.example\r\n${offer(newToken)}`)).status, 101);
+      assert.equal((await ask(ORIGIN + offer("wrong"))).status, 401);
+      assert.equal((await ask(`${ORIGIN}authorization: Bearer ${newToken}\r\n`)).status, 101);
+      // The token that opens a WebSocket can be exchanged too, as often as one likes.
+      for (let n = 0; n < 2; n++) {
+        const http = door.http();
+        assert.equal((await http.ask(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 204);
+      }
+    });
+
+    test("asks the same of a WebSocket on a connection that carried requests before", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const cookie = cookieIn(
+        await http.ask(post("/api/sign-in", JSON.stringify({ token: tokenIn(door.listening.loginUrl()) }))),
+      );
+      const refused = door.http();
+      assert.equal((await refused.ask(get("/"))).status, 200);
+      assert.equal((await refused.ask(get("/", UPGRADE + ORIGIN))).status, 401);
+      const foreign = door.http();
+      assert.equal((await foreign.ask(get("/"))).status, 200);
+      assert.equal((await foreign.ask(get("/", `${UPGRADE}origin: http://evil.example\r\n`))).status, 403);
+      assert.equal((await http.ask(get("/", `${UPGRADE}${ORIGIN}cookie: ${cookie}\r\n`))).status, 101);
+      let received = Buffer.alloc(0);
+      http.socket.on("data", (chunk: Buffer) => {
+        received = Buffer.concat([received, chunk]);
+      });
+      const text = Buffer.from('{"id":1,"method":"initialize","params":{"clientName":"page"}}');
+      http.socket.write(Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), text]));
+      await until("an answer", () => received.includes("sessionId"));
+    });
+
+    test("refuses foreign names and sandboxed peers before any page", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const answer = await http.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
+      assert.equal(answer.status, 403);
+      assert.match(answer.body, /--allow-host/);
+    });
+  });
+}
+
+describe("passes of browsers", () => {
+  test("end with their time, and the oldest goes when there are too many", async () => {
+    const clock = new ManualClock();
+    const access = new WebAccess(clock);
+    const none: WebSocketAuth = { type: "none" };
+    const token = access.newLoginToken(LOCAL);
+    await clock.advance(LOGIN_TOKEN_VALID_MS);
+    assert.equal(await access.signIn(token, none), null);
+    const cookie = await access.signIn(access.newLoginToken(LOCAL), none);
+    assert.ok(cookie);
+    await clock.advance(COOKIE_VALID_MS - 1);
+    assert.deepEqual(access.principalOf(cookie), LOCAL);
+    await clock.advance(1);
+    assert.equal(access.principalOf(cookie), null);
+    const first = await access.signIn(access.newLoginToken(LOCAL), none);
+    for (let n = 0; n < 1000; n++) await access.signIn(access.newLoginToken(LOCAL), none);
+    assert.equal(access.principalOf(first ?? ""), null);
+  });
+});
