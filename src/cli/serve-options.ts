@@ -129,6 +129,18 @@ const OPTIONS = {
     value: "UID",
     help: "a user who is operator on a unix socket, where each uid is a principal; may be repeated",
   },
+  web: { type: "boolean", value: "", help: "serve the web console at / of a ws:// address" },
+  "allow-origin": {
+    type: "strings",
+    value: "ORIGIN",
+    help: "another site's pages that may connect with a token, as https://NAME; may be repeated",
+  },
+  metrics: { type: "boolean", value: "", help: "count, and tell operators at /metrics in Prometheus's text" },
+  "metrics-listen": {
+    type: "string",
+    value: "IP:PORT",
+    help: "tell the figures on a listener of their own too, to everybody who reaches it",
+  },
   "log-level": {
     type: "string",
     value: "LEVEL",
@@ -242,11 +254,37 @@ function toOptions(values: Values): ServeOptions {
     ...authFromFlags(auth),
     operatorUids: listOf(values["operator-uid"], isNumber),
     allowHosts: listOf(values["allow-host"], isString),
+    web:
+      values.web === true
+        ? { allowOrigins: listOf(values["allow-origin"], isString).map(checkedOrigin) }
+        : undefined,
+    metrics: values.metrics === true || values["metrics-listen"] !== undefined,
+    metricsAt: metricsAddress(text("metrics-listen")),
     logLevel,
     secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile].filter(
       (path) => path !== undefined,
     ),
   };
+}
+
+function checkedOrigin(text: string): string {
+  const origin = URL.parse(text)?.origin;
+  if (origin === undefined || origin === "null" || origin !== text.replace(/\/$/, "")) {
+    throw new UsageError(
+      `--allow-origin \`${text}\` must be a page's origin, such as https://console.example`,
+    );
+  }
+  return origin;
+}
+
+function metricsAddress(text: string | undefined): { host: string; port: number } | undefined {
+  if (text === undefined) return undefined;
+  const url = URL.parse(`http://${text}`);
+  const port = /:(\d+)$/.exec(text)?.[1];
+  if (!url || port === undefined || url.pathname !== "/") {
+    throw new UsageError(`--metrics-listen \`${text}\` must be IP:PORT, such as 127.0.0.1:9464`);
+  }
+  return { host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(port) };
 }
 
 function limitsOf(values: Values): ProcessLimits {

@@ -1,10 +1,12 @@
 import { parseArgs } from "node:util";
 import { createLocalHost } from "../host/local-host.ts";
 import { tokenHint } from "../host/run-main.ts";
+import { webFolder } from "../host/web-folder.ts";
 import { exitNow } from "../native/exit-now.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
 import { authFromFlags } from "../server/auth-flags.ts";
 import { ExecServer } from "../server/exec-server.ts";
+import { ServerFigures } from "../server/figures.ts";
 import { listen } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
 import { runUntilSignalled } from "../server/run-server.ts";
@@ -27,13 +29,14 @@ export const command: Command = {
     }
     const { auth, newToken } = authFromFlags({ wsAuth: wantedAuth(argv) });
     const log = stderrLog("warn");
-    const server = new ExecServer(createLocalHost({ log, subreaper: true, keepFreedMemory: true }));
+    const host = createLocalHost({ log, subreaper: true, keepFreedMemory: true });
+    const server = new ExecServer({ ...host, figures: new ServerFigures() });
     makeNodeThreads();
-    const listening = await listenOnFreePort(server, { auth });
+    const listening = await listenOnFreePort(server, { auth, web: { folder: webFolder() } });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
     if (newToken !== undefined) writeStandardLine(2, tokenHint(listening.url, newToken));
-    writeStandardLine(2, whatToTry(listening.url));
+    writeStandardLine(2, whatToTry(listening.url, listening.loginUrl()));
     for (const part of server.degraded()) log("warn", part);
     await runUntilSignalled(server, listening, exitNow);
     return leave(0);
@@ -73,8 +76,10 @@ async function listenOnFreePort(server: ExecServer, options: Parameters<typeof l
   }
 }
 
-function whatToTry(url: string): string {
+function whatToTry(url: string, loginUrl: string | null): string {
   return `
+Open the web console (this address works once, within 15 minutes):
+  ${loginUrl}
 Try, in another terminal:
   bin/procwire run --connect ${url} -- uname -a
   bin/procwire run --connect ${url} --tty -- bash

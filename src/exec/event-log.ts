@@ -206,6 +206,11 @@ export class EventLog {
     return this.#failure;
   }
 
+  /** The producer was asked to pause: a reader that must not miss anything is slow. */
+  get isHeld(): boolean {
+    return this.#paused;
+  }
+
   get totalBytes(): number {
     return this.#chunks.totalBytes;
   }

@@ -1,16 +1,26 @@
 import { exitNow } from "../native/exit-now.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
 import { ExecServer } from "../server/exec-server.ts";
+import { ServerFigures } from "../server/figures.ts";
 import type { LogLevel } from "../server/host-services.ts";
 import type { ServerConfig } from "../server/limits.ts";
 import type { ListenOptions } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
+import { listenForMetrics } from "../server/metrics-listener.ts";
 import { runServer } from "../server/run-server.ts";
 import { writeStandardLine } from "../server/standard-stream.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
+import type { WebOptions } from "../server/web-door.ts";
 import { createLocalHost } from "./local-host.ts";
+import { webFolder } from "./web-folder.ts";
 
-export interface RunMainOptions extends ListenOptions {
+export interface RunMainOptions extends Omit<ListenOptions, "web"> {
+  /** Serves the web console; its page is found beside this program. */
+  web?: Omit<WebOptions, "folder"> | undefined;
+  /** Counts for `/metrics`. */
+  metrics?: boolean | undefined;
+  /** Tells the figures here too, to everybody who reaches it. */
+  metricsAt?: { host: string; port: number } | undefined;
   config?: Partial<ServerConfig>;
   /** Logged as warnings once the server listens. */
   warnings?: readonly string[];
@@ -42,26 +52,34 @@ export async function runMainWithTransport(
   options: RunMainOptions = {},
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
-  const { config = {}, warnings = [], newToken, secretFiles = [], ...listenOptions } = options;
+  const { config = {}, warnings = [], newToken, secretFiles = [], web, metrics, metricsAt } = options;
+  const { auth, operatorUids, allowHosts } = options;
   const hidden = [...secretFiles, ...(transport.type === "unix" ? [transport.path] : [])];
   const host = createLocalHost({ log, config, hidden, subreaper: true, keepFreedMemory: true });
-  const server = new ExecServer(host, config);
+  const server = new ExecServer({ ...host, figures: metrics ? new ServerFigures() : undefined }, config);
+  const figures = metricsAt ? await listenForMetrics(server, metricsAt) : null;
   const warn = () => {
     for (const part of [...warnings, ...server.degraded()]) log("warn", part);
   };
   if (transport.type === "stdio") warn();
   setTimeout(makeNodeThreads, MAKE_THREADS_AFTER_MS).unref();
   await runServer(server, transport, {
-    ...listenOptions,
+    auth,
+    operatorUids,
+    allowHosts,
+    web: web && { ...web, folder: webFolder() },
     exit: exitNow,
-    onListening: (url) => {
+    onListening: (url, loginUrl) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
       if (newToken !== undefined) writeStandardLine(2, tokenHint(url, newToken));
+      if (loginUrl !== null)
+        writeStandardLine(2, `web console, to be opened once within 15 minutes: ${loginUrl}`);
+      if (figures) writeStandardLine(2, `figures at ${figures.url}`);
       writeStandardLine(1, url);
       warn();
     },
-  });
+  }).finally(() => figures?.close());
 }
 
 /** The only place where a generated token is shown. */

@@ -1,3 +1,4 @@
+import { readdirSync } from "node:fs";
 import { systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
@@ -10,8 +11,10 @@ import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
+import type { ServerFigures } from "./figures.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
 import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
+import { metricsText } from "./metrics-text.ts";
 import type { Peer } from "./peer.ts";
 import { LOCAL, type Principal } from "./principal.ts";
 import { ProcessHandles } from "./process-handles.ts";
@@ -38,7 +41,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly #connections: TaskSet;
   /** What all connections share. */
   readonly room: SharedRoom;
-  readonly #open = new Set<{ close(reason: string): void }>();
+  readonly #open = new Set<{ close(reason: string): void; readonly queuedBytes?: number }>();
   #liveProcesses = 0;
   #closing: Promise<void> | null = null;
 
@@ -77,6 +80,26 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#sessions.size;
   }
 
+  get figures(): ServerFigures | null {
+    return this.#host.figures ?? null;
+  }
+
+  /** Prometheus text; null for a server that counts nothing. */
+  metrics(): string | null {
+    const { figures } = this;
+    if (!figures) return null;
+    let queuedBytes = 0;
+    for (const { queuedBytes: queued = 0 } of this.#open) queuedBytes += queued;
+    return metricsText(figures, {
+      connections: this.connectionCount,
+      sessions: this.sessionCount,
+      queuedBytes,
+      degradedParts: this.degraded().length,
+      loopLag: figures.loopLag(),
+      openDescriptors: openDescriptors(),
+    });
+  }
+
   get log(): ServerLog {
     return this.#log;
   }
@@ -93,6 +116,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   /** Serves one connection until it ends, on behalf of the principal that was found at its other end. */
   accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
     this.#open.add(connection);
+    if (this.figures) this.figures.acceptedConnections++;
     const run = runConnection(connection, {
       principal,
       host: this.#host,
@@ -187,8 +211,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       );
     }
     this.#liveProcesses++;
+    const beganAtMs = performance.now();
     try {
       const started = await backend.start(params);
+      this.figures?.processStarted(started, performance.now() - beganAtMs);
       const { log } = started;
       const isOver = () => log.exit !== null || log.isClosed || log.failure !== null;
       const stop = log.listen(() => {
@@ -204,6 +230,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       return started;
     } catch (error) {
       this.#liveProcesses--;
+      this.figures?.startFailed();
       throw error;
     }
   }
@@ -226,6 +253,15 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       // The caller's continuation is queued by now; what follows the answer comes after it.
       if (afterAnswer.length > 0) setImmediate(() => runAll(afterAnswer));
     }
+  }
+}
+
+/** Where the system does not tell, nobody is told. */
+function openDescriptors(): number | null {
+  try {
+    return readdirSync("/proc/self/fd").length;
+  } catch {
+    return null;
   }
 }
 

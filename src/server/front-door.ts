@@ -87,6 +87,7 @@ export class FrontDoor {
       ? new WebDoor(web, {
           auth,
           health: () => health(server),
+          metrics: server.figures ? () => server.metrics() ?? "" : undefined,
           upgrade: (...args) => this.#upgradeLater(...args),
           log: (message) => server.log("warn", message),
         })
@@ -281,6 +282,7 @@ export class FrontDoor {
 
   #answer(socket: AcceptedSocket, answer: HttpAnswer, headOnly = false): void {
     const { status, body, type, allow } = answer;
+    if (status >= 400) this.#server.figures?.refusedAtDoor(status);
     const lines = [
       `HTTP/1.1 ${status} ${REASONS[status] ?? ""}`,
       ...(type ? [`content-type: ${type}`] : []),

@@ -5,6 +5,7 @@ import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { ServerFigures } from "./figures.ts";
 import type { FileMethod } from "./file-methods.ts";
 
 /** Everything of its host that a server uses. It is given these; it imports none of them. */
@@ -24,6 +25,8 @@ export interface HostServices {
   /** What the backend keeps is counted here; everything else a server keeps is counted in the same one. */
   memory?: ByteLedger;
   log?: ServerLog;
+  /** Counts for `/metrics`; absent: nothing is counted. */
+  figures?: ServerFigures | undefined;
   newId?: () => string;
   /** For the public names of processes; the system's generator by default. */
   randomBytes?: (count: number) => Uint8Array;

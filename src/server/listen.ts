@@ -15,9 +15,9 @@ import type { WebOptions } from "./web-door.ts";
 export interface ListenOptions {
   auth?: WebSocketAuth | undefined;
   /** Users who are operators on a unix socket. */
-  operatorUids?: readonly number[];
+  operatorUids?: readonly number[] | undefined;
   /** Names a TCP server may be asked for by, beside addresses and localhost. */
-  allowHosts?: readonly string[];
+  allowHosts?: readonly string[] | undefined;
   /** Serves the web console beside the WebSockets. */
   web?: WebOptions | undefined;
 }

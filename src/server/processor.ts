@@ -62,6 +62,8 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     const release = unanswered.enter(request);
     const afterAnswer: (() => void)[] = [];
     const isLarge = LARGE_ANSWERS.has(request.method);
+    const { figures } = deps.host;
+    const beganAtMs = figures ? performance.now() : 0;
     try {
       const result = await handler.call(request.method, request.params, (task) => afterAnswer.push(task));
       // Looked at again right before it is sent: of many that wait, only as many may go as there is room for.
@@ -79,6 +81,7 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
       if (!over) connection.send(encodeError(request.id, told));
     } finally {
       for (const task of afterAnswer) task();
+      figures?.answered(request.method, performance.now() - beganAtMs);
       release();
       if (isLarge) peer.nextTurn();
     }

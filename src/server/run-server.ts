@@ -7,8 +7,8 @@ import type { ExecServerTransport } from "./transport.ts";
 import { findWatchdog } from "./watchdog.ts";
 
 export interface RunOptions extends ListenOptions {
-  /** Called with the URL once connections are taken; not for stdio. */
-  onListening?: (url: string) => void;
+  /** Called with the URL, and the web console's where there is one, once connections are taken; not for stdio. */
+  onListening?: (url: string, loginUrl: string | null) => void;
   /** Where stdio is served; the program's own streams by default. */
   stdin?: Readable;
   stdout?: Writable;
@@ -31,7 +31,7 @@ export async function runServer(
     return;
   }
   const listening = await listen(server, transport, options);
-  options.onListening?.(listening.url);
+  options.onListening?.(listening.url, listening.loginUrl());
   await runUntilSignalled(server, listening, options.exit);
 }
 

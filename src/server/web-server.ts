@@ -151,8 +151,11 @@ export class WebServer {
   async #metrics(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { metrics, isOperator } = this.#options;
     if (!metrics) return send(response, 404, "start the server with `--metrics` to have figures here\n");
+    // Where nobody is asked who they are, everybody may already do more than look.
     const isAllowed =
-      this.#principalOf(request)?.role === "operator" || (await isOperator(request.headers.authorization));
+      this.#options.auth.type === "none" ||
+      this.#principalOf(request)?.role === "operator" ||
+      (await isOperator(request.headers.authorization));
     if (!isAllowed) return send(response, 401, "the figures are for operators\n");
     send(response, 200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
   }

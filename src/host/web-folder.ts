@@ -1,0 +1,11 @@
+import { existsSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+/** Where the built page of the web console is, wherever this runs from: the bundle, the built library or the sources. */
+export function webFolder(): string {
+  const found = ["../web/", "../../dist/web/"]
+    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .find((path) => existsSync(`${path}index.html`));
+  if (found === undefined) throw new Error("the web console is not built; `npm run build` builds it");
+  return found;
+}
