@@ -49,6 +49,7 @@ const run = (...args: string[]) =>
   execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
 run("scripts/build-browser.ts");
+run("scripts/build-web.ts");
 
 // V8's code cache of each command is stored beside its bundle for later runs.
 for (const command of commands) {

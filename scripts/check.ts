@@ -10,6 +10,7 @@ const steps: [string, () => string | null][] = [
   ["format and lint (biome)", () => command(bin("biome"), ["check", "."])],
   ["promises and switches (eslint)", () => command(bin("eslint"), ["src", "test", "bench"])],
   ["types (tsc)", () => command(bin("tsc"), ["--noEmit"])],
+  ["types of the web console (tsc)", () => command(bin("tsc"), ["--noEmit", "-p", "src/web"])],
   ["imports (dependency-cruiser)", imports],
   ["unused code (knip)", () => command(bin("knip"), [])],
   ["conditional spreads", checkSpreads],

@@ -9,8 +9,8 @@ import { execFileSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** What all suites together need: walls, a pager, certificates, injected faults, a real terminal. */
-const DEFAULT_PACKAGES = ["bubblewrap", "less", "openssl", "strace", "tmux"];
+/** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser. */
+const DEFAULT_PACKAGES = ["bubblewrap", "chromium", "less", "openssl", "strace", "tmux"];
 
 /** A package whose program has another name than itself. */
 const PROGRAM_OF: Readonly<Record<string, string>> = { bubblewrap: "bwrap" };

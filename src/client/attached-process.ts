@@ -70,7 +70,7 @@ export class AttachedProcess extends RemoteProcess {
   }
 
   /** Ends the attachment; the process goes on. */
-  async detach(): Promise<void> {
+  override async detach(): Promise<void> {
     try {
       if (!this.follower.isOver) await this.#link.call("process/detach", { processId: this.processId });
     } catch (error) {

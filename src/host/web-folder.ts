@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url";
 export function webFolder(): string {
   const found = ["../web/", "../../dist/web/"]
     .map((path) => fileURLToPath(new URL(path, import.meta.url)))
-    .find((path) => existsSync(`${path}index.html`));
+    .find((path) => existsSync(`${path}console.js`));
   if (found === undefined) throw new Error("the web console is not built; `npm run build` builds it");
   return found;
 }

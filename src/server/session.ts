@@ -197,16 +197,17 @@ export class Session {
     return { entry, begin: () => this.#beginAttached(entry, afterSeq) };
   }
 
-  /** Ends an attachment; the process goes on. */
+  /** Ends an attachment, or leaves a process of lifetime `server` to the server; the process goes on. */
   detachProcess(processId: string): void {
     const slot = this.#slots.get(processId);
     if (slot?.type !== "started") throw invalidRequest(`unknown process id ${processId}`);
-    if (slot.entry.role === "owner")
+    const { entry } = slot;
+    if (entry.role === "owner" && entry.shared.lifetime === "session")
       throw invalidRequest(
-        `process ${processId} is this session's own; only a process that was attached to can be detached from`,
+        `process ${processId} is this session's own and ends with it; start it with the lifetime \`server\` to leave it running`,
       );
-    this.#drop(slot.entry);
-    slot.entry.forget();
+    this.#drop(entry);
+    this.#leave(entry);
   }
 
   /** The process of this id, once it has started; null when there is none. */

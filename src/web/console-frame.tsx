@@ -1,0 +1,117 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { ProcessPage } from "./process-page.tsx";
+import { ProcessesPage } from "./processes-page.tsx";
+import { hrefOf, type Route, useRoute } from "./route.ts";
+import { ServerPage } from "./server-page.tsx";
+import { type Asked, askWhoIAm, type Me, signIn, signOut, takeToken } from "./sign-in.ts";
+import { useClient } from "./use-client.ts";
+
+/** Signs in with the token of the address, asks for one where there is none, then shows the console. */
+export function Console() {
+  const [asked, setAsked] = useState<Asked | { type: "asking" }>({ type: "asking" });
+  const [problem, setProblem] = useState<string | null>(null);
+  const enter = async (token: string | null) => {
+    const refused = token === null ? null : await signIn(token);
+    const found = await askWhoIAm();
+    setAsked(found);
+    setProblem(found.type === "me" ? null : refused);
+  };
+  useEffect(() => {
+    // Where it fails, the state says so.
+    void enter(takeToken());
+  }, []);
+  switch (asked.type) {
+    case "asking":
+      return <p class="notice">Connecting…</p>;
+    case "unreachable":
+      return <p class="notice">The server cannot be reached. Reload the page when it runs again.</p>;
+    case "nobody":
+      return <SignIn problem={problem} onToken={(token) => void enter(token)} />;
+    case "me":
+      return <Frame me={asked.me} />;
+  }
+}
+
+function SignIn({ problem, onToken }: { problem: string | null; onToken: (token: string) => void }) {
+  const [token, setToken] = useState("");
+  return (
+    <main class="sign-in">
+      <h1>procwire</h1>
+      <p>
+        Open the address that the server printed when it started, or paste its token. An address works once.
+      </p>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (token.trim() !== "") onToken(token.trim());
+        }}
+      >
+        <label>
+          Token
+          <input
+            type="password"
+            autocomplete="off"
+            value={token}
+            onInput={(event) => setToken(event.currentTarget.value)}
+          />
+        </label>
+        <button type="submit">Sign in</button>
+      </form>
+      {problem !== null && <p role="alert">{problem}</p>}
+    </main>
+  );
+}
+
+function Frame({ me }: { me: Me }) {
+  const route = useRoute();
+  const link = useClient();
+  if (link.type === "connecting") return <p class="notice">Connecting…</p>;
+  if (link.type === "failed") {
+    return (
+      <p class="notice" role="alert">
+        {link.reason}
+      </p>
+    );
+  }
+  const { client } = link;
+  return (
+    <>
+      <header>
+        <strong>procwire</strong>
+        <nav aria-label="Pages">
+          <NavLink to={{ page: "processes" }} route={route}>
+            Processes
+          </NavLink>
+          <NavLink to={{ page: "server" }} route={route}>
+            Server
+          </NavLink>
+        </nav>
+        <span class="spacer" />
+        <output aria-live="polite">
+          {link.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
+        </output>
+        <span title="who this page acts for">
+          {me.id}
+          {me.role === "operator" ? " (operator)" : ""}
+        </span>
+        <button type="button" onClick={() => void signOut()}>
+          Sign out
+        </button>
+      </header>
+      <main>
+        {route.page === "processes" && <ProcessesPage client={client} />}
+        {route.page === "process" && <ProcessPage key={route.handle} client={client} handle={route.handle} />}
+        {route.page === "server" && <ServerPage client={client} />}
+      </main>
+    </>
+  );
+}
+
+function NavLink({ to, route, children }: { to: Route; route: Route; children: ComponentChildren }) {
+  return (
+    <a href={hrefOf(to)} aria-current={to.page === route.page ? "page" : undefined}>
+      {children}
+    </a>
+  );
+}

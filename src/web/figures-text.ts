@@ -1,0 +1,12 @@
+/** Samples of Prometheus's text by name and labels. */
+export type Figures = ReadonlyMap<string, number>;
+
+export function parseFigures(text: string): Figures {
+  const lines = text.split("\n").filter((line) => line !== "" && !line.startsWith("#"));
+  return new Map(
+    lines.map((line) => {
+      const at = line.lastIndexOf(" ");
+      return [line.slice(0, at), Number(line.slice(at + 1))];
+    }),
+  );
+}

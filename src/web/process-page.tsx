@@ -1,0 +1,240 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { AttachedProcess, ExecServerClient, Role } from "../client/browser.ts";
+import type { ExitStatus } from "../exec/exec-process.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import { TerminalView } from "./terminal-view.ts";
+import { bytes, commandLine } from "./words.ts";
+
+type Attached =
+  | { type: "attaching" }
+  | { type: "refused"; reason: string }
+  | { type: "attached"; process: AttachedProcess; argv: readonly string[] };
+
+/** Keys that a phone's keyboard lacks. */
+const EXTRA_KEYS = [
+  ["Esc", "\x1b"],
+  ["Tab", "\t"],
+  ["Ctrl-C", "\x03"],
+  ["Ctrl-D", "\x04"],
+  ["←", "\x1b[D"],
+  ["↓", "\x1b[B"],
+  ["↑", "\x1b[A"],
+  ["→", "\x1b[C"],
+] as const;
+
+/** One process: its terminal, live and with its scrollback, and what may be done with it. */
+export function ProcessPage({ client, handle }: { client: ExecServerClient; handle: string }) {
+  const [attached, setAttached] = useState<Attached>({ type: "attaching" });
+  const [role, setRole] = useState<Role>("viewer");
+  const [note, setNote] = useState<string | null>(null);
+  const [end, setEnd] = useState<ExitStatus | null>(null);
+  const place = useRef<HTMLDivElement>(null);
+  const view = useRef<TerminalView | null>(null);
+
+  useEffect(() => {
+    let isOver = false;
+    let process: AttachedProcess | null = null;
+    client.attach(handle, { role: "viewer" }).then(
+      (found) => {
+        process = found;
+        if (isOver) {
+          void found.detach().catch(() => undefined);
+          return;
+        }
+        found.onRoleChanged = (changed, reason) => {
+          setRole(changed);
+          setNote(`${reason}; this page is ${changed} now`);
+        };
+        setAttached({ type: "attached", process: found, argv: found.listing().argv });
+      },
+      (error: unknown) => {
+        if (!isOver) setAttached({ type: "refused", reason: messageOf(error) });
+      },
+    );
+    return () => {
+      isOver = true;
+      // It goes on without this page; a lost connection has detached it already.
+      void process?.detach().catch(() => undefined);
+    };
+  }, [client, handle]);
+
+  useEffect(() => {
+    if (attached.type !== "attached" || !place.current) return;
+    const { process } = attached;
+    const tell = (error: unknown) => setNote(messageOf(error));
+    const terminal = new TerminalView(place.current, {
+      input: (typed) => {
+        if (process.role === "driver") void process.write(typed).catch(tell);
+        else setNote("you are watching: take over to type");
+      },
+      room: (size) => {
+        if (process.role !== "driver") return;
+        terminal.resize(size);
+        void process.resize(size).catch(tell);
+      },
+    });
+    view.current = terminal;
+    if (process.size) terminal.resize(process.size);
+    void follow(process, terminal, setEnd).catch(tell);
+    return () => {
+      view.current = null;
+      terminal.dispose();
+    };
+  }, [attached]);
+
+  if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
+  if (attached.type === "refused") {
+    return (
+      <p class="notice" role="alert">
+        {attached.reason}. It may have ended a while ago.
+      </p>
+    );
+  }
+  const { process, argv } = attached;
+  const act = (run: () => Promise<unknown>, done?: string) => {
+    run().then(
+      () => setNote(done ?? null),
+      (error: unknown) => setNote(messageOf(error)),
+    );
+  };
+  const takeOver = () =>
+    act(async () => {
+      const size = view.current?.room() ?? undefined;
+      await process.takeDriver(size);
+      if (size) view.current?.resize(size);
+      setRole("driver");
+      view.current?.focus();
+    }, "you drive: what you type goes to the process");
+  const handBack = () =>
+    act(async () => {
+      await process.release();
+      setRole("viewer");
+    }, "handed back: you are watching");
+  const cannotDrive = end !== null ? "the process has ended" : undefined;
+  return (
+    <section class="process" aria-label={`process ${handle}`}>
+      <div class="bar">
+        <h1 class="command">{commandLine(argv)}</h1>
+        <span class="spacer" />
+        {role === "viewer" ? (
+          <button type="button" disabled={cannotDrive !== undefined} title={cannotDrive} onClick={takeOver}>
+            Take over
+          </button>
+        ) : (
+          <button type="button" onClick={handBack}>
+            Hand back
+          </button>
+        )}
+        <button
+          type="button"
+          disabled={cannotDrive !== undefined}
+          title={cannotDrive}
+          onClick={() => act(() => client.kill(handle, { signal: "interrupt" }), "interrupted")}
+        >
+          Interrupt
+        </button>
+        <button
+          type="button"
+          class="danger"
+          disabled={cannotDrive !== undefined}
+          title={cannotDrive}
+          onClick={() => act(() => client.kill(handle), "ended by force")}
+        >
+          Kill
+        </button>
+        <Search view={() => view.current} />
+        <button type="button" onClick={() => download(handle, view.current?.contents() ?? "")}>
+          Download
+        </button>
+      </div>
+      <output aria-live="polite" class="state">
+        {end ? ending(end) : role === "driver" ? "driving" : "watching"}
+        {note === null ? "" : ` · ${note}`}
+      </output>
+      <div class="terminal" ref={place} />
+      <div class="keys" role="toolbar" aria-label="Keys">
+        {EXTRA_KEYS.map(([name, keys]) => (
+          <button
+            key={name}
+            type="button"
+            disabled={role !== "driver"}
+            title={role === "driver" ? undefined : "take over to type"}
+            onClick={() => act(() => process.write(new TextEncoder().encode(keys)))}
+          >
+            {name}
+          </button>
+        ))}
+      </div>
+    </section>
+  );
+}
+
+async function follow(
+  process: AttachedProcess,
+  terminal: TerminalView,
+  onEnd: (end: ExitStatus) => void,
+): Promise<void> {
+  for await (const event of process.events()) {
+    switch (event.type) {
+      case "output":
+        await terminal.draw(event.chunk);
+        break;
+      case "gap":
+        terminal.note(`${event.bytes === null ? "some output" : bytes(event.bytes)} not kept`);
+        break;
+      case "exited":
+        onEnd(event);
+        break;
+      case "failed":
+      case "closed":
+        break;
+    }
+  }
+}
+
+function ending({ exitCode, signal, reason, limit }: ExitStatus): string {
+  if (reason === "limit") return `ended by its limit ${limit}`;
+  if (reason === "timeout" || reason === "sessionExpired" || reason === "terminated")
+    return `ended: ${reason}`;
+  return signal === null ? `exited with ${exitCode}` : `ended by ${signal}`;
+}
+
+function Search({ view }: { view: () => TerminalView | null }) {
+  const [text, setText] = useState("");
+  const [found, setFound] = useState(true);
+  const find = (direction: "next" | "previous") => {
+    if (text !== "") setFound(view()?.find(text, direction) ?? false);
+  };
+  return (
+    <form
+      class="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        find("next");
+      }}
+    >
+      <input
+        type="search"
+        aria-label="Find in the output"
+        aria-invalid={!found}
+        placeholder="find"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      <button type="button" aria-label="find the one before" onClick={() => find("previous")}>
+        ↑
+      </button>
+      <button type="submit" aria-label="find the next">
+        ↓
+      </button>
+    </form>
+  );
+}
+
+function download(handle: string, text: string): void {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  link.download = `${handle}.ansi.txt`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

@@ -1,0 +1,152 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { ExecServerClient } from "../client/browser.ts";
+import type { ProcessListing } from "../exec/exec-process.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import { hrefOf } from "./route.ts";
+import { startDetached } from "./start-process.ts";
+import { age, bytes, commandLine, state } from "./words.ts";
+
+const LOOK_EVERY_MS = 1_000;
+
+interface Row extends ProcessListing {
+  bytesPerSecond: number;
+}
+
+/** Every process this page may see, looked at once a second while the page is visible. */
+export function ProcessesPage({ client }: { client: ExecServerClient }) {
+  const { rows, problem } = useRows(client);
+  const [ended, setEnded] = useState(false);
+  const shown = (rows ?? []).filter(({ running }) => running || ended);
+  return (
+    <>
+      <h1>Processes</h1>
+      <StartForm client={client} />
+      {problem !== null && <p role="alert">{problem}</p>}
+      <label class="inline">
+        <input type="checkbox" checked={ended} onChange={(event) => setEnded(event.currentTarget.checked)} />
+        show those that have ended
+      </label>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard */}
+      <section class="scroll" tabIndex={0} aria-label="Processes">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col">Process</th>
+              <th scope="col">Command</th>
+              <th scope="col">State</th>
+              <th scope="col">Age</th>
+              <th scope="col">Output</th>
+              <th scope="col">Rate</th>
+              <th scope="col">Owner</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((row) => (
+              <tr key={row.handle}>
+                <td>
+                  {row.handle === undefined ? (
+                    row.processId
+                  ) : (
+                    <a href={hrefOf({ page: "process", handle: row.handle })}>{row.handle}</a>
+                  )}
+                </td>
+                <td class="command" title={row.cwd}>
+                  {commandLine(row.argv)}
+                </td>
+                <td>{state(row)}</td>
+                <td>{age(Date.now() - row.startedAtMs)}</td>
+                <td class="number">{bytes(row.outputBytes)}</td>
+                <td class="number">{row.running ? `${bytes(row.bytesPerSecond)}/s` : ""}</td>
+                <td>{row.principal ?? ""}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </section>
+      {rows !== null && shown.length === 0 && <p class="notice">Nothing runs here. Start a shell above.</p>}
+    </>
+  );
+}
+
+function useRows(client: ExecServerClient): { rows: Row[] | null; problem: string | null } {
+  const [rows, setRows] = useState<Row[] | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const before = useRef(new Map<string, { bytes: number; atMs: number }>());
+  useEffect(() => {
+    let isOver = false;
+    const look = async () => {
+      if (document.hidden) return;
+      try {
+        const listings = await client.list({ allSessions: true });
+        if (isOver) return;
+        const atMs = performance.now();
+        const next = new Map<string, { bytes: number; atMs: number }>();
+        setRows(
+          listings
+            .map((listing) => {
+              const key = listing.handle ?? listing.processId;
+              const last = before.current.get(key);
+              next.set(key, { bytes: listing.outputBytes, atMs });
+              const seconds = last ? (atMs - last.atMs) / 1000 : 0;
+              const bytesPerSecond =
+                last && seconds > 0 ? Math.max(0, (listing.outputBytes - last.bytes) / seconds) : 0;
+              return { ...listing, bytesPerSecond };
+            })
+            .sort((a, b) => b.startedAtMs - a.startedAtMs),
+        );
+        before.current = next;
+        setProblem(null);
+      } catch (error) {
+        if (!isOver) setProblem(messageOf(error));
+      }
+    };
+    // A look never rejects.
+    void look();
+    const timer = setInterval(() => void look(), LOOK_EVERY_MS);
+    return () => {
+      isOver = true;
+      clearInterval(timer);
+    };
+  }, [client]);
+  return { rows, problem };
+}
+
+function StartForm({ client }: { client: ExecServerClient }) {
+  const [command, setCommand] = useState("");
+  const [problem, setProblem] = useState<string | null>(null);
+  const [isStarting, setStarting] = useState(false);
+  const start = async () => {
+    setStarting(true);
+    try {
+      location.hash = hrefOf({ page: "process", handle: await startDetached(client, command.trim()) });
+    } catch (error) {
+      setProblem(messageOf(error));
+    } finally {
+      setStarting(false);
+    }
+  };
+  return (
+    <form
+      class="start"
+      onSubmit={(event) => {
+        event.preventDefault();
+        void start();
+      }}
+    >
+      <label>
+        Command (empty: a shell)
+        <input
+          value={command}
+          placeholder="npm test"
+          autocomplete="off"
+          spellcheck={false}
+          onInput={(event) => setCommand(event.currentTarget.value)}
+        />
+      </label>
+      <button type="submit" disabled={isStarting}>
+        Start
+      </button>
+      {problem !== null && <p role="alert">{problem}</p>}
+    </form>
+  );
+}

@@ -1,0 +1,139 @@
+import { useEffect, useState } from "preact/hooks";
+import type { ExecServerClient } from "../client/browser.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import type { EnvironmentInfo } from "../protocol/methods.ts";
+import { Curve } from "./curve.tsx";
+import { type Figures, parseFigures } from "./figures-text.ts";
+import { bytes } from "./words.ts";
+
+const LOOK_EVERY_MS = 2_000;
+
+type Look =
+  | { type: "looking" }
+  | { type: "refused"; reason: string }
+  | { type: "figures"; figures: Figures; history: Sample[] };
+
+interface Sample {
+  atSeconds: number;
+  processes: number;
+  memoryBytes: number;
+}
+
+/** Two hours of looks. */
+const MAX_SAMPLES = 3_600;
+
+/** The host, what does not work there, and the figures for those who may see them. */
+export function ServerPage({ client }: { client: ExecServerClient }) {
+  const [info, setInfo] = useState<EnvironmentInfo | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    client.info().then(setInfo, (error: unknown) => setProblem(messageOf(error)));
+  }, [client]);
+  const look = useFigures();
+  return (
+    <>
+      <h1>Server</h1>
+      {problem !== null && <p role="alert">{problem}</p>}
+      {info && <Host info={info} />}
+      <h2>Figures</h2>
+      {look.type === "refused" && <p>{look.reason}</p>}
+      {look.type === "figures" && (
+        <>
+          <Curve
+            label="processes"
+            points={look.history.map(({ atSeconds, processes }) => [atSeconds, processes])}
+          />
+          <Curve
+            label="memory (MiB)"
+            points={look.history.map(({ atSeconds, memoryBytes }) => [atSeconds, memoryBytes / 2 ** 20])}
+          />
+          <FigureTable figures={look.figures} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Host({ info }: { info: EnvironmentInfo }) {
+  const degraded = info.degraded ?? [];
+  return (
+    <>
+      <dl>
+        <dt>Version</dt>
+        <dd>{info.executorVersion ?? "unknown"}</dd>
+        <dt>System</dt>
+        <dd>{info.platformOs ?? "unknown"}</dd>
+        <dt>Shell</dt>
+        <dd>{info.shell.path}</dd>
+        <dt>Sandboxes</dt>
+        <dd>{info.sandboxes?.join(", ") || "none"}</dd>
+      </dl>
+      {degraded.length > 0 && (
+        <>
+          <h2>Degraded</h2>
+          <ul>
+            {degraded.map((part) => (
+              <li key={part}>{part}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}
+
+function FigureTable({ figures }: { figures: Figures }) {
+  const rows = [...figures].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard
+    <section class="scroll" tabIndex={0} aria-label="All figures">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Figure</th>
+            <th scope="col">Value</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(([name, value]) => (
+            <tr key={name}>
+              <td>{name}</td>
+              <td class="number">{/_bytes(_total)?$/.test(name) ? bytes(value) : String(value)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+function useFigures(): Look {
+  const [look, setLook] = useState<Look>({ type: "looking" });
+  useEffect(() => {
+    let isOver = false;
+    const history: Sample[] = [];
+    const ask = async () => {
+      if (document.hidden) return;
+      const answer = await fetch("/metrics").catch(() => null);
+      if (isOver || !answer) return;
+      const text = await answer.text();
+      if (!answer.ok) return setLook({ type: "refused", reason: text });
+      const figures = parseFigures(text);
+      history.push({
+        atSeconds: Date.now() / 1000,
+        processes: figures.get("procwire_processes") ?? 0,
+        memoryBytes: figures.get("process_resident_memory_bytes") ?? 0,
+      });
+      if (history.length > MAX_SAMPLES) history.shift();
+      setLook({ type: "figures", figures, history: [...history] });
+    };
+    // Asking never rejects.
+    void ask();
+    const timer = setInterval(() => void ask(), LOOK_EVERY_MS);
+    return () => {
+      isOver = true;
+      clearInterval(timer);
+    };
+  }, []);
+  return look;
+}

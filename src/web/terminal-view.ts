@@ -1,0 +1,125 @@
+import { FitAddon } from "@xterm/addon-fit";
+import { SearchAddon } from "@xterm/addon-search";
+import { SerializeAddon } from "@xterm/addon-serialize";
+import { UnicodeGraphemesAddon } from "@xterm/addon-unicode-graphemes";
+import { WebLinksAddon } from "@xterm/addon-web-links";
+import { Terminal } from "@xterm/xterm";
+import type { TerminalSize } from "../exec/exec-process.ts";
+
+export interface TerminalViewEvents {
+  /** Keys, pastes and the mouse, as bytes for the process. */
+  input(bytes: Uint8Array): void;
+  /** The room on the page has changed; a driver's terminal takes this size. */
+  room(size: TerminalSize): void;
+}
+
+/** More than this waiting to be drawn, and the next output is waited for: a flood must not make the page grow. */
+const MAX_UNDRAWN_BYTES = 512 * 1024;
+const SCROLLBACK_LINES = 10_000;
+
+/** A terminal on the page. It draws what it is given, at its own pace, and answers no query: the server's screen does. */
+export class TerminalView {
+  readonly #terminal: Terminal;
+  readonly #fit = new FitAddon();
+  readonly #search = new SearchAddon();
+  readonly #serialize = new SerializeAddon();
+  readonly #watcher: ResizeObserver;
+  #undrawn = 0;
+
+  constructor(element: HTMLElement, events: TerminalViewEvents) {
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    this.#terminal = new Terminal({
+      allowProposedApi: true,
+      scrollback: SCROLLBACK_LINES,
+      fontFamily: "ui-monospace, monospace",
+      fontSize: 14,
+      cursorBlink: true,
+      screenReaderMode: true,
+      theme: dark
+        ? { background: "#0d1117", foreground: "#e6edf3" }
+        : { background: "#ffffff", foreground: "#1f2328", cursor: "#1f2328", selectionBackground: "#b6d4fe" },
+    });
+    this.#terminal.loadAddon(this.#fit);
+    this.#terminal.loadAddon(this.#search);
+    this.#terminal.loadAddon(this.#serialize);
+    this.#terminal.loadAddon(new UnicodeGraphemesAddon());
+    this.#terminal.loadAddon(new WebLinksAddon(openLink));
+    // What a program prints must not reach the clipboard, and a query is answered by one side alone.
+    this.#terminal.parser.registerOscHandler(52, () => true);
+    for (const id of [
+      { final: "c" },
+      { prefix: ">", final: "c" },
+      { final: "n" },
+      { prefix: "?", final: "n" },
+    ])
+      this.#terminal.parser.registerCsiHandler(id, () => true);
+    this.#terminal.parser.registerCsiHandler({ prefix: "?", intermediates: "$", final: "p" }, () => true);
+    for (const color of [10, 11, 12])
+      this.#terminal.parser.registerOscHandler(color, (data) => data.trim() === "?");
+    this.#terminal.open(element);
+    this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
+    this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    this.#watcher = new ResizeObserver(() => {
+      const room = this.room();
+      if (room) events.room(room);
+    });
+    this.#watcher.observe(element);
+  }
+
+  /** How large a terminal the room on the page takes; null while it is not shown. */
+  room(): TerminalSize | null {
+    const proposed = this.#fit.proposeDimensions();
+    return proposed && proposed.rows > 0 && proposed.cols > 0
+      ? { rows: proposed.rows, cols: proposed.cols }
+      : null;
+  }
+
+  /** The size the process's terminal has. */
+  resize({ rows, cols }: TerminalSize): void {
+    if (rows !== this.#terminal.rows || cols !== this.#terminal.cols) this.#terminal.resize(cols, rows);
+  }
+
+  /** Resolves when more may be given: at once, or when enough of it is drawn. */
+  draw(bytes: Uint8Array): Promise<void> {
+    this.#undrawn += bytes.length;
+    return new Promise((resolve) => {
+      const isFull = this.#undrawn > MAX_UNDRAWN_BYTES;
+      this.#terminal.write(bytes, () => {
+        this.#undrawn -= bytes.length;
+        if (isFull) resolve();
+      });
+      if (!isFull) resolve();
+    });
+  }
+
+  /** A line of the page's own, between what the process printed. */
+  note(text: string): void {
+    this.#terminal.write(`\r\n\x1b[7m ${text} \x1b[0m\r\n`);
+  }
+
+  find(text: string, direction: "next" | "previous"): boolean {
+    return direction === "next" ? this.#search.findNext(text) : this.#search.findPrevious(text);
+  }
+
+  /** The screen and its scrollback with their colours, as a terminal would be sent them. */
+  contents(): string {
+    return this.#serialize.serialize();
+  }
+
+  focus(): void {
+    this.#terminal.focus();
+  }
+
+  dispose(): void {
+    this.#watcher.disconnect();
+    this.#terminal.dispose();
+  }
+}
+
+/** Only what a browser opens as a page, and never with a way back to this one. */
+function openLink(event: MouseEvent, text: string): void {
+  event.preventDefault();
+  const url = URL.parse(text);
+  if (url && (url.protocol === "https:" || url.protocol === "http:"))
+    open(url, "_blank", "noopener,noreferrer");
+}

@@ -1,0 +1,44 @@
+import { useEffect, useState } from "preact/hooks";
+import { connectFromBrowser, type ExecServerClient } from "../client/browser.ts";
+import { messageOf } from "../protocol/message-of.ts";
+
+export type Link =
+  | { type: "connecting" }
+  | { type: "connected"; client: ExecServerClient }
+  /** The client goes on trying; what is shown may be old. */
+  | { type: "reconnecting"; client: ExecServerClient }
+  | { type: "failed"; reason: string };
+
+/** One connection for the whole page. A lost one is resumed under everything that is shown. */
+export function useClient(): Link {
+  const [link, setLink] = useState<Link>({ type: "connecting" });
+  useEffect(() => {
+    const leaving = new AbortController();
+    let client: ExecServerClient | null = null;
+    const url = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/`;
+    connectFromBrowser({
+      url,
+      clientName: "procwire-console",
+      signal: leaving.signal,
+      openSocket: (address) => new WebSocket(address, ["procwire.v1"]),
+      onConnectionState: (state) => {
+        if (!client) return;
+        if (state.type === "reconnecting") setLink({ type: "reconnecting", client });
+        else if (state.type === "connected") setLink({ type: "connected", client });
+        else setLink({ type: "failed", reason: "the connection is over; reload the page to connect again" });
+      },
+    }).then(
+      (connected) => {
+        client = connected;
+        setLink({ type: "connected", client });
+      },
+      (error: unknown) => setLink({ type: "failed", reason: messageOf(error) }),
+    );
+    return () => {
+      leaving.abort();
+      // Nobody looks any more; the server notices the end by itself.
+      void client?.close().catch(() => undefined);
+    };
+  }, []);
+  return link;
+}

@@ -1,0 +1,90 @@
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type BrowserContext, chromium, type Page } from "playwright-core";
+import { ServeChild } from "../support/serve.ts";
+
+const CHROMIUM = "/usr/bin/chromium";
+/** Where screenshots are kept for whoever looks at a run. */
+const ARTEFACTS = "test-results";
+
+/** As root it needs --no-sandbox; the rest keeps it from asking anybody for anything. */
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+export async function openBrowser() {
+  if (!existsSync(CHROMIUM)) throw new Error(`${CHROMIUM} is missing; \`npm run setup:debian\` installs it`);
+  const profile = mkdtempSync(join(tmpdir(), "procwire-browser-"));
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath: CHROMIUM,
+    headless: true,
+    args: FLAGS,
+    viewport: { width: 1100, height: 700 },
+  });
+  return {
+    browser,
+    async [Symbol.asyncDispose]() {
+      await browser.close();
+      rmSync(profile, { recursive: true, force: true });
+    },
+  };
+}
+
+/** A real server with its console, and the address it printed for a person. */
+export async function serveConsole(...args: string[]) {
+  const server = await new ServeChild([
+    "--listen",
+    "ws://127.0.0.1:0",
+    "--web",
+    "--metrics",
+    ...args,
+  ]).listening();
+  const loginUrl = /(http:\/\/\S+#token=\S+)/.exec(server.stderr)?.[1];
+  if (loginUrl === undefined) throw new Error(`no address for a person in: ${server.stderr}`);
+  return { server, loginUrl };
+}
+
+/** Opens the console and signs in; problems of the page itself are collected. */
+export async function signedIn(
+  browser: BrowserContext,
+  loginUrl: string,
+): Promise<{ page: Page; problems: string[] }> {
+  const page = await browser.newPage();
+  const problems: string[] = [];
+  page.on("console", (message) => {
+    if (message.type() === "error") problems.push(message.text());
+  });
+  page.on("pageerror", (error) => problems.push(String(error)));
+  await page.goto(loginUrl);
+  await page.getByRole("link", { name: "Processes" }).waitFor();
+  return { page, problems };
+}
+
+/** Starts a command, or a shell, by the page's form; resolves on the page of its process. */
+export async function startOnPage(page: Page, command: string): Promise<string> {
+  await page.getByRole("link", { name: "Processes" }).click();
+  await page.getByLabel("Command (empty: a shell)").fill(command);
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.getByRole("button", { name: "Take over" }).waitFor();
+  return new URL(page.url()).hash.split("/").at(-1) ?? "";
+}
+
+/** What the terminal shows, line by line, as a screen reader is given it. */
+export async function screenText(page: Page): Promise<string> {
+  // As text: these tests have no types of a browser.
+  return page.evaluate(
+    `[...document.querySelectorAll(".xterm-accessibility-tree > div")].map((row) => row.textContent.trimEnd()).join("\\n")`,
+  );
+}
+
+export async function keepScreenshot(page: Page, name: string): Promise<void> {
+  mkdirSync(ARTEFACTS, { recursive: true });
+  await page.screenshot({ path: join(ARTEFACTS, `${name}.png`) });
+}

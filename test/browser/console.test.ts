@@ -1,0 +1,163 @@
+/** The web console in a real browser on a real server. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { until } from "../support/until.ts";
+import { keepScreenshot, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
+
+const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+
+describe("the web console", { timeout: 240_000 }, () => {
+  let opened: Awaited<ReturnType<typeof openBrowser>>;
+  before(async () => {
+    opened = await openBrowser();
+  });
+  after(async () => {
+    await opened[Symbol.asyncDispose]();
+  });
+
+  test("is opened by the printed address once, and keeps the token out of the address", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    assert.doesNotMatch(page.url(), /token/);
+    await page.reload();
+    await page.getByRole("link", { name: "Processes" }).waitFor();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByLabel("Token").waitFor();
+    await page.goto("about:blank");
+    await page.goto(loginUrl);
+    await page.getByText("was used before").waitFor();
+    assert.deepEqual(
+      problems.filter((problem) => !/401/.test(problem)),
+      [],
+    );
+    assert.ok(!server.stderr.replaceAll(loginUrl, "").includes(loginUrl.split("token=")[1] ?? "?"));
+    await page.close();
+  });
+
+  test("runs a shell that is typed into, resized, and watched again after a reload", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    await startOnPage(page, "");
+    await page.getByRole("button", { name: "Take over" }).click();
+    await page.getByText("you drive").waitFor();
+    await page.locator(".xterm-helper-textarea").focus();
+    await page.keyboard.type("printf '\\033[31mred\\033[0m %s\\n' $((6*7)); stty size\n");
+    await until("the answer", async () => /red 42/.test(await screenText(page)));
+    const sizeBefore = /\n(\d+ \d+)\n/.exec(await screenText(page))?.[1];
+    assert.ok(sizeBefore, await screenText(page));
+    await page.setViewportSize({ width: 800, height: 500 });
+    await page.locator(".xterm-helper-textarea").focus();
+    await until("the terminal is smaller", async () => {
+      await page.keyboard.type("clear; stty size\n");
+      const found = /^(\d+ \d+)$/m.exec(await screenText(page))?.[1];
+      return found !== undefined && found !== sizeBefore;
+    });
+    await page.keyboard.type("clear; echo be''fore\n");
+    await until("it was typed", async () => /^before$/m.test(await screenText(page)));
+    await keepScreenshot(page, "terminal");
+    await page.reload();
+    await page.getByRole("button", { name: "Take over" }).waitFor();
+    await until("the same screen again", async () => /^before$/m.test(await screenText(page)));
+    assert.deepEqual(problems, []);
+    await page.setViewportSize({ width: 1100, height: 700 });
+    await page.close();
+  });
+
+  test("shows one process to many, and lets them take over from each other", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page: first } = await signedIn(opened.browser, loginUrl);
+    await startOnPage(first, "exec cat");
+    const second = await opened.browser.newPage();
+    await second.goto(first.url());
+    await second.getByRole("button", { name: "Take over" }).waitFor();
+    await first.getByRole("button", { name: "Take over" }).click();
+    await first.getByText("you drive").waitFor();
+    await first.locator(".xterm-helper-textarea").focus();
+    await first.keyboard.type("from the first\n");
+    for (const page of [first, second])
+      await until("both see it", async () => (await screenText(page)).split("from the first").length === 3);
+    await second.getByRole("button", { name: "Take over" }).click();
+    await first.getByText("this page is viewer now").waitFor();
+    await first.getByRole("button", { name: "Take over" }).waitFor();
+    await second.locator(".xterm-helper-textarea").focus();
+    await second.keyboard.type("from the second\n");
+    for (const page of [first, second])
+      await until(
+        "both see that",
+        async () => (await screenText(page)).split("from the second").length === 3,
+      );
+    await second.getByRole("button", { name: "Kill" }).click();
+    for (const page of [first, second]) await page.getByText(/ended/).first().waitFor();
+    assert.ok(await first.getByRole("button", { name: "Take over" }).isDisabled());
+    await first.close();
+    await second.close();
+  });
+
+  test("draws what a flood ends with, and nothing of a program runs on the page", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const script =
+      "seq 1 300000; printf '<img src=x onerror=alert(1)>\\n\\033]52;c;aGk=\\007\\033]0;<b>title</b>\\007end of it\\n'; sleep 100";
+    await startOnPage(page, script);
+    await until("the end of the flood", async () => /^end of it$/m.test(await screenText(page)));
+    assert.match(await screenText(page), /^<img src=x onerror=alert\(1\)>$/m);
+    assert.match(await screenText(page), /^300000$/m);
+    assert.equal(await page.locator("img").count(), 0);
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("lists processes with their owners' figures, and the server's", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const handle = await startOnPage(page, "echo hello there; sleep 100");
+    await page.getByRole("link", { name: "Processes" }).click();
+    await page.getByRole("row", { name: new RegExp(`${handle}.*hello there.*running`) }).waitFor();
+    await keepScreenshot(page, "processes");
+    await page.getByRole("link", { name: "Server" }).click();
+    await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
+    await keepScreenshot(page, "server");
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("has no fault that axe finds, in the light and in the dark, and fits a phone", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page } = await signedIn(opened.browser, loginUrl);
+    const look = async (what: string) => {
+      // The page's own policy lets no foreign script in; the checker is put there from outside.
+      const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
+      const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
+      assert.deepEqual(
+        violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`),
+        [],
+        what,
+      );
+    };
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      await page.getByRole("link", { name: "Processes" }).click();
+      await look(`processes, ${colorScheme}`);
+      await page.getByRole("link", { name: "Server" }).click();
+      await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
+      await look(`server, ${colorScheme}`);
+      await startOnPage(page, "echo hi; sleep 100");
+      await until("its output", async () => /hi/.test(await screenText(page)));
+      await look(`a process, ${colorScheme}`);
+    }
+    await page.setViewportSize({ width: 390, height: 800 });
+    await page.getByRole("button", { name: "Esc" }).waitFor();
+    const overflow = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
+    assert.equal(overflow, false, "the page is wider than a phone");
+    await keepScreenshot(page, "phone");
+    await page.close();
+  });
+});
