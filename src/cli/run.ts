@@ -102,11 +102,14 @@ export async function runCommand(
   });
 }
 
-/** It goes on by itself: says how to find it again. */
-function leftAlone(child: ExecProcess): number {
-  if (!("handle" in child) || typeof child.handle !== "string")
+/** It goes on by itself, and nothing of it waits for this program: says how to find it again. */
+async function leftAlone(child: ExecProcess): Promise<number> {
+  const { RemoteProcess } = await import("../client/remote-process.ts");
+  if (!(child instanceof RemoteProcess) || child.handle === null)
     throw new Error("this server gives no handle by which the command could be found again");
-  process.stdout.write(`${child.handle}\n`);
+  const { handle } = child;
+  await child.detach();
+  process.stdout.write(`${handle}\n`);
   return 0;
 }
 

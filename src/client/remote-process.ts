@@ -179,6 +179,16 @@ export class RemoteProcess implements ExecProcess {
     return this.#asked("process/terminate", () => this.#terminate(mode), signal);
   }
 
+  /**
+   * Leaves a process of lifetime `server` to the server: it goes on, and is found again by its handle. Others are refused:
+   * they end with their session. Nothing more is told here.
+   */
+  async detach(): Promise<void> {
+    await this.#callExtended("process/detach", { processId: this.processId });
+    this.#onReleased();
+    this.log.fail(`process ${this.processId} was detached from`);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.follower.isOver) {
       try {
@@ -298,16 +308,6 @@ export class RemoteProcess implements ExecProcess {
     await this.#waitHere({ timeoutMs: mode.timeoutMs });
     await this.#call("process/terminate", { processId });
     return { running };
-  }
-
-  /**
-   * Leaves a process of lifetime `server` to the server: it goes on, and is found again by its handle. Others are refused:
-   * they end with their session. Nothing more is told here.
-   */
-  async detach(): Promise<void> {
-    await this.#callExtended("process/detach", { processId: this.processId });
-    this.#onReleased();
-    this.log.fail(`process ${this.processId} was detached from`);
   }
 
   /** The server forgets a process some time after its end was confirmed; what is known here is all there is then. */

@@ -35,6 +35,10 @@ export class Backpressure {
     this.#onPaused = onPaused;
   }
 
+  get isPaused(): boolean {
+    return this.#paused;
+  }
+
   update({ cursors, totalBytes, lastSeq, retainedBytes: here, retainedChunks: count }: LogState): void {
     const { retainedBytes, retainedChunks } = this.#limits;
     let most = 0;

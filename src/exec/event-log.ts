@@ -208,7 +208,7 @@ export class EventLog {
 
   /** The producer was asked to pause: a reader that must not miss anything is slow. */
   get isHeld(): boolean {
-    return this.#paused;
+    return this.#backpressure.isPaused;
   }
 
   get totalBytes(): number {
