@@ -41,6 +41,13 @@ napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
+// For tests: start programs as under an emulator that refuses vfork.
+napi_value forceFork(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  useForkOnly(call.boolean(0));
+  return nullptr;
+}
+
 napi_value initialize(napi_env env, napi_value exports) {
   Loop* loop = Loop::create(env);
   if (!loop) {
@@ -53,6 +60,7 @@ napi_value initialize(napi_env env, napi_value exports) {
       binding("canMakeThreads", tryThreads),
       binding("exitNow", exitNow),
       binding("forcePlainPaths", forcePlainPaths),
+      binding("forceFork", forceFork),
   };
   for (const Bindings& bindings : {processBindings(env), wireBindings(env), whole})
     napi_define_properties(env, exports, bindings.size(), bindings.data());

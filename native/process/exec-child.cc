@@ -1,5 +1,6 @@
-// Between vfork and exec. The memory here is the parent's, whose other threads go on: so no allocation, no lock, no
-// library call that could take one. Only plain system calls, and one place to write a failure to.
+// Between vfork and exec. The memory here is the parent's, whose other threads go on (or a copy of it, made while they
+// were doing anything): so no allocation, no lock, no library call that could take one. Only plain system calls, and one
+// place to write a failure to.
 #include "process/exec-child.h"
 
 #include <errno.h>
@@ -23,8 +24,11 @@ namespace {
 #define PLAIN_CALLS_ONLY __attribute__((no_sanitize("address", "undefined")))
 
 [[noreturn]] PLAIN_CALLS_ONLY void failChild(ChildPlan* plan, const char* call, int err) {
-  plan->err = err;
-  plan->syscall = call;
+  plan->report.err = err;
+  plan->report.syscall = call;
+  // A name is at the same address in a copy of the memory.
+  const ChildReport report = {err, call};
+  if (plan->reportFd >= 0) syscall(SYS_write, plan->reportFd, &report, sizeof report);
   for (;;) syscall(SYS_exit_group, 127);
 }
 
@@ -72,6 +76,7 @@ PLAIN_CALLS_ONLY void resetSignals() {
 
 PLAIN_CALLS_ONLY int execChild(void* argument) {
   ChildPlan* plan = static_cast<ChildPlan*>(argument);
+  plan->ran = true;
   if (syscall(SYS_setsid) < 0) failChild(plan, "setsid", errno);
   if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0) failChild(plan, "prctl", errno);
   // The parent may have died before the line above.
@@ -87,7 +92,12 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
   if (syscall(SYS_dup3, plan->stderrFd, 2, 0) < 0) failChild(plan, "dup2", errno);
   for (int at = 0; at < plan->passedCount; at++)
     if (syscall(SYS_dup3, plan->passed[at], 3 + at, 0) < 0) failChild(plan, "dup2", errno);
-  closeInherited(3 + plan->passedCount, plan->oldCallsOnly);
+  int firstUnused = 3 + plan->passedCount;
+  if (plan->reportFd >= 0) {
+    if (syscall(SYS_dup3, plan->reportFd, firstUnused, O_CLOEXEC) < 0) failChild(plan, "dup3", errno);
+    plan->reportFd = firstUnused++;
+  }
+  closeInherited(firstUnused, plan->oldCallsOnly);
   resetSignals();
   for (int at = 0; at < plan->limitCount; at++)
     if (syscall(SYS_prlimit64, 0, plan->limits[at].resource, plan->limits[at].values, nullptr) < 0 &&

@@ -14,6 +14,12 @@ struct ResourceLimit {
   bool required;       // the program must not start without it
 };
 
+// What the child tells: the failed call and its errno, 0 while nothing has failed.
+struct ChildReport {
+  int err;
+  const char* syscall;
+};
+
 // All that the child needs, laid out before it exists.
 struct ChildPlan {
   const char* cwd;
@@ -35,12 +41,14 @@ struct ChildPlan {
   int cgroupCount;
   pid_t parent;
   bool oldCallsOnly;
-  // What the child tells: the failed call and its errno.
-  volatile int err;
-  const char* volatile syscall;
+  // Where the child's memory may be a copy of the parent's: a failure is written here too, and exec closes it. Else -1.
+  int reportFd;
+  // Set by the child: that it runs in this memory, and what failed.
+  volatile bool ran;
+  volatile ChildReport report;
 };
 
-// Runs between vfork and exec, on a stack of its own in its parent's memory. Takes a ChildPlan; never returns.
+// Runs between vfork and exec, on a stack of its own in its parent's memory (or in a copy of it). Takes a ChildPlan; never returns.
 int execChild(void* plan);
 
 }  // namespace procwire

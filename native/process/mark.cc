@@ -22,6 +22,8 @@ namespace {
 // Microseconds: 142 years. Below 2^53 with all that is added, so that JavaScript's numbers hold it.
 constexpr uint64_t kFirstMark = uint64_t{1} << 52;
 constexpr int kSerialBits = 24;
+// The kernel's RLIM64_INFINITY, whose name not every C library has.
+constexpr uint64_t kUnlimited = ~uint64_t{0};
 constexpr int kProgramBits = 27;
 
 // The part of this program, so that two of them do not take each other's orphans for their own.
@@ -60,12 +62,12 @@ uint64_t markInProc(pid_t pid) {
 
 uint64_t nextMark(std::vector<ResourceLimit>& limits) {
   static std::atomic<uint64_t> serial{0};
-  struct rlimit64 own = {};
-  if (getrlimit64(static_cast<__rlimit_resource_t>(RLIMIT_RTTIME), &own) < 0) return 0;
+  uint64_t own[2] = {0, 0};  // soft, hard
+  if (syscall(SYS_prlimit64, 0, RLIMIT_RTTIME, nullptr, own) < 0) return 0;
   const uint64_t mark = programPart() + (serial++ & ((uint64_t{1} << kSerialBits) - 1));
   // Somebody above has set a limit that means something: it stays as it is.
-  if (own.rlim_max < mark || (own.rlim_cur != RLIM64_INFINITY && !isMark(own.rlim_cur))) return 0;
-  limits.push_back({RLIMIT_RTTIME, {mark, own.rlim_max}, false});
+  if (own[1] < mark || (own[0] != kUnlimited && !isMark(own[0]))) return 0;
+  limits.push_back({RLIMIT_RTTIME, {mark, own[1]}, false});
   return mark;
 }
 

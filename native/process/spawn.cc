@@ -1,6 +1,9 @@
 // Starting a program. The child borrows the parent's memory until it execs (vfork), so it costs the same whatever the
 // size of the server, and it tells a failure by writing into the request itself. A few permanent threads do this for
 // the whole program: the kernel ties the parent-death signal to the thread that forked, and the event loop never waits.
+//
+// An emulator (qemu-user) either refuses these clone flags with EINVAL or makes a plain fork of them. The child's memory
+// is a copy there, so it reports through a pipe that exec closes. The first start finds out which of the two it is.
 #include "process/spawn.h"
 
 #include <errno.h>
@@ -52,6 +55,11 @@ constexpr char kDefaultPath[] = "/bin:/usr/bin";
 // a few, gain nothing.
 constexpr size_t kMostSpawners = 4;
 
+// Whether a child writes to the parent's memory before it execs.
+enum class ChildMemory { unknown, shared, copied };
+
+std::atomic<ChildMemory> childMemory{ChildMemory::unknown};
+std::atomic<bool> forkOnly{false};
 bool oldCallsOnly = false;
 std::atomic<pid_t> spawnerThreadIds[kMostSpawners];
 
@@ -87,10 +95,12 @@ struct ChildFds {
   int in = -1;
   int out = -1;
   int err = -1;
+  int report[2] = {-1, -1};  // read, write; only where the child's memory may be a copy
   std::vector<int> passed;
   std::vector<int> cgroups;
 
   ~ChildFds() {
+    for (int& fd : report) closeFd(fd);
     for (int& fd : cgroups) closeFd(fd);
     for (int& fd : passed) closeFd(fd);
     closeFd(in);
@@ -147,9 +157,9 @@ bool openCgroups(SpawnRequest& request, ChildFds& child) {
 // Nobody may be given more than this program has; who has less already is held to that.
 void capLimits(std::vector<ResourceLimit>& limits) {
   for (ResourceLimit& limit : limits) {
-    struct rlimit64 own = {};
-    if (getrlimit64(static_cast<__rlimit_resource_t>(limit.resource), &own) < 0) continue;
-    for (uint64_t& value : limit.values) value = std::min<uint64_t>(value, own.rlim_max);
+    uint64_t own[2] = {0, 0};  // soft, hard
+    if (syscall(SYS_prlimit64, 0, limit.resource, nullptr, own) < 0) continue;
+    for (uint64_t& value : limit.values) value = std::min(value, own[1]);
   }
 }
 
@@ -227,6 +237,47 @@ bool havePidfd() {
   return have && !oldCallsOnly;
 }
 
+// The child's end is above every number that the child gives to a descriptor.
+bool openReport(SpawnRequest& request, ChildFds& child) {
+  if (pipe2(child.report, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
+  int above = fcntl(child.report[1], F_DUPFD_CLOEXEC, 4 + static_cast<int>(request.passed.size()));
+  if (above < 0) return failed(request, "fcntl", request.file);
+  close(child.report[1]);
+  child.report[1] = above;
+  return true;
+}
+
+// Waits until the child has exec'ed or failed. True when it failed; then `report` says in what.
+bool readReport(ChildFds& child, ChildReport& report) {
+  closeFd(child.report[1]);
+  ssize_t length;
+  do length = read(child.report[0], &report, sizeof report);
+  while (length < 0 && errno == EINTR);
+  return length == static_cast<ssize_t>(sizeof report);
+}
+
+// Starts the child; the flags decide whether its memory is ours. Answers -1 with errno set.
+pid_t cloneChild(ChildPlan& plan, bool pidfd, int& exitFd) {
+  void* stack = childStack();
+  if (!stack) {
+    errno = ENOMEM;
+    return -1;
+  }
+  const ChildMemory memory = forkOnly ? ChildMemory::copied : childMemory.load();
+  if (memory != ChildMemory::copied) {
+    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (pidfd ? CLONE_PIDFD : 0);
+    const pid_t pid = clone(execChild, stack, flags, &plan, &exitFd);
+    if (pid >= 0 || errno != EINVAL || memory == ChildMemory::shared) return pid;
+  }
+  exitFd = -1;
+  return clone(execChild, stack, SIGCHLD, &plan);
+}
+
+void reapNow(pid_t pid) {
+  siginfo_t ignored;
+  while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {}
+}
+
 void releaseAnswer(SpawnRequest& request) {
   closeFd(request.exitFd);
   closeFd(request.stdinFd);
@@ -247,6 +298,8 @@ bool start(SpawnRequest& request) {
     errno = EAGAIN;
     return failed(request, "pthread_create", request.file);
   }
+  const bool reports = forkOnly || childMemory != ChildMemory::shared;
+  if (reports && !openReport(request, child)) return false;
   if (!pidfd && pipe2(exitEnds, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
 
   std::vector<std::string> candidates = candidatesFor(request);
@@ -274,26 +327,37 @@ bool start(SpawnRequest& request) {
   plan.cgroupCount = static_cast<int>(child.cgroups.size());
   plan.parent = getpid();
   plan.oldCallsOnly = oldCallsOnly;
+  plan.reportFd = child.report[1];
 
-  void* stack = childStack();
-  int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (pidfd ? CLONE_PIDFD : 0);
-  pid_t pid = -1;
-  if (stack) pid = clone(execChild, stack, flags, &plan, &request.exitFd);
-  else errno = ENOMEM;
+  pid_t pid = cloneChild(plan, pidfd, request.exitFd);
   if (pid < 0) {
     failed(request, "clone", request.file);
     closeFd(exitEnds[0]);
     closeFd(exitEnds[1]);
     return false;
   }
-  if (plan.err != 0) {
-    siginfo_t ignored;
-    while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {}
+  ChildReport report = {plan.report.err, plan.report.syscall};
+  if (plan.ran) {
+    childMemory = ChildMemory::shared;
+  } else {
+    if (!forkOnly) childMemory = ChildMemory::copied;
+    readReport(child, report);
+  }
+  if (report.err == 0 && pidfd && request.exitFd < 0) {
+    // Not reaped by anybody yet, so the number is its own.
+    request.exitFd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    if (request.exitFd < 0) {
+      report = {errno, "pidfd_open"};
+      kill(-pid, SIGKILL);
+    }
+  }
+  if (report.err != 0) {
+    reapNow(pid);
     closeFd(exitEnds[0]);
     closeFd(exitEnds[1]);
-    request.err = plan.err;
-    request.syscall = plan.syscall;
-    request.path = strcmp(plan.syscall, "chdir") == 0 ? request.cwd : request.file;
+    request.err = report.err;
+    request.syscall = report.syscall;
+    request.path = strcmp(report.syscall, "chdir") == 0 ? request.cwd : request.file;
     return false;
   }
   request.pid = pid;
@@ -375,5 +439,7 @@ void SpawnRequest::discard() {
 }
 
 void useOldCallsOnly(bool only) { oldCallsOnly = only; }
+
+void useForkOnly(bool only) { forkOnly = only; }
 
 }  // namespace procwire

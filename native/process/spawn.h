@@ -72,6 +72,9 @@ void reapLater(pid_t pid);
 // For tests: behave as on a kernel without pidfds and close_range.
 void useOldCallsOnly(bool only);
 
+// For tests: behave as under an emulator that refuses vfork.
+void useForkOnly(bool only);
+
 }  // namespace procwire
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #define HAVE_AVX2_CODE 1
 #define AVX2 __attribute__((target("avx2")))
@@ -104,11 +105,25 @@ AVX2 size_t unmaskWide(uint8_t* bytes, size_t length, uint32_t key) {
 
 #endif
 
+#if HAVE_AVX2_CODE
+// Asked of the processor itself: the compiler's own `__builtin_cpu_supports` needs a symbol of libgcc, which the
+// toolchain of the prebuilt packages does not have.
+bool haveAvx2() {
+  unsigned a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
+  // The kernel must save the wide registers too: bits 1 (XMM) and 2 (YMM).
+  unsigned low, high;
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low & 6) != 6) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+}
+#endif
+
 }  // namespace
 
 bool usesWideInstructions() {
 #if HAVE_AVX2_CODE
-  static const bool have = __builtin_cpu_supports("avx2");
+  static const bool have = haveAvx2();
   return have && !wideDisabled;
 #else
   return false;

@@ -163,6 +163,8 @@ export class NativeAddon {
   readonly exitNow!: (code: number) => void;
   /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   readonly forcePlainPaths!: (on: boolean) => void;
+  /** For tests: start programs by fork, as under an emulator that refuses vfork. */
+  readonly forceFork!: (on: boolean) => void;
 }
 
 export type LoadedAddon = { type: "loaded"; addon: NativeAddon } | { type: "missing"; why: string };

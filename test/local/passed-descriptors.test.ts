@@ -22,6 +22,11 @@ const ways = {
     native.addon.forcePlainPaths(true);
     return nativeSpawn(native.addon);
   },
+  "the native spawner under an emulator that refuses vfork": () => {
+    assert.ok(native.type === "loaded");
+    native.addon.forceFork(true);
+    return nativeSpawn(native.addon);
+  },
   "node:child_process": () => spawnFallbackChild,
 };
 
@@ -49,7 +54,10 @@ for (const [name, way] of Object.entries(ways)) {
         );
         await closed.promise;
       } finally {
-        if (native.type === "loaded") native.addon.forcePlainPaths(false);
+        if (native.type === "loaded") {
+          native.addon.forcePlainPaths(false);
+          native.addon.forceFork(false);
+        }
       }
       return Buffer.concat(output).toString();
     };

@@ -214,6 +214,29 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(started.child.signalGroup(15), false);
   });
 
+  it("tells what failed where the child's memory is a copy, as under an emulator", async () => {
+    addon().forceFork(true);
+    try {
+      for (const plain of [false, true]) {
+        addon().forcePlainPaths(plain);
+        assert.equal((await failure(["no-such-program"])).code, "ENOENT");
+        const noFolder = await failure(["true"], { cwd: "/nowhere" });
+        assert.deepEqual([noFolder.code, noFolder.syscall, noFolder.path], ["ENOENT", "chdir", "/nowhere"]);
+        for (const terminal of [null, TERMINAL]) {
+          for (let run = 0; run < 10; run++) {
+            const started = await startChild(["sh", "-c", "printf tail; exit 3"], { terminal });
+            assert.deepEqual(await started.exit, { type: "code", code: 3 });
+            assert.equal(started.outputBeforeExit().toString(), "tail");
+            await started.close;
+          }
+        }
+      }
+    } finally {
+      addon().forcePlainPaths(false);
+      addon().forceFork(false);
+    }
+  });
+
   it("works the same where the kernel has no pidfds", async () => {
     addon().forcePlainPaths(true);
     try {
