@@ -1,6 +1,6 @@
 // Between vfork and exec. The memory here is the parent's, whose other threads go on (or a copy of it, made while they
-// were doing anything): so no allocation, no lock, no library call that could take one. Only plain system calls, and one
-// place to write a failure to.
+// were doing anything): so no allocation, no lock, no library call that could take one. Only plain system calls, and
+// one place to write a failure to.
 #include "process/exec-child.h"
 
 #include <errno.h>

@@ -48,7 +48,8 @@ struct ChildPlan {
   volatile ChildReport report;
 };
 
-// Runs between vfork and exec, on a stack of its own in its parent's memory (or in a copy of it). Takes a ChildPlan; never returns.
+// Runs between vfork and exec, on a stack of its own in its parent's memory (or in a copy of it). Takes a ChildPlan;
+// never returns.
 int execChild(void* plan);
 
 }  // namespace procwire

@@ -2,8 +2,9 @@
 // size of the server, and it tells a failure by writing into the request itself. A few permanent threads do this for
 // the whole program: the kernel ties the parent-death signal to the thread that forked, and the event loop never waits.
 //
-// An emulator (qemu-user) either refuses these clone flags with EINVAL or makes a plain fork of them. The child's memory
-// is a copy there, so it reports through a pipe that exec closes. The first start finds out which of the two it is.
+// An emulator (qemu-user) either refuses these clone flags with EINVAL or makes a plain fork of them. The child's
+// memory is a copy there, so it reports through a pipe that exec closes. The first start finds out which of the two it
+// is.
 #include "process/spawn.h"
 
 #include <errno.h>

@@ -3,6 +3,7 @@ import { createLocalHost } from "../host/local-host.ts";
 import { tokenHint } from "../host/run-main.ts";
 import { webFolder } from "../host/web-folder.ts";
 import { exitNow } from "../native/exit-now.ts";
+import { isClone } from "../native/native-files.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
 import { authFromFlags } from "../server/auth-flags.ts";
 import { ExecServer } from "../server/exec-server.ts";
@@ -77,13 +78,14 @@ async function listenOnFreePort(server: ExecServer, options: Parameters<typeof l
 }
 
 function whatToTry(url: string, loginUrl: string | null): string {
+  const procwire = isClone() ? "bin/procwire" : "procwire";
   return `
 Open the web console (this address works once, within 15 minutes):
   ${loginUrl}
 Try, in another terminal:
-  bin/procwire run --connect ${url} -- uname -a
-  bin/procwire run --connect ${url} --tty -- bash
-  bin/procwire ps --connect ${url}
+  ${procwire} run --connect ${url} -- uname -a
+  ${procwire} run --connect ${url} --tty -- bash
+  ${procwire} ps --connect ${url}
   CODEX_EXEC_SERVER_URL=${url} codex exec 'list the files here'
 Ctrl-C stops the server and everything it started.`;
 }

@@ -18,7 +18,7 @@ const QUIET_AFTER_EXIT_MS = 100;
 
 /** The error of a start in a terminal where the native spawner is missing. */
 export const TERMINAL_NEEDS_ADDON =
-  "a terminal needs the native spawner, which is not available here; install a C++ compiler and run `npm rebuild procwire`";
+  "a terminal needs the native spawner, which is not available here; install the package of this platform (`npm install` without --omit=optional), or install a C++ compiler and start again";
 
 /**
  * Starts a program through node:child_process, where the native spawner cannot be loaded. Pipes only, and they are

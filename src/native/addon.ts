@@ -1,8 +1,6 @@
-import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import { buildAtFirstUse, nativeFiles } from "./native-files.ts";
 
 /** A started program, as the addon knows it. Nothing can be done with it but to hand it back. */
 export type NativeChild = object & { readonly __nativeChild: never };
@@ -187,26 +185,21 @@ export class NativeEventError extends Error {
   }
 }
 
-/** Where a file that `native/build.mjs` makes is, or null: a prebuild first, then what was built here. */
-export function findNativeFile(name: string): string | null {
-  let folder = dirname(fileURLToPath(import.meta.url));
-  // From src/native/ or from a bundle in dist/, up to the package.
-  for (let up = 0; up < 5; up++) {
-    const native = join(folder, "native");
-    if (existsSync(join(native, "build.mjs"))) {
-      const prebuilt = join(native, "prebuilds", `${process.platform}-${process.arch}`, name);
-      const built = join(native, "build", name);
-      return [prebuilt, built].find((path) => existsSync(path)) ?? null;
-    }
-    folder = dirname(folder);
+function load(): LoadedAddon {
+  const named = process.env.PROCWIRE_NATIVE_SPAWNER;
+  if (named !== undefined) return loadFile(named);
+  const problems: string[] = [];
+  for (const path of nativeFiles("procwire.node")) {
+    const found = loadFile(path);
+    if (found.type === "loaded") return found;
+    problems.push(found.why);
   }
-  return null;
+  const built = buildAtFirstUse();
+  if (built.type === "built") return loadFile(built.path);
+  return { type: "missing", why: [...problems, built.why].join("; ") };
 }
 
-function load(): LoadedAddon {
-  const path = process.env.PROCWIRE_NATIVE_SPAWNER ?? findNativeFile("procwire.node");
-  if (path === null)
-    return { type: "missing", why: "it was not built; run `npm rebuild` where there is a C++ compiler" };
+function loadFile(path: string): LoadedAddon {
   try {
     // Not by require, which would first resolve a path that is known.
     const module: { exports: unknown } = { exports: {} };

@@ -17,7 +17,7 @@ export interface Watchdog {
 /** What a server program without a watchdog cannot promise; null when there is one. Asked before `findWatchdog`. */
 export function missingWatchdog(env: NodeJS.ProcessEnv = process.env): string | null {
   if (isParent(Number(env.PROCWIRE_WATCHDOG))) return null;
-  return "no watchdog: what this server started may outlive it when it is killed; `bin/procwire serve` brings one where the addon is built";
+  return "no watchdog: what this server started may outlive it when it is killed; `procwire serve` brings one where there is a native addon";
 }
 
 /** Asks once: what the watchdog has left in the environment is not for the programs that are started here. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, cpSync, mkdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
 import { scratchDirectory } from "../support/serve.ts";
@@ -23,8 +23,8 @@ class Package implements Disposable {
     this.write("src/cli/procwire.ts", say("sources"));
     this.write("src/cli/deep/er/part.ts", "");
     this.write("package.json", '{"type":"module"}');
-    mkdirSync(join(this.path, "node_modules/node/bin"), { recursive: true });
-    symlinkSync(process.execPath, join(this.path, "node_modules/node/bin/node"));
+    mkdirSync(join(this.path, "node_modules/.bin"), { recursive: true });
+    symlinkSync(process.execPath, join(this.path, "node_modules/.bin/node"));
     this.touch("dist/stamp", BUILT_AT);
     for (const path of ["src", "src/cli", "src/cli/procwire.ts", "src/cli/deep", "src/cli/deep/er"])
       this.touch(path, EARLIER);
@@ -105,6 +105,45 @@ describe("the launcher", () => {
     const { said, complained } = place.run({ path: place.path });
     assert.equal(said, "");
     assert.equal(complained, "procwire: needs Node 24 or newer on PATH; none was found\n");
+  });
+
+  test("puts a server below the watchdog that was built here, else below that of the platform's package", () => {
+    const platform = `@procwire/linux-${process.arch}`;
+    const places = [
+      "native/build",
+      `node_modules/${platform}`,
+      `node_modules/${platform}-musl`,
+      `../${platform}`,
+      `../${platform}-musl`,
+    ];
+    using place = new Package();
+    for (const folder of places) {
+      place.write(`${folder}/watchdog`, `#!/bin/sh\necho "watchdog of ${folder}: $3 $4"\n`);
+      chmodSync(join(place.path, folder, "watchdog"), 0o755);
+    }
+    for (const folder of places) {
+      assert.equal(place.run({}, "run").said, "bundle procwire run");
+      assert.match(
+        place.run({}, "serve").said,
+        new RegExp(`^watchdog of ${folder}: .*/bin/main.cjs dist/bin/procwire.cjs\n$`),
+      );
+      place.remove(`${folder}/watchdog`);
+    }
+  });
+
+  test("builds the watchdog of an installed package that has none, and serves without one where that fails", () => {
+    using place = new Package();
+    place.write("native/build.mjs", 'process.stdout.write("not for the user"); process.exitCode = 1;\n');
+    assert.equal(place.run({}, "serve").said, "bundle procwire serve");
+    const build = [
+      'import { mkdirSync, writeFileSync } from "node:fs";',
+      'const folder = new URL("build/", import.meta.url);',
+      "mkdirSync(folder);",
+      String.raw`const watchdog = "#!/bin/sh\necho built " + process.argv[2];`,
+      'writeFileSync(new URL("watchdog", folder), watchdog, { mode: 0o755 });',
+    ];
+    place.write("native/build.mjs", build.join("\n"));
+    assert.equal(place.run({}, "serve").said, "built --first-use\n");
   });
 
   test("runs a bundle whose compiled form is of no use", () => {

@@ -33,13 +33,34 @@ function copy(name: string): string {
   return place;
 }
 
-function build(place: string, env: Record<string, string> = {}): string {
-  return execFileSync("sh", ["-c", '"$0" native/build.mjs 2>&1', process.execPath], {
+/** All that a build said, whatever it exited with. */
+function build(place: string, env: Record<string, string> = {}, ...args: string[]): string {
+  return execFileSync("sh", ["-c", '"$0" native/build.mjs "$@" 2>&1 || true', process.execPath, ...args], {
     cwd: place,
     encoding: "utf8",
     // No home, no cache, nothing but the compiler.
     env: { PATH: process.env.PATH ?? "", HOME: "/nonexistent", ...env },
   });
+}
+
+/** Stands in for a compiler: notes that it was called, and makes the file it was asked for. */
+function fakeCompiler(place: string, before = ""): Record<string, string> {
+  const path = join(place, "compiler");
+  const script = `#!/bin/sh
+${before}
+[ "$1" = --version ] && exit
+echo called >>"${join(place, "compiled")}"
+while [ "$1" != -o ]; do shift; done
+echo made >"$2"
+`;
+  writeFileSync(path, script, { mode: 0o755 });
+  return { CXX: path, CC: path };
+}
+
+/** How often the compiler that stands in was called to compile. */
+function calls(place: string): number {
+  const log = join(place, "compiled");
+  return existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0;
 }
 
 describe("building the native part", {
@@ -53,32 +74,50 @@ describe("building the native part", {
     assert.ok(!existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  it("uses a prebuild that is there", () => {
-    const place = copy("prebuilt");
-    const prebuilds = join(place, "native", "prebuilds", `${process.platform}-${process.arch}`);
-    mkdirSync(prebuilds, { recursive: true });
-    for (const name of ["procwire.node", "watchdog"]) writeFileSync(join(prebuilds, name), "");
-    assert.match(build(place, { CXX: "no-such-compiler" }), /using the prebuilt addon/);
+  it("is done by an install in a clone only", () => {
+    const place = copy("installed");
+    const env = fakeCompiler(place);
+    assert.equal(build(place, env, "--in-clone"), "");
+    assert.equal(calls(place), 0);
+    mkdirSync(join(place, "src", "native"), { recursive: true });
+    writeFileSync(join(place, "src", "native", "addon.ts"), "");
+    assert.match(build(place, env, "--in-clone"), /^procwire: built /);
+  });
+
+  it("is done at first use where there is a compiler, and not again after that has failed", () => {
+    const place = copy("first-use");
+    const none = { CXX: "no-such-compiler" };
+    assert.match(
+      build(place, none, "--first-use"),
+      /^there is no compiler `no-such-compiler`; install one \(for example g\+\+\) and start again, or run `node .*build.mjs`\n$/,
+    );
+    const failing = fakeCompiler(place, '[ "$1" = --version ] || exit 1');
+    assert.match(build(place, failing, "--first-use"), /compiler` failed for build\/procwire.node\n$/);
+    const called = calls(place);
+    const env = fakeCompiler(place);
+    assert.match(
+      build(place, env, "--first-use"),
+      /failed for build\/procwire.node; when that is mended, run `node /,
+    );
+    assert.equal(calls(place), called, "what failed is not tried again");
+    assert.match(build(place, env), /^procwire: built /, "but by hand it is");
+    rmSync(join(place, "native", "build"), { recursive: true });
+    assert.match(build(place, env, "--first-use"), /^procwire: compiling the native addon, once/);
+    assert.ok(existsSync(join(place, "native", "build", "procwire.node")));
   });
 
   it("builds each thing once, and again only when a source has changed", () => {
     const place = copy("stamped");
-    const log = join(place, "compiled");
-    const compiler = join(place, "compiler");
-    // Stands in for a compiler: notes that it was called, and makes the file it was asked for.
-    const script = `#!/bin/sh\necho called >>"${log}"\nwhile [ "$1" != -o ]; do shift; done\necho made >"$2"\n`;
-    writeFileSync(compiler, script, { mode: 0o755 });
-    const calls = () => (existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0);
-    const env = { CXX: compiler, CC: compiler };
+    const env = fakeCompiler(place);
     assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog\n");
-    assert.equal(calls(), 2);
+    assert.equal(calls(place), 2);
     assert.equal(build(place, env), "");
-    assert.equal(calls(), 2);
+    assert.equal(calls(place), 2);
     writeFileSync(join(place, "native", "wire", "bytes.cc"), "\n", { flag: "a" });
     assert.match(build(place, env), /built/);
-    assert.equal(calls(), 4);
+    assert.equal(calls(place), 4);
     rmSync(join(place, "native", "build", "watchdog"));
     assert.match(build(place, env), /built/);
-    assert.equal(calls(), 6);
+    assert.equal(calls(place), 6);
   });
 });

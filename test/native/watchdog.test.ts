@@ -5,12 +5,12 @@ import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { findNativeFile } from "../../src/native/addon.ts";
+import { nativeFiles } from "../../src/native/native-files.ts";
 import { childrenOf } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 import { addon, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
-const watchdog = findNativeFile("watchdog");
+const watchdog = nativeFiles("watchdog").next().value;
 const fixtures = join(import.meta.dirname, "..", "fixtures", "native");
 const folder = mkdtempSync(join(tmpdir(), "procwire-watchdog-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
