@@ -4,6 +4,8 @@
  * @packageDocumentation
  */
 
+import "./needs-node.ts";
+
 export { TimeoutError } from "./async/deadline.ts";
 export type * from "./client/client-types.ts";
 export type { ExecServerClient as UniversalClient } from "./client/exec-server-client.ts";

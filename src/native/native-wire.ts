@@ -1,5 +1,6 @@
 import type { Socket } from "node:net";
-import { getSystemErrorMessage, getSystemErrorName } from "node:util";
+// Not by its names, of which an older Node lacks one: it would say that in place of what `needs-node.ts` says.
+import util from "node:util";
 import type {
   AcceptedSocket,
   AcceptedSocketEvents,
@@ -39,8 +40,8 @@ export function nativeListener(native: NativeAddon): ListenAt {
       onConnection(new AddonSocket(native, socket, peerName, peerUid < 0 ? null : peerUid)),
     );
     if (typeof made === "number") {
-      const name = getSystemErrorName(-made);
-      throw Object.assign(new Error(`listen ${name}: ${getSystemErrorMessage(-made)}`), { code: name });
+      const name = util.getSystemErrorName(-made);
+      throw Object.assign(new Error(`listen ${name}: ${util.getSystemErrorMessage(-made)}`), { code: name });
     }
     const [listener, realPort] = made;
     return { port: realPort, close: () => native.closeListener(listener) };
@@ -231,7 +232,7 @@ function tellFrames(
       return true;
     case "close":
       if (typeof first !== "number" || typeof second !== "string") return false;
-      events.close(first === 0 ? null : `${second} ${getSystemErrorName(-first)}`);
+      events.close(first === 0 ? null : `${second} ${util.getSystemErrorName(-first)}`);
       return true;
     default:
       return false;
