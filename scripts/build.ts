@@ -48,6 +48,7 @@ await build({
 const run = (...args: string[]) =>
   execFileSync(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
 run("node_modules/typescript/bin/tsc", "-p", "tsconfig.build.json");
+plainArrays();
 run("scripts/build-browser.ts");
 run("scripts/build-web.ts");
 
@@ -61,6 +62,18 @@ for (const command of commands) {
 // bin/procwire runs the bundle while no source is newer than this file; a source changed during the build is newer.
 writeFileSync("dist/stamp", `${startedAt.toISOString()}\n`);
 utimesSync("dist/stamp", startedAt, startedAt);
+
+/**
+ * Writes `Uint8Array` where the compiler has written what it means since TypeScript 5.7, `Uint8Array<ArrayBufferLike>`:
+ * an older one does not know that it is generic.
+ */
+function plainArrays(): void {
+  for (const path of globSync("dist/**/*.d.ts")) {
+    const declarations = readFileSync(path, "utf8");
+    const plain = declarations.replaceAll("Uint8Array<ArrayBufferLike>", "Uint8Array");
+    if (plain !== declarations) writeFileSync(path, plain);
+  }
+}
 
 /** A whole handshake, so that what it compiles is kept too. */
 async function serveOnce(): Promise<void> {

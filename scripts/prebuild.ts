@@ -19,7 +19,7 @@ import { PLATFORMS, type Platform } from "./platforms.ts";
 
 const { addonFlags, PROGRAMS } = recipe as {
   addonFlags: (native: string) => string[];
-  PROGRAMS: readonly string[];
+  PROGRAMS: Readonly<Record<string, readonly string[]>>;
 };
 
 export const PREBUILD_TOOLS = { folder: "prebuild", what: "zig and the checkers of packages" };
@@ -71,9 +71,9 @@ async function prebuildOne({ native, out, objects }: PrebuildOptions, platform: 
     join(folder, "procwire.node"),
   );
   // Static, so the C library of the host does not matter.
-  for (const name of PROGRAMS)
+  for (const [name, sources] of Object.entries(PROGRAMS))
     await zig(
-      ...["cc", "-target", platform.programTarget, "-O2", "-s", "-static", `programs/${name}.c`],
+      ...["cc", "-target", platform.programTarget, "-O2", "-s", "-static", ...sources],
       ...["-o", join(folder, name)],
     );
   // Zig leaves a link map of its own beside a shared library.

@@ -9,11 +9,18 @@ import { execFileSync } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
-/** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser. */
-const DEFAULT_PACKAGES = ["bubblewrap", "chromium", "less", "openssl", "strace", "tmux"];
+/** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser, another processor. */
+const DEFAULT_PACKAGES = [
+  ...["bubblewrap", "chromium", "less", "openssl", "strace", "tmux"],
+  // An arm64 Node in an emulator, with the libraries it is linked against.
+  ...["qemu-user-static", "libc6-arm64-cross", "libstdc++6-arm64-cross", "libatomic1-arm64-cross"],
+];
 
 /** A package whose program has another name than itself. */
-const PROGRAM_OF: Readonly<Record<string, string>> = { bubblewrap: "bwrap" };
+const PROGRAM_OF: Readonly<Record<string, string>> = {
+  bubblewrap: "bwrap",
+  "qemu-user-static": "qemu-aarch64-static",
+};
 
 /** A mirror that does not answer must not hang a test run. */
 const APT_TIMEOUT_MS = 5 * 60_000;

@@ -1,0 +1,18 @@
+/**
+ * `npm run test:packages`: makes every package, then installs and runs them as a user would. Needs an npm registry for
+ * zig, the checkers and the dependencies, and Debian's qemu for arm64 (`npm run setup:debian`).
+ */
+import { fileURLToPath } from "node:url";
+import { makeRelease } from "./pack-all.ts";
+import { runTests } from "./run-tests.ts";
+
+process.chdir(fileURLToPath(new URL("..", import.meta.url)));
+// Tests run in a home of their own; npm's settings (which registry) are those of the user.
+process.env.npm_config_userconfig ??= `${process.env.HOME}/.npmrc`;
+try {
+  await makeRelease();
+} catch (error) {
+  process.stderr.write(`\nTHE PACKAGES WERE NOT TESTED: they could not be made: ${error}\n\n`);
+  process.exit(1);
+}
+process.exitCode = runTests(["--test-timeout=600000", ...process.argv.slice(2), "test/packages/*.test.ts"]);

