@@ -51,7 +51,13 @@ export class InstalledProject implements AsyncDisposable {
       optionalDependencies: options.optionalDependencies ?? {},
     };
     writeFileSync(join(path, "package.json"), JSON.stringify(manifest));
-    const args = ["install", "--ignore-scripts", "--no-package-lock", `--@procwire:registry=${registry.url}`];
+    const args = [
+      "install",
+      "--ignore-scripts",
+      "--no-package-lock",
+      "--prefer-offline",
+      `--@procwire:registry=${registry.url}`,
+    ];
     await promisify(execFile)("npm", [...args, ...(options.npmArgs ?? [])], { cwd: path });
     const bin = join(path, "programs");
     mkdirSync(bin);
