@@ -38,6 +38,10 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
     summary: "list, show, retry, cancel, export or watch fan-out jobs",
     load: () => import("./jobs.ts"),
   },
+  completion: {
+    summary: "print a completion script for bash, zsh or fish",
+    load: () => import("./completion.ts"),
+  },
   mcp: { summary: "serve the tools for models over MCP on stdio", load: () => import("./mcp.ts") },
 };
 
