@@ -4,4 +4,5 @@ const OLDEST_NODE = 24;
 const major = Number(process.versions.node.split(".")[0]);
 if (major < OLDEST_NODE)
   throw new Error(`procwire needs Node ${OLDEST_NODE} or newer; ${process.execPath} is ${process.version}`);
+
 export {};

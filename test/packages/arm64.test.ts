@@ -29,7 +29,7 @@ describe("the package for arm64, under qemu with a Node of its own", {
   after(() => project[Symbol.asyncDispose]());
 
   it("is chosen by npm for that processor", () => {
-    assert.deepEqual(project.fetched, ["linux-arm64"]);
+    assert.deepEqual(project.platforms, ["linux-arm64"]);
   });
 
   it("gives a terminal by its library, and tells of a program that is not there", async () => {

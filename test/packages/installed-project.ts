@@ -1,6 +1,15 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -30,14 +39,11 @@ export interface Ran {
 /** A project with nothing in it but the packed package, installed without scripts. */
 export class InstalledProject implements AsyncDisposable {
   readonly path: string;
-  /** Of the platforms' packages, those that npm fetched. */
-  readonly fetched: readonly string[];
   readonly #env: Record<string, string>;
   readonly #children: ChildProcess[] = [];
 
-  private constructor(path: string, fetched: readonly string[], env: Record<string, string>) {
+  private constructor(path: string, env: Record<string, string>) {
     this.path = path;
-    this.fetched = fetched;
     this.#env = env;
   }
 
@@ -65,7 +71,13 @@ export class InstalledProject implements AsyncDisposable {
     const node = options.node?.(path) ?? [process.execPath];
     writeFileSync(join(bin, "node"), `#!/bin/sh\nexec ${node.join(" ")} "$@"\n`, { mode: 0o755 });
     const PATH = options.compiler ? `${bin}:${process.env.PATH}` : bin;
-    return new InstalledProject(path, [...registry.requested], { PATH, HOME: path, TERM: "xterm" });
+    return new InstalledProject(path, { PATH, HOME: path, TERM: "xterm" });
+  }
+
+  /** Of the platforms' packages, those that npm chose. */
+  get platforms(): string[] {
+    const folder = this.file("@procwire");
+    return existsSync(folder) ? readdirSync(folder) : [];
   }
 
   /** A file of an installed package. */

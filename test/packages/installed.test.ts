@@ -14,7 +14,7 @@ describe("the package, installed without scripts where there is no compiler", ()
   after(() => project[Symbol.asyncDispose]());
 
   it("comes with the package of this platform, and of no other", () => {
-    assert.deepEqual(project.fetched, [`linux-${process.arch}`]);
+    assert.deepEqual(project.platforms, [`linux-${process.arch}`]);
     assert.equal(project.versionOf(`@procwire/linux-${process.arch}`), project.versionOf("procwire"));
   });
 
@@ -64,7 +64,7 @@ function olderNode(): string | null {
 describe("the package, installed without the package of its platform", () => {
   it("says what is degraded and how to mend it where there is no compiler", async () => {
     await using project = await InstalledProject.install({ npmArgs: ["--omit=optional"] });
-    assert.deepEqual(project.fetched, []);
+    assert.deepEqual(project.platforms, []);
     const { degraded } = await healthOf(await project.serve());
     assert.equal(degraded.length, 2);
     const mend = `node ${project.file("procwire", "native", "build.mjs")}`;

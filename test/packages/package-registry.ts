@@ -13,7 +13,6 @@ import { manifestIn } from "./tarballs.ts";
  */
 export class PackageRegistry implements AsyncDisposable {
   readonly #server: Server;
-  readonly #requested: string[] = [];
 
   private constructor() {
     this.#server = createServer((request, response) => {
@@ -24,7 +23,6 @@ export class PackageRegistry implements AsyncDisposable {
       if (!platform) return void response.writeHead(404).end("{}");
       const bytes = readFileSync(tarball(platform));
       if (url.endsWith(".tgz")) {
-        this.#requested.push(platform.name);
         response.end(bytes);
         return;
       }
@@ -54,11 +52,6 @@ export class PackageRegistry implements AsyncDisposable {
   get url(): string {
     const { port } = this.#server.address() as AddressInfo;
     return `http://127.0.0.1:${port}/`;
-  }
-
-  /** Whose tarballs were fetched so far. */
-  get requested(): readonly string[] {
-    return this.#requested;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

