@@ -16,6 +16,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
+import { manPage } from "./man-page.ts";
 import { PLATFORMS, type Platform } from "./platforms.ts";
 import { PREBUILT, prebuild, requirePrebuildTools } from "./prebuild.ts";
 
@@ -64,6 +65,10 @@ function packMain(stage: string): void {
     npm("pack", "--dry-run", "--json", "--ignore-scripts"),
   );
   for (const { path } of listed.files) copy(path, join(stage, path));
+  manifest.man = "./man/procwire.1";
+  manifest.files = [...(manifest.files as string[]), "man"];
+  mkdirSync(join(stage, "man"));
+  writeFileSync(join(stage, "man", "procwire.1"), manPage());
   pack(stage, manifest);
 }
 

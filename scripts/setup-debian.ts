@@ -12,8 +12,8 @@ import { delimiter, join } from "node:path";
 /** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser, another processor. */
 const DEFAULT_PACKAGES = [
   ...["bubblewrap", "chromium", "less", "openssl", "strace", "tmux"],
-  // Shells that read a completion script.
-  ...["fish", "zsh"],
+  // Shells that read a completion script, and what reads the manual page.
+  ...["fish", "zsh", "groff-base"],
   // An arm64 Node in an emulator, with the libraries it is linked against.
   ...["qemu-user-static", "libc6-arm64-cross", "libstdc++6-arm64-cross", "libatomic1-arm64-cross"],
 ];
@@ -21,6 +21,7 @@ const DEFAULT_PACKAGES = [
 /** A package whose program has another name than itself. */
 const PROGRAM_OF: Readonly<Record<string, string>> = {
   bubblewrap: "bwrap",
+  "groff-base": "groff",
   "qemu-user-static": "qemu-aarch64-static",
 };
 

@@ -30,6 +30,7 @@ describe("the main package", () => {
   it("holds what the repository has of bin, native and examples, each source compiled, and the bundles", () => {
     const expected = [
       ...DOCUMENTS,
+      "man/procwire.1",
       ...tracked("bin", "native", "examples"),
       ...library.flatMap((path) => {
         const compiled = path.replace(/^src/, "dist").replace(/\.ts$/, "");
