@@ -169,7 +169,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     this.#wasClosed();
   }
 
-  /** What the peer sent cannot be known any more: whoever uses this is told, and it is closed. */
+  /** What the peer sent cannot be known any more: the user of this socket is told, and it is closed. */
   #broken({ message }: Error): void {
     const [frames, accepted] = [this.#frames, this.#accepted];
     this.destroy();

@@ -22,7 +22,7 @@ export function makeNodeThreads(): boolean {
   return true;
 }
 
-/** For whoever is about to ask for something that runs on them. */
+/** Called before a request that runs on these threads. */
 export function requireNodeThreads(): void {
   if (!makeNodeThreads())
     throw internalError(

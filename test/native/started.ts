@@ -136,7 +136,7 @@ export function isRunning(pid: number): boolean {
   return entry.length > 0 && entry[5] === 0;
 }
 
-/** Ends whoever is left of a started program's session, also when a test has failed in between. */
+/** Ends every process that is left of a started program's session, also when a test has failed in between. */
 export function endSession(started: Started): void {
   const table = nativeProcessTable(addon());
   for (const name of readdirSync("/proc")) {

@@ -205,7 +205,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.ok(pieces < lines / 10, `${pieces} pieces for ${lines} lines`);
   });
 
-  it("can be cut while somebody out of reach holds them, and then close", async () => {
+  it("can be cut while a process out of reach holds them open, and then close", async () => {
     const started = await startChild(["sh", "-c", "setsid sleep 60 & echo $!"]);
     await started.exit;
     const holder = Number(started.output().toString());

@@ -73,7 +73,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     it(`is not held up by a grandchild that floods ${over}, ${RUNS} times`, async () => {
       await manyRuns(RUNS, 4, async (run) => {
         const script = 'trap "" HUP; yes & printf "the leader was here;"; exit 5';
-        // A listener slower than the flood: whoever reads until there is nothing left never gets to the exit.
+        // A listener slower than the flood: an addon that reads until nothing is left never gets to the exit.
         const started = await startChild(["sh", "-c", script], { terminal }, (_, chunk) =>
           busy(chunk.length / 50_000),
         );

@@ -111,7 +111,7 @@ async function join(
   return { connection, events, client, told, until };
 }
 
-/** What an event says, in a form that can be compared: a write is the same, whoever has read it. */
+/** What an event says, in a form that can be compared: a write is the same, whether the addon or JavaScript has read it. */
 function summary(event: ConnectionEvent): string {
   switch (event.type) {
     case "message":
@@ -195,7 +195,7 @@ describe("a native socket", () => {
             const size = sizes[next % sizes.length] ?? 1;
             joined.client.write(bytes.subarray(at, at + size));
             at += size;
-            // Small pieces arrive as such only if somebody reads between them.
+            // Small pieces arrive as such only if the receiver reads between them.
             if (next < 50) await new Promise((resolve) => setImmediate(resolve));
           }
           await joined.until(() => joined.events.length >= expected.length);
