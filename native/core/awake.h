@@ -1,7 +1,7 @@
 // The whole policy of staying awake: what is waited for by looking again and again instead of by sleeping, for how
 // long, and when that is given up. To be woken costs tens of microseconds, more than most answers take; but a processor
-// that only looks is taken from somebody else. So every such wait is short, has to be earned by what came before, and
-// yields to whoever wants the processor.
+// that only looks is taken from other programs. So every such wait is short, has to be earned by what came before, and
+// yields to any other thread that wants the processor.
 #ifndef PROCWIRE_AWAKE_H
 #define PROCWIRE_AWAKE_H
 
@@ -22,15 +22,16 @@ constexpr int64_t kAnswersWithinNs = 150 * 1000;
 constexpr int kMissedAnswers = 3;
 // How soon after a reply the next line of a dialogue comes.
 constexpr int64_t kNextLineNs = 100 * 1000;
-// Both while a process floods: the processors are busy then, and one that only looks is kept from whoever is to answer.
+// Both while a process floods: the processors are busy then, and one that only looks is kept from the program that is
+// to answer.
 constexpr int64_t kAwaitInFloodNs = 40 * 1000;
 // How long one dialogue may keep the rest of the loop waiting.
 constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
 // How long a terminal in flood is given to bring its next 4 KiB: the kernel hands them over one by one.
 constexpr int64_t kTerminalNextNs = 60 * 1000;
 
-// Looks until there is something or the time is over, at least once. Whoever else wants this processor has it between
-// two looks. True when there was something.
+// Looks until there is something or the time is over, at least once. Any other thread that wants this processor has it
+// between two looks. True when there was something.
 template <class Look>
 bool lookUntil(int64_t untilNs, Look look) {
   for (;;) {

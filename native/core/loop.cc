@@ -273,7 +273,7 @@ void Loop::flushAll() {
   for (Resident* resident : now) resident->awaitsFlush_ = false;
   for (Resident* resident : now)
     if (!closing_ && residents_.count(resident)) resident->onFlush();
-  // Told that there is room, somebody had more to send. Others get their turn first.
+  // The owner was told that there is room and had more to send. Others get their turn first.
   if (!unflushed_.empty()) uv_async_send(async_);
 }
 

@@ -23,7 +23,7 @@ namespace procwire {
 constexpr size_t kBulkFromBytes = 32 * 1024;
 // A bulk stream that gives less than this is none any more.
 constexpr size_t kBulkUntilBytes = 4 * 1024;
-// Input longer than this is no line of somebody who waits for its answer.
+// Input longer than this is no line of a dialogue whose answer is waited for.
 constexpr size_t kLineBytes = 4 * 1024;
 
 class Loop {

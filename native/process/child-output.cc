@@ -35,7 +35,7 @@ bool terminalHasMore(int fd, size_t alreadyRead) {
   });
 }
 
-// A terminal whose last holder is gone says EIO. While its other side is held here that can only be somebody's vhangup().
+// A terminal whose last holder is gone says EIO. While its other side is held here that can only come of a vhangup().
 bool hasHungUp(int slave) {
   const int error = errno;
   struct winsize size;
@@ -124,7 +124,7 @@ ssize_t Child::readPipe(OutStream& stream, size_t most, napi_value& chunk) {
       do length = read(fd, memory, wanted);
       while (length < 0 && errno == EINTR);
       if (length <= 0 || static_cast<size_t>(length) == wanted) return length;
-      // Only if somebody else read from our end meanwhile.
+      // Only if another process read from our end meanwhile.
       napi_create_buffer_copy(loop_->env(), static_cast<size_t>(length), memory, nullptr, &chunk);
       return length;
     }

@@ -65,7 +65,7 @@ uint64_t nextMark(std::vector<ResourceLimit>& limits) {
   uint64_t own[2] = {0, 0};  // soft, hard
   if (syscall(SYS_prlimit64, 0, RLIMIT_RTTIME, nullptr, own) < 0) return 0;
   const uint64_t mark = programPart() + (serial++ & ((uint64_t{1} << kSerialBits) - 1));
-  // Somebody above has set a limit that means something: it stays as it is.
+  // A program above this one has set a limit that means something: it stays as it is.
   if (own[1] < mark || (own[0] != kUnlimited && !isMark(own[0]))) return 0;
   limits.push_back({RLIMIT_RTTIME, {mark, own[1]}, false});
   return mark;

@@ -1,5 +1,5 @@
-// Looks after children nobody else can wait for: those without a pidfd, and those whose event loop is gone. It asks
-// the kernel for each of them by number, so it can never take a child that belongs to somebody else.
+// Waits for children that no event loop can wait for: those without a pidfd, and those whose event loop is gone. It
+// asks the kernel for each of them by number, so it can never reap a child of Node or of another library.
 #include "process/wait-thread.h"
 
 #include <errno.h>

@@ -29,7 +29,7 @@ char* FrameQueue::text(size_t payloadBytes) {
 char* FrameQueue::raw(size_t bytes) { return room(bytes); }
 
 char* FrameQueue::room(size_t bytes) {
-  // The spare byte is for whoever ends what he writes with a zero.
+  // The spare byte is for a writer that ends its text with a zero byte.
   if (blocks_.empty() || blocks_.back().capacity - blocks_.back().to < bytes + 1) {
     const Block block = pool_.take(bytes + 1);
     if (!block.memory) return nullptr;

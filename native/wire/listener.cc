@@ -124,7 +124,7 @@ void Listener::onReady(Watch& watch, uint32_t) {
     if (fd >= 0) {
       tell(fd);
     } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      // Whoever waits to be taken keeps this readable; look again in a moment instead of at once.
+      // A connection that waits to be accepted keeps this readable; look again in a moment instead of at once.
       struct itimerspec later = {};
       later.it_value.tv_nsec = kTryAgainNs;
       timerfd_settime(timer_.fd, 0, &later, nullptr);

@@ -119,7 +119,8 @@ void Socket::take(char* bytes, size_t length) {
     }
     const FrameHead head(bytes, length);
     if (head.bytes == 0) return keep(bytes, length, 0);
-    // Whoever reads the rules refuses it by its head. Its length is not to be counted with: a sum with it may wrap.
+    // The reader in JavaScript, which knows the rules, refuses it by its head. Its length is not to be counted with: a
+    // sum with it may wrap.
     if (head.payloadBytes > mostMessageBytes_) {
       passedOn_ = kForEver;
       continue;

@@ -27,7 +27,7 @@ enum class SocketEvent : int {
   kText = 0,     // a whole text message in ASCII, as a string
   kMessage = 1,  // a whole text message, as bytes not looked at
   kBytes = 2,    // bytes, frames, or parts of one, as they came
-  kWrite = 3,    // a `process/write` for somebody else: id, processId, writeId or undefined, chunk
+  kWrite = 3,    // a `process/write` that has no route here: id, processId, writeId or undefined, chunk
   kDrain = 4,    // what had piled up is sent
   kEnd = 5,      // the peer sends nothing more
   kClose = 6,    // the last event: errno or 0, and the call it came from

@@ -11,7 +11,7 @@
 namespace procwire {
 namespace {
 
-// An id longer than this is nobody's usual one: the general parser knows whether it may be that long.
+// An id longer than this is unusual: the general parser knows whether it may be that long.
 constexpr size_t kUsualIdBytes = 256;
 
 class Scanner {
