@@ -20,7 +20,7 @@ describe("the manual page in the package", {
     assert.equal(stderr, "");
     // Bold is a letter struck twice.
     const text = stdout.replace(/.\x08/g, "");
-    assert.match(text, /procwire - Processes over a wire/);
+    assert.match(text, /procwire +- Processes over a wire/);
     for (const option of ["--listen", "--tty", "--connect", "--instruction"])
       assert.ok(text.includes(option), option);
   });
