@@ -1,6 +1,7 @@
 /** `npm run -s man`: the manual page, made from what the commands say by `--help`; `npm run pack:all` puts it into the package. */
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 
 /** The page in the language of man(7). */
 export function manPage(): string {
@@ -20,7 +21,7 @@ export function manPage(): string {
 }
 
 function helpOf(...command: string[]): string {
-  return execFileSync("bin/procwire", [...command, "--help"], { encoding: "utf8" });
+  return execFileSync(resolve("bin", "procwire"), [...command, "--help"], { encoding: "utf8" });
 }
 
 /** As it stands, line by line. */
