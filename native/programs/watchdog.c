@@ -51,6 +51,9 @@
 #define PATIENCE_MS 10000
 // The upper one leaves the lower one the time to kill a stuck server and all that is below it.
 #define LONGER_MS (1000 + SWEEP_SECONDS * 1000)
+// Between two looks of a guard for groups that nobody looks after.
+#define FIRST_LOOK_AGAIN_MS 500
+#define LAST_LOOK_AGAIN_MS 60000
 
 // The calling process gets SIGTERM when `parent` dies.
 static void end_with(pid_t parent) {
@@ -277,6 +280,13 @@ static int guard(const struct server_group* group, int told) {
   end_deserted_groups(group);
   if (read(told, &server, sizeof server) != sizeof server) server = 0;
   int end = server > 0 ? (int)syscall(SYS_pidfd_open, server, 0) : -1;
+  // The watchdogs of a group may have been dying when it was looked at: look again, ever less often.
+  struct pollfd both_gone = {.fd = told, .events = POLLIN};
+  int pause_ms = FIRST_LOOK_AGAIN_MS;
+  while (poll(&both_gone, 1, pause_ms) == 0) {
+    end_deserted_groups(group);
+    if (pause_ms < LAST_LOOK_AGAIN_MS) pause_ms *= 2;
+  }
   while (read(told, &more, 1) < 0 && errno == EINTR) {}
   // A server that lost both watchdogs is told so by the kernel, and ends what it started itself.
   struct pollfd ended = {.fd = end, .events = POLLIN};

@@ -1,7 +1,8 @@
 import { parseArgs } from "node:util";
 import { createLocalBackend } from "../host/this-machine.ts";
 import { type Controller, makeCgroup } from "../local/cgroups.ts";
-import { findNativeFile, loadAddon } from "../native/addon.ts";
+import { loadAddon } from "../native/addon.ts";
+import { nativeFiles } from "../native/native-files.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { availableSandboxes, BUBBLEWRAP } from "../sandbox/available.ts";
@@ -87,7 +88,7 @@ async function terminals(): Promise<Finding> {
 
 function watchdog(): Finding {
   const name = "watchdog";
-  if (findNativeFile("watchdog") !== null)
+  if (!nativeFiles("watchdog").next().done)
     return { name, isNeeded: false, works: true, detail: "`procwire serve` runs below it" };
   const detail = "missing: what a server started may outlive it when it is killed";
   const mend = "install a C compiler and run `node native/build.mjs` in the package";
