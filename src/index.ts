@@ -50,17 +50,20 @@ export { PROTOCOL_VERSION } from "./protocol/methods.ts";
 export { availableSandboxes } from "./sandbox/available.ts";
 export type { WebSocketAuth } from "./server/auth.ts";
 export { ExecServer } from "./server/exec-server.ts";
+export type { ServerFigures } from "./server/figures.ts";
 export type { Listening } from "./server/front-door.ts";
-export type { ServerConfig } from "./server/limits.ts";
+export type { Cap, ServerCaps, ServerConfig } from "./server/limits.ts";
 export type { ListenOptions } from "./server/listen.ts";
 export { listen } from "./server/listen.ts";
 export type { Principal } from "./server/principal.ts";
+export type { SharedRoom } from "./server/shared-room.ts";
 export {
   DEFAULT_LISTEN_URL,
   ExecServerTransport,
   ListenUrlError,
   ListenUrlError as ExecServerTransportParseError,
 } from "./server/transport.ts";
+export type { WebOptions } from "./server/web-door.ts";
 export { definitions } from "./tools/calls/definitions.ts";
 export { serveMcp } from "./tools/mcp/mcp-server.ts";
 export type {

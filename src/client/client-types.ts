@@ -36,10 +36,11 @@ export type {
   ServerNotificationParams,
   serverNotifications,
 } from "../protocol/methods.ts";
-export type { Fields, Infer, Schema } from "../protocol/schema.ts";
+export type { Fields, Infer, ObjectSchema, Schema } from "../protocol/schema.ts";
 export type { AttachedProcess, AttachOptions, Role } from "./attached-process.ts";
 export type { ExecServerEvent } from "./command-sessions.ts";
 export type { ConnectionState, ExecServerClientOptions } from "./exec-server-client.ts";
+export type { LinkCallOptions } from "./link.ts";
 export type { ListOptions, RemoteBackend } from "./remote-backend.ts";
 export type { RemoteFile } from "./remote-file.ts";
 export type {

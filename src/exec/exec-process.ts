@@ -14,11 +14,11 @@ import type {
   sandboxType,
   secretGuard,
   snapshotResult,
+  startParams,
   terminalSize,
   terminateMode,
   terminateResult,
   ttyState,
-  WireStartParams,
   waitCondition,
   waitParams,
   waitResult,
@@ -52,22 +52,6 @@ export type Lifetime = Infer<typeof lifetime>;
 /** Upstream's and the seeds' size of a terminal nobody gave a size. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };
 
-type StartField =
-  | "processId"
-  | "argv"
-  | "env"
-  | "tty"
-  | "size"
-  | "pipeStdin"
-  | "mode"
-  | "sandboxType"
-  | "timeoutMs"
-  | "secretGuard"
-  | "limits"
-  | "cwdIdentity"
-  | "lifetime"
-  | "maxAgeMs";
-
 /** What every call of a process takes: an abort rejects with the signal's reason. What was asked for may still happen. */
 export interface CallOptions {
   signal?: AbortSignal | undefined;
@@ -78,7 +62,13 @@ export interface WriteOptions extends CallOptions {
   writeId?: string | undefined;
 }
 
-export interface StartParams extends Pick<WireStartParams, StartField>, CallOptions {
+export interface StartParams
+  extends Omit<
+      Infer<typeof startParams>,
+      | ("cwd" | "envPolicy" | "arg0" | "sandbox" | "metadata")
+      | ("enforceManagedNetwork" | "managedNetwork" | "networkProxy" | "shellSnapshot")
+    >,
+    CallOptions {
   /** A native absolute path, or a `file:` URI. */
   cwd: string;
   envPolicy?: EnvPolicy | null | undefined;

@@ -1,5 +1,6 @@
 /** Every other type that a signature of the package names: of this machine, of servers and of the tools. */
 
+export type { ByteLedger, GiveWay } from "../async/byte-ledger.ts";
 export type { ByteTurns } from "../async/byte-turns.ts";
 export type { NamedEnvironment } from "../client/node/environments-toml.ts";
 export type { ListenAt } from "../connection/accepted-socket.ts";

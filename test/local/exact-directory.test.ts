@@ -19,7 +19,7 @@ for (const forceFallback of [false, true]) {
     const run = async (cwd: string, cwdIdentity: string) => {
       await using backend = createLocalBackend({ forceFallback });
       await using process = await backend.start({ ...pwd, processId: "p", cwd, cwdIdentity });
-      return (await collectOutput(process, {})).stdout;
+      return new TextDecoder().decode((await collectOutput(process, {})).stdout);
     };
 
     it("runs there, and leaves no descriptor open", async () => {

@@ -6,7 +6,8 @@ import { ManualClock } from "../../src/async/clock.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { RetentionBudget } from "../../src/exec/retention-budget.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
-import type { LocalBackend } from "../../src/local/local-backend.ts";
+import { LocalBackend } from "../../src/local/local-backend.ts";
+import { plainMachine } from "../../src/local/machine.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
 import { isRunning, NO_ADDON } from "../native/started.ts";
@@ -54,7 +55,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
   });
 
   it("refuses every sandbox intent where nobody raises walls", async () => {
-    await using backend = createLocalBackend({ resolveSandbox: undefined });
+    await using backend = new LocalBackend(plainMachine("it is not wanted"), {});
     await assert.rejects(
       start(backend, "true", { sandbox: { permissions: {} } }),
       refusedAs(-32602, "sandbox intent cannot be enforced on this executor"),

@@ -153,12 +153,15 @@ describe("the head of a request beside node:http", () => {
           return;
         }
         // Other methods and paths are refused here by the door, not by the parser, and a host is not asked for.
-        const { method, path, headers } = ours.head;
+        const { method, path } = ours.head;
+        const headers = new Map(ours.head.headers);
         if (!headers.has("host") || !["GET", "HEAD", "POST", "OPTIONS"].includes(method)) return;
         if (!path.startsWith("/")) return;
         counts.both++;
         assert.ok(theirs, `node:http refuses ${JSON.stringify(bytes.toString("latin1"))}`);
         assert.deepEqual([method, path], [theirs.method, theirs.url?.split("?", 1)[0]]);
+        // Node keeps headers in an object, where this name is none.
+        headers.delete("__proto__");
         for (const [name, value] of headers) assert.equal(value, theirs.headers[name], name);
         assert.equal(headers.size, Object.keys(theirs.headers).length);
       }),
