@@ -141,6 +141,11 @@ const OPTIONS = {
     value: "IP:PORT",
     help: "tell the figures on a listener of their own too, to everybody who reaches it",
   },
+  audit: {
+    type: "string",
+    value: "FILE",
+    help: "append a JSON line for everything that is done to a process, and by whom; the file may be moved away",
+  },
   "log-level": {
     type: "string",
     value: "LEVEL",
@@ -260,6 +265,7 @@ function toOptions(values: Values): ServeOptions {
         : undefined,
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
     metricsAt: metricsAddress(text("metrics-listen")),
+    auditFile: text("audit"),
     logLevel,
     secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile].filter(
       (path) => path !== undefined,

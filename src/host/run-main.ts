@@ -1,5 +1,6 @@
 import { exitNow } from "../native/exit-now.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
+import { AuditLog } from "../server/audit-log.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { ServerFigures } from "../server/figures.ts";
 import type { LogLevel } from "../server/host-services.ts";
@@ -19,6 +20,8 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   web?: Omit<WebOptions, "folder"> | undefined;
   /** Counts for `/metrics`. */
   metrics?: boolean | undefined;
+  /** Everything done to a process is appended here, a JSON line each. */
+  auditFile?: string | undefined;
   /** Tells the figures here too, to everybody who reaches it. */
   metricsAt?: { host: string; port: number } | undefined;
   config?: Partial<ServerConfig>;
@@ -52,11 +55,31 @@ export async function runMainWithTransport(
   options: RunMainOptions = {},
 ): Promise<void> {
   const log = stderrLog(options.logLevel ?? "warn");
-  const { config = {}, warnings = [], newToken, secretFiles = [], web, metrics, metricsAt } = options;
+  const {
+    config = {},
+    warnings = [],
+    newToken,
+    secretFiles = [],
+    web,
+    metrics,
+    metricsAt,
+    auditFile,
+  } = options;
   const { auth, operatorUids, allowHosts } = options;
-  const hidden = [...secretFiles, ...(transport.type === "unix" ? [transport.path] : [])];
+  const hidden = [
+    ...secretFiles,
+    ...(auditFile === undefined ? [] : [auditFile]),
+    ...(transport.type === "unix" ? [transport.path] : []),
+  ];
   const host = createLocalHost({ log, config, hidden, subreaper: true, keepFreedMemory: true });
-  const server = new ExecServer({ ...host, figures: metrics ? new ServerFigures() : undefined }, config);
+  const server = new ExecServer(
+    {
+      ...host,
+      figures: metrics ? new ServerFigures() : undefined,
+      audit: auditFile === undefined ? undefined : new AuditLog(auditFile),
+    },
+    config,
+  );
   const figures = metricsAt ? await listenForMetrics(server, metricsAt) : null;
   const warn = () => {
     for (const part of [...warnings, ...server.degraded()]) log("warn", part);

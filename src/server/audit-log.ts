@@ -1,5 +1,6 @@
 import { closeSync, fstatSync, openSync, statSync, writeSync } from "node:fs";
 import { type Clock, systemClock } from "../async/clock.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import type { Principal } from "./principal.ts";
 
 /** Who did it: `session` names no session, but tells the sessions of one server apart. */
@@ -8,16 +9,23 @@ export interface Actor {
   session: number;
 }
 
+/** A process by its public name, and by the id that the acting session has for it. */
+export interface AuditedProcess {
+  processId?: string | undefined;
+  handle?: string | undefined;
+}
+
 export type AuditEvent =
-  | { event: "start"; handle: string; processId: string; argv: readonly string[]; cwd: string; tty: boolean }
+  | ({ event: "start"; argv: readonly string[]; cwd: string; tty: boolean } & AuditedProcess)
   | { event: "start-refused"; processId: string; argv: readonly string[]; reason: string }
-  | { event: "write"; handle: string; bytes: number }
-  | { event: "close-stdin"; handle: string }
-  | { event: "signal"; handle: string; signal: string }
-  | { event: "terminate"; handle: string; mode: "force" | "graceful" }
-  | { event: "attach"; handle: string; role: "viewer" | "driver" }
-  | { event: "session"; change: "opened" | "resumed" | "taken-over" | "ended" }
-  | { event: "end"; handle: string; exitCode: number | null; signal: string | null; reason: string };
+  | ({ event: "write"; bytes: number; status: string } & AuditedProcess)
+  | ({ event: "close-stdin"; status: string } & AuditedProcess)
+  | ({ event: "signal"; signal: string } & AuditedProcess)
+  | ({ event: "terminate"; mode: "force" | "graceful" } & AuditedProcess)
+  | ({ event: "attach"; role: "viewer" | "driver" } & AuditedProcess)
+  | ({ event: "detach" } & AuditedProcess)
+  | { event: "session"; change: "opened" | "resumed" | "taken over" }
+  | ({ event: "end"; exitCode: number | null; signal: string | null; reason: string } & AuditedProcess);
 
 /** A moved file is noticed within this time; lines until then are in the file that was moved. */
 const LOOK_EVERY_MS = 1_000;
@@ -33,19 +41,17 @@ export class AuditLog {
   #fd: number;
   #lookedAtMs: number;
   #dropped = 0;
-  #sessions = 0;
 
   /** Throws when the file cannot be opened: a server that was told to keep one does not start without. */
   constructor(path: string, clock: Clock = systemClock) {
     this.#path = path;
     this.#clock = clock;
-    this.#fd = open(path);
+    try {
+      this.#fd = open(path);
+    } catch (cause) {
+      throw new Error(`cannot write the audit log ${path}: ${messageOf(cause)}`, { cause });
+    }
     this.#lookedAtMs = clock.monotonic();
-  }
-
-  /** A number for a session, which a line can show without naming it. */
-  newSession(): number {
-    return ++this.#sessions;
   }
 
   write(actor: Actor | null, event: AuditEvent): void {

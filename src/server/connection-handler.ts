@@ -10,6 +10,8 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../protocol/methods.ts";
+import type { AuditLog } from "./audit-log.ts";
+import { auditedMethods } from "./audited-methods.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
@@ -61,7 +63,7 @@ export class ConnectionHandler {
     this.#host = host;
     this.#sessions = sessions;
     this.#v0 = new V0Processes(host.backend, peer, config);
-    this.#methods = {
+    const handlers: Handlers = {
       initialize: (params) => this.#initialize(params),
       "environment/info": () => host.environment.describe(),
       "environment/status": async () => ({ status: "ready" }),
@@ -79,6 +81,16 @@ export class ConnectionHandler {
       }),
       ...lazyFileMethods(() => this.#openFiles()),
     };
+    this.#methods = host.audit ? this.#audited(handlers, host.audit) : handlers;
+  }
+
+  #audited(handlers: Handlers, log: AuditLog): Handlers {
+    return auditedMethods(handlers, {
+      log,
+      principal: this.#principal.id,
+      session: () => (this.#handshake.type === "new" ? null : this.#handshake.session),
+      v0Process: (sessionId) => this.#v0.process(sessionId),
+    });
   }
 
   /** Rejects with a RequestError for what is refused. */

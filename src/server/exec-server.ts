@@ -59,6 +59,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
         held: new ServerHeldProcesses(clock),
         handles: new ProcessHandles(host.randomBytes),
         config: this.config,
+        isAudited: host.audit !== undefined,
       },
       host.newId ?? newSessionId,
     );

@@ -5,6 +5,7 @@ import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
+import type { AuditLog } from "./audit-log.ts";
 import type { ServerFigures } from "./figures.ts";
 import type { FileMethod } from "./file-methods.ts";
 
@@ -25,6 +26,8 @@ export interface HostServices {
   /** What the backend keeps is counted here; everything else a server keeps is counted in the same one. */
   memory?: ByteLedger;
   log?: ServerLog;
+  /** Where everything done to a process is written down; absent: nowhere. */
+  audit?: AuditLog | undefined;
   /** Counts for `/metrics`; absent: nothing is counted. */
   figures?: ServerFigures | undefined;
   newId?: () => string;

@@ -11,7 +11,7 @@ interface Owned {
   readonly ownerId: string;
 }
 
-type RegistryDeps = Omit<SessionDeps, "onOver" | "ownerId">;
+type RegistryDeps = Omit<SessionDeps, "onOver" | "ownerId" | "number">;
 
 /** When a connection gets a session. */
 export type Claim =
@@ -27,6 +27,7 @@ export class SessionRegistry {
   readonly #sessions = new Map<string, Owned>();
   readonly #deps: RegistryDeps;
   readonly #newId: () => string;
+  #opened = 0;
 
   constructor(deps: RegistryDeps, newId: () => string) {
     this.#deps = deps;
@@ -37,6 +38,7 @@ export class SessionRegistry {
     const session = new Session(this.#newId(), attachment, {
       ...this.#deps,
       ownerId: principal.id,
+      number: ++this.#opened,
       onOver: (over) => void this.#sessions.delete(over.id),
     });
     this.#sessions.set(session.id, { session, ownerId: principal.id });

@@ -37,6 +37,10 @@ export interface SessionDeps {
   turns: ViewerTurns;
   /** Takes the processes that outlive the session. */
   held: ServerHeldProcesses;
+  /** Everything done to a process leaves a line, so all input comes by the ordered way. */
+  isAudited: boolean;
+  /** Tells the sessions of a server apart without naming one. */
+  number: number;
   /** The principal whose session it is. */
   ownerId: string;
   config: ServerConfig;
@@ -78,6 +82,16 @@ export class Session {
     return this.#state.type === "attached" ? this.#state.attachment : null;
   }
 
+  get number(): number {
+    return this.#deps.number;
+  }
+
+  /** The public name of a process it has; null when it has none of that id, or it has not started. */
+  handleOf(processId: string): string | null {
+    const slot = this.#slots.get(processId);
+    return slot?.type === "started" ? slot.entry.handle : null;
+  }
+
   /** Its connection asked for an extension, so it may be told more than the reference server tells. */
   get isExtended(): boolean {
     return (this.attachment?.extensions.size ?? 0) > 0;
@@ -113,7 +127,8 @@ export class Session {
 
   /** The connection may use its processes from now on. Ignored when another one has taken the session over. */
   ready(attachment: Attachment): void {
-    if (this.attachment === attachment) this.#input.follow(attachment.peer.straightWay ?? null);
+    if (this.attachment === attachment && !this.#deps.isAudited)
+      this.#input.follow(attachment.peer.straightWay ?? null);
   }
 
   /** Resolves when it is over. */

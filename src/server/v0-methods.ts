@@ -35,6 +35,11 @@ export class V0Processes {
     this.#config = config;
   }
 
+  /** Until it has exited. */
+  process(sessionId: string): HostProcess | null {
+    return this.#open.get(sessionId)?.process ?? null;
+  }
+
   readonly methods: Handlers<V0Method> = {
     "command/exec": async (params, context) => {
       const { argv, cwd, env, tty, arg0 } = params;

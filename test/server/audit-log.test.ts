@@ -19,7 +19,7 @@ describe("an audit log", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const log = new AuditLog(path, new ManualClock());
-    log.write(actor, { event: "write", handle: "h", bytes: 3 });
+    log.write(actor, { event: "write", handle: "h", bytes: 3, status: "accepted" });
     log.write(null, { event: "end", handle: "h", exitCode: 0, signal: null, reason: "exited" });
     log.close();
     const [first, second] = lines(path);
@@ -30,6 +30,7 @@ describe("an audit log", () => {
       event: "write",
       handle: "h",
       bytes: 3,
+      status: "accepted",
     });
     assert.match(String(first?.time), /^\d{4}-\d\d-\d\dT/);
     assert.equal(second?.event, "end");
@@ -41,7 +42,8 @@ describe("an audit log", () => {
     const path = join(scratch.path, "audit.jsonl");
     const clock = new ManualClock();
     const log = new AuditLog(path, clock);
-    const write = (bytes: number) => log.write(actor, { event: "write", handle: "h", bytes });
+    const write = (bytes: number) =>
+      log.write(actor, { event: "write", handle: "h", bytes, status: "accepted" });
     write(1);
     renameSync(path, `${path}.1`);
     write(2);
@@ -57,7 +59,7 @@ describe("an audit log", () => {
   test("counts the lines it could not write, and says so with the next", () => {
     if (!existsSync("/dev/full")) throw new Error("no /dev/full here");
     const log = new AuditLog("/dev/full");
-    for (let n = 0; n < 3; n++) log.write(actor, { event: "close-stdin", handle: "h" });
+    for (let n = 0; n < 3; n++) log.write(actor, { event: "close-stdin", handle: "h", status: "accepted" });
     log.close();
     using scratch = scratchDirectory();
     assert.throws(() => new AuditLog(join(scratch.path, "missing", "audit.jsonl")), /ENOENT/);
