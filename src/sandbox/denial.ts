@@ -4,8 +4,11 @@ const SIGSYS_EXIT_CODE = 128 + 31;
 /** What the system says to a program that ran into a wall, whatever language prints it. */
 const REFUSALS = ["operation not permitted", "permission denied", "read-only file system"];
 
-/** What a program says that finds no network. */
+/** What a program says that finds no network, or only the walls' own loopback, where nobody listens. */
 const NO_NETWORK = [
+  "connection refused",
+  "couldn't connect to server",
+  "econnrefused",
   "network is unreachable",
   "temporary failure in name resolution",
   "could not resolve",

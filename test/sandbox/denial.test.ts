@@ -25,6 +25,18 @@ test("a process that ended well was not denied, whatever it printed", () => {
   );
 });
 
+test("a network that is not there is a denial where the walls took it away, and nowhere else", () => {
+  for (const text of [
+    "curl: (7) Failed to connect to 127.0.0.1 port 80 after 0 ms: Couldn't connect to server\n",
+    "connect ECONNREFUSED 127.0.0.1:5432\n",
+    "ping: connect: Network is unreachable\n",
+  ]) {
+    const end = { exitCode: 1, signal: null };
+    assert.ok(isSandboxDenial(end, bytes(text), { network: false }), text);
+    assert.ok(!isSandboxDenial(end, bytes(text), { network: true }), text);
+  }
+});
+
 test("an ordinary failure is no denial", () => {
   assert.equal(isSandboxDenial({ exitCode: 1, signal: null }, bytes("2 tests failed\n")), false);
   assert.equal(isSandboxDenial({ exitCode: 137, signal: "SIGKILL" }, bytes("")), false);

@@ -107,7 +107,10 @@ export function testWalls(behaves: Behaves): void {
           const cmd = `exec 3<>/dev/tcp/127.0.0.1/${address.port} && cat <&3`;
           const output = await call("exec_command", { cmd });
           if (network) assert.equal(textOf(output), "hello\n");
-          else assert.match(textOf(output), /Connection refused/);
+          else {
+            assert.match(textOf(output), /Connection refused/);
+            assert.equal(fact(output, "sandbox_denied"), true, "the walls are named as the cause");
+          }
         } finally {
           server.close();
         }
