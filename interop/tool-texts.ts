@@ -184,6 +184,12 @@ export const EVENTS: readonly EventCase[] = [
     because: "the original passes the whole body on, procwire says the status and the message in it",
   },
   {
+    what: "a command in a login shell, the default",
+    model: inTurn(answer(functionCall("a", "exec_command", { cmd: "echo hi" }))),
+    because:
+      "procwire takes the login environment once and then runs `bash -c`; the original starts a login shell each time",
+  },
+  {
     what: "a command whose directory is missing",
     model: inTurn(answer(call("a", "echo x", { workdir: "/no/such" }))),
     because: "the original puts words of its own before the reason",
