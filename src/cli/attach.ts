@@ -1,10 +1,9 @@
 import { constants } from "node:os";
-import { parseArgs } from "node:util";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { showAttached } from "./attached-terminal.ts";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { DEFAULT_DETACH_KEY, parseDetachKey } from "./detach-key.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
@@ -25,25 +24,17 @@ ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 /** As of \`procwire run\`: there is no server, or it was lost. */
 const NO_SERVER = 125;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "attach",
   summary: "show and drive a process of a server on this terminal",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    view: { type: "boolean" },
+    "detach-key": { type: "string" },
+  },
 
-  async run(argv) {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      options: {
-        ...CONNECT_OPTIONS,
-        view: { type: "boolean" },
-        "detach-key": { type: "string" },
-        help: { type: "boolean", short: "h" },
-      },
-      allowPositionals: true,
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values, positionals) {
     const [id, ...more] = positionals;
     if (id === undefined || more.length > 0) throw new UsageError("give one ID");
     const detachKey = parseDetachKey(values["detach-key"] ?? DEFAULT_DETACH_KEY);
@@ -69,4 +60,4 @@ export const command: Command = {
       return leave(NO_SERVER);
     }
   },
-};
+});

@@ -1,3 +1,5 @@
+import { type ParseArgsConfig, parseArgs } from "node:util";
+
 export interface Command {
   readonly name: string;
   /** One line for the list of commands. */
@@ -9,4 +11,41 @@ export interface Command {
 /** Bad arguments: told in one line, with the way to the command's help, exit code 2. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
+}
+
+interface Spoken<O extends Options> {
+  readonly name: string;
+  readonly summary: string;
+  /** The whole text of `--help`. */
+  readonly help: string;
+  readonly options: O;
+  /** Whether words that are no options are taken; default true. */
+  readonly takesWords?: boolean;
+  run(values: Values<O>, words: string[]): Promise<number>;
+}
+
+type Options = NonNullable<ParseArgsConfig["options"]>;
+type Values<O extends Options> = ReturnType<
+  typeof parseArgs<{ args: string[]; options: O; allowPositionals: boolean }>
+>["values"];
+
+const HELP_OPTION = { help: { type: "boolean", short: "h" } } as const;
+
+/** A command whose arguments are options and words, and which answers `--help`. */
+export function commandOf<const O extends Options>(spoken: Spoken<O>): Command {
+  const { name, summary, help, options, takesWords = true } = spoken;
+  return {
+    name,
+    summary,
+    async run(args) {
+      const all = { ...options, ...HELP_OPTION };
+      const { values, positionals } = parseArgs({ args, options: all, allowPositionals: takesWords });
+      if ("help" in values && values.help) {
+        process.stdout.write(help);
+        return 0;
+      }
+      // The options of every command and `help` were parsed; the type is that of the command's own.
+      return spoken.run(values as Values<O>, positionals);
+    },
+  };
 }

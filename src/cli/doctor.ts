@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { createLocalBackend } from "../host/this-machine.ts";
 import { type Controller, makeCgroup } from "../local/cgroups.ts";
 import { loadAddon } from "../native/addon.ts";
@@ -6,7 +5,7 @@ import { nativeFiles } from "../native/native-files.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { availableSandboxes, BUBBLEWRAP } from "../sandbox/available.ts";
-import type { Command } from "./command.ts";
+import { type Command, commandOf } from "./command.ts";
 
 const HELP = `Usage: procwire doctor [--json]
 
@@ -24,25 +23,20 @@ type Finding = { name: string; isNeeded: boolean } & (
   | { works: false; detail: string; mend: string }
 );
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "doctor",
   summary: "say what works on this machine, and how to mend the rest",
+  help: HELP,
+  options: { json: { type: "boolean" } },
+  takesWords: false,
 
-  async run(argv) {
-    const { values } = parseArgs({
-      args: argv,
-      options: { json: { type: "boolean" }, help: { type: "boolean", short: "h" } },
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values) {
     const findings = [node(), addon(), await terminals(), watchdog(), bubblewrap(), ...cgroups()];
     for (const finding of findings)
       process.stdout.write(values.json ? `${JSON.stringify(finding)}\n` : shown(finding));
     return findings.some(({ works, isNeeded }) => isNeeded && !works) ? 1 : 0;
   },
-};
+});
 
 function shown(finding: Finding): string {
   const line = `${finding.works ? "ok  " : finding.isNeeded ? "FAIL" : "warn"} ${finding.name}: ${visibleText(finding.detail)}\n`;

@@ -1,7 +1,6 @@
 import { writeFileSync } from "node:fs";
-import { parseArgs } from "node:util";
 import { gapText } from "./attached-terminal.ts";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
@@ -15,20 +14,13 @@ ${CONNECT_HELP}
 ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. FILE is - for stdout.
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "export",
   summary: "write what a process of a server has shown as an asciicast",
+  help: HELP,
+  options: CONNECT_OPTIONS,
 
-  async run(argv) {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      options: { ...CONNECT_OPTIONS, help: { type: "boolean", short: "h" } },
-      allowPositionals: true,
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values, positionals) {
     const [id, file, ...more] = positionals;
     if (id === undefined || file === undefined || more.length > 0)
       throw new UsageError("give an ID and a FILE");
@@ -41,4 +33,4 @@ export const command: Command = {
     else writeFileSync(file, text);
     return 0;
   },
-};
+});

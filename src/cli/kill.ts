@@ -1,5 +1,4 @@
-import { parseArgs } from "node:util";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 
@@ -15,24 +14,16 @@ ${CONNECT_HELP}
 ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "kill",
   summary: "end or signal processes of a server",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    signal: { type: "string", short: "s" },
+  },
 
-  async run(argv) {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      options: {
-        ...CONNECT_OPTIONS,
-        signal: { type: "string", short: "s" },
-        help: { type: "boolean", short: "h" },
-      },
-      allowPositionals: true,
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values, positionals) {
     if (positionals.length === 0) throw new UsageError("give at least one ID");
     const signal = values.signal?.toUpperCase();
     await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
@@ -45,4 +36,4 @@ export const command: Command = {
     for (const { handle } of over) process.stderr.write(`procwire kill: ${handle} has ended already\n`);
     return over.length === 0 ? 0 : 1;
   },
-};
+});

@@ -1,10 +1,9 @@
-import { parseArgs } from "node:util";
 import type { AttachedProcess } from "../client/attached-process.ts";
 import type { OutputChunk } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { gapText } from "./attached-terminal.ts";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
@@ -22,26 +21,18 @@ ${CONNECT_HELP}
 ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "logs",
   summary: "write the output of a process of a server",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    follow: { type: "boolean", short: "f" },
+    since: { type: "string" },
+    tail: { type: "string" },
+  },
 
-  async run(argv) {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      options: {
-        ...CONNECT_OPTIONS,
-        follow: { type: "boolean", short: "f" },
-        since: { type: "string" },
-        tail: { type: "string" },
-        help: { type: "boolean", short: "h" },
-      },
-      allowPositionals: true,
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values, positionals) {
     const [id, ...more] = positionals;
     if (id === undefined || more.length > 0) throw new UsageError("give one ID");
     const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
@@ -59,7 +50,7 @@ export const command: Command = {
     await output.flush();
     return leave(0);
   },
-};
+});
 
 async function follow(child: AttachedProcess, afterSeq: number, output: Output): Promise<void> {
   for await (const event of child.events({ afterSeq, lossless: true })) {

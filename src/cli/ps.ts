@@ -1,7 +1,6 @@
-import { parseArgs } from "node:util";
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { visibleJson, visibleLine, visibleWord } from "../protocol/visible-text.ts";
-import type { Command } from "./command.ts";
+import { type Command, commandOf } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { leave } from "./leave.ts";
 
@@ -22,25 +21,19 @@ ${CONNECT_HELP}
 Without --connect: ${DEFAULT_URL}.
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "ps",
   summary: "list the processes of a server's sessions",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    all: { type: "boolean", short: "a" },
+    watch: { type: "boolean", short: "w" },
+    json: { type: "boolean" },
+  },
+  takesWords: false,
 
-  async run(argv) {
-    const { values } = parseArgs({
-      args: argv,
-      options: {
-        ...CONNECT_OPTIONS,
-        all: { type: "boolean", short: "a" },
-        watch: { type: "boolean", short: "w" },
-        json: { type: "boolean" },
-        help: { type: "boolean", short: "h" },
-      },
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values) {
     await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
     const look = async (): Promise<string> => {
       // A session that was named is the one to look at; else everything the server has.
@@ -54,7 +47,7 @@ export const command: Command = {
     process.stdout.write(await look());
     return 0;
   },
-};
+});
 
 /** Shows the list again and again; on a terminal, in place. */
 async function watch(look: () => Promise<string>): Promise<number> {

@@ -1,9 +1,8 @@
 import { closeSync, openSync, writeSync } from "node:fs";
-import { parseArgs } from "node:util";
 import { DEFAULT_TERMINAL_SIZE, type ExecProcess } from "../exec/exec-process.ts";
 import { visibleWord } from "../protocol/visible-text.ts";
 import { CastWriter } from "./asciicast.ts";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS } from "./environment-options.ts";
 import { terminalSize } from "./foreground.ts";
@@ -22,26 +21,18 @@ ${CONNECT_HELP}
 Without --connect the command runs on this machine. Its exit code is this program's.
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "record",
   summary: "run a command in a terminal and record what it shows",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    ...ENVIRONMENT_OPTIONS,
+    cwd: { type: "string" },
+    env: { type: "string", multiple: true },
+  },
 
-  async run(argv) {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      options: {
-        ...CONNECT_OPTIONS,
-        ...ENVIRONMENT_OPTIONS,
-        cwd: { type: "string" },
-        env: { type: "string", multiple: true },
-        help: { type: "boolean", short: "h" },
-      },
-      allowPositionals: true,
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values, positionals) {
     const [file, ...words] = positionals;
     if (file === undefined || words.length === 0) throw new UsageError("give a FILE, then -- and a command");
     const recording = openSync(file, "w");
@@ -51,7 +42,7 @@ export const command: Command = {
       closeSync(recording);
     }
   },
-};
+});
 
 /** Line by line: what was shown before a crash is on the disk. */
 async function recordTo(recording: number, words: string[], child: ExecProcess): Promise<void> {

@@ -1,7 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
-import { parseArgs } from "node:util";
 import { type Cast, readCast } from "./asciicast.ts";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
@@ -20,25 +19,17 @@ ${CONNECT_HELP}
 What is no file is taken for an ID. ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "replay",
   summary: "show a recording, or what a process of a server has shown",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    speed: { type: "string" },
+    "idle-limit": { type: "string" },
+  },
 
-  async run(argv) {
-    const { values, positionals } = parseArgs({
-      args: argv,
-      options: {
-        ...CONNECT_OPTIONS,
-        speed: { type: "string" },
-        "idle-limit": { type: "string" },
-        help: { type: "boolean", short: "h" },
-      },
-      allowPositionals: true,
-    });
-    if (values.help) {
-      process.stdout.write(HELP);
-      return 0;
-    }
+  async run(values, positionals) {
     const [what, ...more] = positionals;
     if (what === undefined || more.length > 0) throw new UsageError("give one FILE or ID");
     const speed = positive("speed", values.speed) ?? 1;
@@ -48,7 +39,7 @@ export const command: Command = {
       : await fromServer(what, values.connect ?? DEFAULT_URL, values);
     return runToExit(async (signal) => leave(await play(cast, { speed, idleLimitMs, signal })));
   },
-};
+});
 
 async function fromServer(id: string, url: string, values: Parameters<typeof connectTo>[1]): Promise<Cast> {
   await using client = await connectTo(url, values);
