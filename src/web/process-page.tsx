@@ -67,6 +67,7 @@ export function ProcessPage({ client, handle }: { client: ExecServerClient; hand
         if (process.role === "driver") void process.write(typed).catch(tell);
         else setNote("you are watching: take over to type");
       },
+      mayAnswer: () => process.role === "driver",
       room: (size) => {
         if (process.role !== "driver") return;
         terminal.resize(size);
@@ -174,7 +175,13 @@ async function follow(
   terminal: TerminalView,
   onEnd: (end: ExitStatus) => void,
 ): Promise<void> {
+  const firstNewSeq = process.nextSeq;
+  let isLive = false;
   for await (const event of process.events()) {
+    if (!isLive && "seq" in event && event.seq >= firstNewSeq) {
+      isLive = true;
+      terminal.live();
+    }
     switch (event.type) {
       case "output":
         await terminal.draw(event.chunk);

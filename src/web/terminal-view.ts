@@ -11,13 +11,30 @@ export interface TerminalViewEvents {
   input(bytes: Uint8Array): void;
   /** The room on the page has changed; a driver's terminal takes this size. */
   room(size: TerminalSize): void;
+  /** Whether this page is the one that answers what programs ask their terminal. */
+  mayAnswer(): boolean;
 }
 
 /** More than this waiting to be drawn, and the next output is waited for: a flood must not make the page grow. */
 const MAX_UNDRAWN_BYTES = 512 * 1024;
 const SCROLLBACK_LINES = 10_000;
 
-/** A terminal on the page. It draws what it is given, at its own pace, and answers no query: the server's screen does. */
+/** Device attributes, status and cursor reports, mode reports. */
+const QUERIES = [
+  ...[{ final: "c" }, { prefix: ">", final: "c" }, { prefix: "=", final: "c" }],
+  ...[{ final: "n" }, { prefix: "?", final: "n" }],
+  ...[
+    { intermediates: "$", final: "p" },
+    { prefix: "?", intermediates: "$", final: "p" },
+  ],
+];
+/** The palette, the foreground, the background and the cursor, which are set and asked for by the same words. */
+const COLORS = [4, 10, 11, 12];
+
+/**
+ * A terminal on the page. It draws what it is given, at its own pace. What a program asks its terminal (where the cursor is,
+ * what it can do) is answered only while this page drives, and never when old output is drawn again.
+ */
 export class TerminalView {
   readonly #terminal: Terminal;
   readonly #fit = new FitAddon();
@@ -25,6 +42,7 @@ export class TerminalView {
   readonly #serialize = new SerializeAddon();
   readonly #watcher: ResizeObserver;
   #undrawn = 0;
+  #isLive = false;
 
   constructor(element: HTMLElement, events: TerminalViewEvents) {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -44,18 +62,12 @@ export class TerminalView {
     this.#terminal.loadAddon(this.#serialize);
     this.#terminal.loadAddon(new UnicodeGraphemesAddon());
     this.#terminal.loadAddon(new WebLinksAddon(openLink));
-    // What a program prints must not reach the clipboard, and a query is answered by one side alone.
+    // What a program prints must not reach the clipboard.
     this.#terminal.parser.registerOscHandler(52, () => true);
-    for (const id of [
-      { final: "c" },
-      { prefix: ">", final: "c" },
-      { final: "n" },
-      { prefix: "?", final: "n" },
-    ])
-      this.#terminal.parser.registerCsiHandler(id, () => true);
-    this.#terminal.parser.registerCsiHandler({ prefix: "?", intermediates: "$", final: "p" }, () => true);
-    for (const color of [10, 11, 12])
-      this.#terminal.parser.registerOscHandler(color, (data) => data.trim() === "?");
+    const isSwallowed = () => !this.#isLive || !events.mayAnswer();
+    for (const query of QUERIES) this.#terminal.parser.registerCsiHandler(query, isSwallowed);
+    for (const color of COLORS)
+      this.#terminal.parser.registerOscHandler(color, (data) => data.includes("?") && isSwallowed());
     this.#terminal.open(element);
     this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
     this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
@@ -89,6 +101,13 @@ export class TerminalView {
         if (isFull) resolve();
       });
       if (!isFull) resolve();
+    });
+  }
+
+  /** What is given from here on is new; before that it was drawn from the log. */
+  live(): void {
+    this.#terminal.write("", () => {
+      this.#isLive = true;
     });
   }
 

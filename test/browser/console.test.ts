@@ -67,6 +67,30 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
+  test("answers what a program asks its terminal while it drives, once, and not again after a reload", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page } = await signedIn(opened.browser, loginUrl);
+    await startOnPage(page, "exec bash --norc");
+    await page.getByRole("button", { name: "Take over" }).click();
+    await page.getByText("you drive").waitFor();
+    await page.locator(".xterm-helper-textarea").focus();
+    // Without echo from before the question on: the answer may come before anybody reads it.
+    const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
+    await page.keyboard.type(`clear; ${ask}; read -r next; echo "next <$next>"\n`);
+    await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
+    await page.reload();
+    await page.getByRole("button", { name: "Take over" }).click();
+    await page.getByText("you drive").waitFor();
+    await until("the screen is drawn again", async () => /^at \d+;\d+$/m.test(await screenText(page)));
+    await page.locator(".xterm-helper-textarea").focus();
+    await page.keyboard.type("typed\n");
+    await until("nothing but what was typed came", async () =>
+      /^next <typed>$/m.test(await screenText(page)),
+    );
+    await page.close();
+  });
+
   test("shows one process to many, and lets them take over from each other", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
