@@ -200,7 +200,30 @@ function pathsOf(place: IntentPlace, context: PlaceContext): readonly string[] {
   }
 }
 
+/** A path that comes and goes this often while it is looked at is no race any more. */
+const MOST_LOOKS = 20;
+
+/**
+ * Where one place of an intent is. Between two looks at it a mount point of other walls may have been removed, and seemed to
+ * be a folder of somebody's at the first: then it is looked at again.
+ */
 async function settle(
+  path: string,
+  entry: IntentEntry,
+  context: PlaceContext,
+  writable: readonly SandboxRoot[],
+): Promise<SandboxRoot | null> {
+  for (let looks = 1; ; looks++) {
+    try {
+      return await settleOnce(path, entry, context, writable);
+    } catch (error) {
+      const hasVanished = error instanceof Error && "code" in error && error.code === "ENOENT";
+      if (!hasVanished || looks >= MOST_LOOKS) throw error;
+    }
+  }
+}
+
+async function settleOnce(
   path: string,
   entry: IntentEntry,
   context: PlaceContext,

@@ -211,6 +211,21 @@ test("what is missing and protected cannot be made, unless the intent says to sk
   assert.ok(existsSync(missing));
 });
 
+test("walls that come and go over one workspace do not trip over each other's mount points", {
+  skip: noWalls,
+}, async () => {
+  using ws = workspace();
+  const protectedGit = intent([READ_ROOT, at(ws.path, "write"), at(join(ws.path, ".git"), "read")], ws.path);
+  const lane = async () => {
+    for (let round = 0; round < 40; round++) {
+      const ran = await run(protectedGit, "mkdir .git/x 2>/dev/null || echo refused", ws.path);
+      assert.equal(ran.output, "refused\n");
+    }
+  };
+  await Promise.all(Array.from({ length: 4 }, lane));
+  assert.ok(!existsSync(join(ws.path, ".git")), "a mount point was left behind");
+});
+
 test("the environment behind the walls is exactly what was asked for", { skip: noWalls }, async () => {
   using ws = workspace();
   const env = { PATH: "/usr/bin:/bin", EMPTY: "", LINES: "a\nb", EQUALS: "a=b", LD_LIBRARY_PATH: "/nowhere" };

@@ -93,7 +93,8 @@ export function testSwappedWorkdirs(behaves: Behaves): void {
     async ({ call, directory }) => {
       const home = join(directory, "home");
       const swap = `mv ${home} ${home}.old && ln -s /etc ${home}`;
-      assert.equal(fact(await call("exec_command", { cmd: swap, workdir: directory }), "exit_code"), 0);
+      const swapped = await call("exec_command", { cmd: swap, workdir: directory });
+      assert.equal(fact(swapped, "exit_code"), 0, swapped.text);
       const output = await call("exec_command", {
         cmd: "pwd -P",
         sandbox_permissions: "require_escalated",
