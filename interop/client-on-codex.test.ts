@@ -165,7 +165,7 @@ describe("the client on the real exec-server", { skip, timeout: 60_000 }, () => 
     const large = randomBytes(17_000_000);
     await client.files.writeFile(path, large);
     assert.ok(large.equals(await client.files.readFile(path)));
-    await assert.rejects(client.files.readFile(join(home, "none")), { code: -32004 });
+    await assert.rejects(client.files.readFile(join(home, "none")), { code: "ENOENT", rpcCode: -32004 });
     const appeared = client.files.waitForPath(join(home, "later"));
     await client.files.writeFile(join(home, "later"), "");
     await appeared;

@@ -30,7 +30,7 @@ export type MockAnswer =
   /** Text in place of a stream, or a stream that another wire would send. */
   | { type: "raw"; text: string; contentType?: string }
   /** The first events, then the connection is cut cleanly. */
-  | { type: "cut"; events: readonly object[] }
+  | { type: "cut"; events: readonly object[]; afterMs?: number }
   /** The connection is reset before any answer. */
   | { type: "reset" }
   /** Nothing is ever answered. */
@@ -128,7 +128,9 @@ async function send(
       return;
     case "cut":
       outgoing.writeHead(200, { "content-type": "text/event-stream" });
-      outgoing.write(eventText(answer.events), () => outgoing.destroy());
+      outgoing.write(eventText(answer.events), () =>
+        setTimeout(() => outgoing.destroy(), answer.afterMs ?? 0),
+      );
       return;
     case "reset":
       incoming.socket.resetAndDestroy();
