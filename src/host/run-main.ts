@@ -90,7 +90,7 @@ export async function runMainWithTransport(
     auth,
     operatorUids,
     allowHosts,
-    web: web && { ...web, folder: webFolder() },
+    web: web ? { ...web, folder: webFolder() } : metrics ? { folder: null } : undefined,
     exit: exitNow,
     onListening: (url, loginUrl) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.

@@ -227,7 +227,7 @@ export class FrontDoor {
       this.#answer(socket, httpAnswer(503, reason));
       return;
     }
-    const isUnasked = auth.type === "none" && !(this.#web && head.headers.has("origin"));
+    const isUnasked = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
     const principal = isUnasked ? unasked(socket) : verdict.principal;
     this.#letIn(socket, head, Buffer.concat(early.bytes), principal);
   }
@@ -236,7 +236,7 @@ export class FrontDoor {
   #verdictOf(head: RequestHead): Promise<Verdict> {
     const { auth } = this.#admission;
     const { headers } = head;
-    if (this.#web && headers.has("origin")) return this.#web.judge(head, isOwnPage(head));
+    if (this.#web?.hasPage && headers.has("origin")) return this.#web.judge(head, isOwnPage(head));
     return authorize(auth, headers.get("authorization"), Date.now());
   }
 

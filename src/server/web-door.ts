@@ -7,8 +7,8 @@ import { cookieNameOf, WebAccess } from "./web-access.ts";
 import type { WebServer, WebServerOptions } from "./web-server.ts";
 
 export interface WebOptions {
-  /** Where the page's files are. */
-  folder: string;
+  /** Where the page's files are; null: there is no page, only figures. */
+  folder: string | null;
   /** Pages of other origins that may connect with a token, such as `https://console.example`. */
   allowOrigins?: readonly string[];
 }
@@ -44,8 +44,14 @@ export class WebDoor {
   }
 
   /** Where a person opens the page. The token in it works once; a fragment is sent to no server and stands in no log. */
-  loginUrl(base: string, principal: Principal): string {
+  loginUrl(base: string, principal: Principal): string | null {
+    if (!this.hasPage) return null;
     return `${base}/#token=${this.access.newLoginToken(principal)}`;
+  }
+
+  /** Whether there is a page, whose visitors have to sign in. */
+  get hasPage(): boolean {
+    return this.#options.folder !== null;
   }
 
   mayConnect(origin: string): boolean {
@@ -102,7 +108,7 @@ export class WebDoor {
     return new WebServer({
       access: this.access,
       auth,
-      files: new WebFiles(this.#options.folder),
+      files: this.#options.folder === null ? null : new WebFiles(this.#options.folder),
       cookieName: this.#cookieName,
       metrics,
       isOperator: async (authorization) => {

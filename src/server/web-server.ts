@@ -10,7 +10,8 @@ import type { WebFile, WebFiles } from "./web-files.ts";
 export interface WebServerOptions {
   access: WebAccess;
   auth: WebSocketAuth;
-  files: WebFiles;
+  /** Null: there is no page. */
+  files: WebFiles | null;
   cookieName: string;
   /** Prometheus text; absent: there is no `/metrics`. */
   metrics?: (() => string) | undefined;
@@ -104,7 +105,7 @@ export class WebServer {
           send(response, status, path === "/readyz" ? "" : body, type);
         });
     }
-    const file = this.#options.files.find(path);
+    const file = this.#options.files?.find(path);
     if (!file) return send(response, 404, "there is no such page\n");
     return this.#only("GET", request, response, () => sendFile(request, response, file));
   }

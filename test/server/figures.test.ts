@@ -1,5 +1,6 @@
 /** What an operator is told at `/metrics`, by a real server over its socket. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { describe, test } from "node:test";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -104,6 +105,29 @@ describe("the figures of a server", () => {
     assert.equal((await fetch(`${server.url.replace("ws", "http")}/metrics`)).status, 404);
     const seen = await server.look();
     assert.equal(seen.get('procwire_door_refusals_total{status="404"}'), 1);
+  });
+
+  test("of the dashboard in docs are all told by a server, and all of a server's are on it", async () => {
+    await using server = await open();
+    await using client = await connected(server.url);
+    await client.request("environment/status", {});
+    await server.look();
+    const family = (name: string) => name.replace(/\{.*/, "").replace(/_(bucket|sum|count)$/, "");
+    const text = await (await fetch(server.figuresUrl)).text();
+    const told = new Set([...text.matchAll(/^# TYPE (\w+)/gm)].map(([, name = ""]) => name));
+    const dashboard = readFileSync(new URL("../../docs/grafana-dashboard.json", import.meta.url), "utf8");
+    const shown = new Set(
+      [...dashboard.matchAll(/\b(?:procwire|process|nodejs)_\w+/g)].map(([name]) => family(name)),
+    );
+    assert.deepEqual(
+      [...shown].filter((name) => !told.has(name)),
+      [],
+    );
+    const constant = ["procwire_build_info", "process_start_time_seconds", "procwire_connections_total"];
+    assert.deepEqual(
+      [...told].filter((name) => !shown.has(name) && !constant.includes(name)),
+      [],
+    );
   });
 
   test("count every duration once, in the first bucket it fits", () => {

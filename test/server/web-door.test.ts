@@ -10,6 +10,7 @@ import { createLocalHost } from "../../src/host/local-host.ts";
 import type { WebSocketAuth } from "../../src/server/auth.ts";
 import { authFromFlags } from "../../src/server/auth-flags.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
+import { ServerFigures } from "../../src/server/figures.ts";
 import { listen } from "../../src/server/listen.ts";
 import { LOCAL } from "../../src/server/principal.ts";
 import { COOKIE_VALID_MS, LOGIN_TOKEN_VALID_MS, WebAccess } from "../../src/server/web-access.ts";
@@ -62,9 +63,14 @@ class RawHttp {
   }
 }
 
-async function open(useNode: boolean, auth: WebSocketAuth = { type: "none" }, more: object = {}) {
+async function open(
+  useNode: boolean,
+  auth: WebSocketAuth = { type: "none" },
+  more: object = {},
+  figures?: ServerFigures,
+) {
   const host = createLocalHost();
-  const server = new ExecServer(useNode ? { ...host, wire: nodeWire } : host);
+  const server = new ExecServer({ ...host, figures, wire: useNode ? nodeWire : host.wire });
   const listening = await listen(
     server,
     { type: "websocket", host: "127.0.0.1", port: 0 },
@@ -231,6 +237,24 @@ for (const useNode of [false, true]) {
       const text = Buffer.from('{"id":1,"method":"initialize","params":{"clientName":"page"}}');
       http.socket.write(Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), text]));
       await until("an answer", () => received.includes("sessionId"));
+    });
+
+    test("tells figures to operators alone where there are figures and no page", async () => {
+      const operator = "o".repeat(40);
+      const file = join(scratch.path, `operator-${useNode}`);
+      writeFileSync(file, operator, { mode: 0o600 });
+      const { auth, newToken } = authFromFlags({ wsAuth: "auto", operatorTokenFile: file });
+      await using door = await open(useNode, auth, { web: { folder: null } }, new ServerFigures());
+      assert.equal(door.listening.loginUrl(), null);
+      const http = door.http();
+      assert.equal((await http.ask(get("/"))).status, 404);
+      for (const [more, status] of [
+        ["", 401],
+        [`authorization: Bearer ${newToken}\r\n`, 401],
+        [`authorization: Bearer ${operator}\r\n`, 200],
+      ] as const) {
+        assert.equal((await http.ask(get("/metrics", more))).status, status, more);
+      }
     });
 
     test("refuses foreign names and sandboxed peers before any page", async () => {
