@@ -17,6 +17,9 @@ export type WebSocketAuth =
       operatorClaim?: OperatorClaim;
     };
 
+/** Before a wrong token is answered, so that guessing is slow; a right one never waits. */
+export const WRONG_TOKEN_DELAY_MS = 250;
+
 export type Verdict =
   | { type: "admitted"; principal: Principal }
   /** `reason` is the text of the 401. A wrong token is a guess, a missing one is not. */

@@ -6,7 +6,7 @@ import type { ByteCodec } from "../connection/byte-codec.ts";
 import { nodeSocket } from "../connection/node-listener.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
 import { messageOf } from "../protocol/message-of.ts";
-import { authorize, type Verdict, type WebSocketAuth } from "./auth.ts";
+import { authorize, type Verdict, type WebSocketAuth, WRONG_TOKEN_DELAY_MS } from "./auth.ts";
 import { type DescriptorShares, shareDescriptors } from "./descriptor-shares.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FOREIGN_HOST, isOwnHost } from "./host-check.ts";
@@ -20,8 +20,6 @@ import { WebDoor, type WebOptions } from "./web-door.ts";
 const HEAD_WITHIN_MS = 10_000;
 /** After an answer, how long the peer has to close its side before the socket is dropped. */
 const CLOSE_WITHIN_MS = 1_000;
-/** Before a wrong token is answered, so that guessing is slow; a right one never waits. */
-const WRONG_TOKEN_DELAY_MS = 250;
 
 /** Whom a door lets in, and as whom. */
 export interface Admission {
@@ -87,6 +85,7 @@ export class FrontDoor {
       ? new WebDoor(web, {
           auth,
           health: () => health(server),
+          refuse: (head) => refuseForeign(head, admission.hosts, this.#web),
           metrics: server.figures ? () => server.metrics() ?? "" : undefined,
           upgrade: (...args) => this.#upgradeLater(...args),
           log: (message) => server.log("warn", message),

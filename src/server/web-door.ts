@@ -16,6 +16,7 @@ export interface WebOptions {
 export interface WebDoorDeps {
   auth: WebSocketAuth;
   health: WebServerOptions["health"];
+  refuse: WebServerOptions["refuse"];
   metrics?: (() => string) | undefined;
   /** A WebSocket on a connection that carried requests before; `accepted` is that connection as it came in. */
   upgrade: (head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket) => void;
@@ -104,7 +105,7 @@ export class WebDoor {
   async #open(): Promise<WebServer> {
     const { WebServer } = await import("./web-server.ts");
     const { WebFiles } = await import("./web-files.ts");
-    const { auth, health, metrics, upgrade, log } = this.#deps;
+    const { auth, health, refuse, metrics, upgrade, log } = this.#deps;
     return new WebServer({
       access: this.access,
       auth,
@@ -117,6 +118,7 @@ export class WebDoor {
         return verdict.type === "admitted" && verdict.principal.role === "operator";
       },
       health,
+      refuse,
       upgrade: (head, stream, rest) => {
         const accepted = this.#handedOver.get(stream);
         if (accepted) upgrade(head, stream, rest, accepted);

@@ -1,7 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { WebSocketAuth } from "./auth.ts";
+import { sleep, systemClock } from "../async/clock.ts";
+import { type WebSocketAuth, WRONG_TOKEN_DELAY_MS } from "./auth.ts";
 import type { RequestHead } from "./http-head.ts";
 import type { Principal } from "./principal.ts";
 import { COOKIE_VALID_MS, cookieOf, type WebAccess } from "./web-access.ts";
@@ -17,6 +18,8 @@ export interface WebServerOptions {
   metrics?: (() => string) | undefined;
   /** Whether the bearer of this `authorization` header is an operator. */
   isOperator: (authorization: string | undefined) => Promise<boolean>;
+  /** Why a request is refused for the name or the page it comes by; null: it is not. Asked for each request of a connection. */
+  refuse: (head: RequestHead) => { status: number; body: string } | null;
   health: () => { status: number; body: string; type?: string };
   /** A WebSocket that is asked for on a connection which carried requests before. */
   upgrade: (head: RequestHead, socket: Socket, rest: Buffer) => void;
@@ -78,7 +81,9 @@ export class WebServer {
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     for (const [name, value] of Object.entries(PAGE_HEADERS)) response.setHeader(name, value);
     try {
-      await this.#route(request, response);
+      const refused = this.#options.refuse(headOf(request));
+      if (refused) send(response, refused.status, refused.body);
+      else await this.#route(request, response);
     } catch (error) {
       // The request's text is nobody's business, and may hold a token.
       this.#options.log(error instanceof Error ? error.message : "a request failed");
@@ -126,6 +131,7 @@ export class WebServer {
     if (token === null) return send(response, 400, 'the body has to be {"token": "…"}\n');
     const cookie = await this.#options.access.signIn(token, this.#options.auth);
     if (cookie === null) {
+      await sleep(systemClock, WRONG_TOKEN_DELAY_MS);
       return send(
         response,
         401,

@@ -263,6 +263,15 @@ for (const useNode of [false, true]) {
       const answer = await http.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
       assert.equal(answer.status, 403);
       assert.match(answer.body, /--allow-host/);
+      const kept = door.http();
+      assert.equal((await kept.ask(get("/"))).status, 200);
+      // Every request of a connection is asked the same.
+      assert.equal((await kept.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n")).status, 403);
+      assert.equal((await kept.ask(get("/", "origin: http://evil.example\r\n"))).status, 403);
+      assert.equal(
+        (await kept.ask(post("/api/sign-in", "{}", "origin: http://evil.example\r\n"))).status,
+        403,
+      );
     });
   });
 }
