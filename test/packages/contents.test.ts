@@ -15,8 +15,10 @@ const tracked = (...paths: string[]) =>
 /** Files at the top of the package. */
 const DOCUMENTS = ["CHANGELOG.md", "LICENSE", "PROTOCOL.md", "README.md", "SECURITY.md", "package.json"];
 
-/** Sources of the library; commands are shipped as bundles only. */
-const library = tracked("src/**/*.ts", "src/*.ts").filter((path) => !path.startsWith("src/cli/"));
+/** Sources of the library; commands and the web console are shipped as bundles only. */
+const library = tracked("src/**/*.ts", "src/*.ts").filter((path) => !/^src\/(cli|web)\//.test(path));
+
+const WEB_CONSOLE = ["console.css", "console.js", "icon.svg", "index.html"].map((name) => `dist/web/${name}`);
 
 /** Commands, and the program that runs them. */
 const bundles = tracked("src/cli/*.ts").filter(
@@ -37,7 +39,8 @@ describe("the main package", () => {
         return [`${compiled}.js`, `${compiled}.d.ts`];
       }),
       // Data that a module reads as JSON.
-      ...tracked("src/**/*.json").map((path) => path.replace(/^src/, "dist")),
+      ...tracked("src/**/*.json", ":!src/web").map((path) => path.replace(/^src/, "dist")),
+      ...WEB_CONSOLE,
       ...bundles.map((path) => `dist/bin/${basename(path, ".ts")}.cjs`),
     ];
     // The browser's bundle is cut into chunks that are named by what is in them.
