@@ -3,6 +3,8 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
 const HEIGHT = 140;
+/** A curve that has just begun shows at least this much time. */
+const LEAST_SECONDS = 60;
 
 /** One figure over time. */
 export function Curve({ label, points }: { label: string; points: readonly (readonly [number, number])[] }) {
@@ -16,6 +18,7 @@ export function Curve({ label, points }: { label: string; points: readonly (read
       {
         width: place.current.clientWidth,
         height: HEIGHT,
+        scales: { x: { range: (_, from, to) => [Math.min(from, to - LEAST_SECONDS), to] } },
         series: [{}, { label, stroke: "#1f6feb", width: 2 }],
         axes: [axis, axis],
         legend: { show: false },
