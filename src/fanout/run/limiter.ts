@@ -2,7 +2,6 @@ import type { CallEnd, CallGate, CallPermit } from "../../agent/call-gate.ts";
 import type { ResponseHeaders } from "../../agent/model-api.ts";
 import { totalTokens } from "../../agent/usage.ts";
 import { type Clock, systemClock, type Timer } from "../../async/clock.ts";
-import { LearnedRate } from "./learned-rate.ts";
 
 export interface LimiterOptions {
   /** Requests under way at most. */
@@ -13,9 +12,8 @@ export interface LimiterOptions {
 }
 
 /**
- * The one gate of all lanes. It starts at full width, narrows when the API says that it is overloaded, and widens again by
- * one for every round of answers. Refusals for the rate teach it the rate that the API allows, and from then on it keeps
- * to that. What one lane learns (Retry-After, nothing left until …) holds for all.
+ * The one gate of all lanes. It starts at full width and narrows only when the API says that it is too much; it widens
+ * again by one for every round of answers. Refusals teach it the rate that the API allows, and from then on it keeps to it. What one lane learns (Retry-After, nothing left until …) holds for all.
  */
 export class Limiter implements CallGate {
   readonly maxWidth: number;
@@ -139,16 +137,25 @@ export class Limiter implements CallGate {
     if (end.type !== "failed") return;
     const { kind, retryAfterMs } = end.error;
     if (kind !== "rate_limit" && kind !== "overloaded") return;
-    if (kind === "rate_limit") this.#learned.refused(admittedAtMs);
+    if (kind === "rate_limit") this.#learnRate(admittedAtMs);
     if (wave === this.#wave) {
       this.#wave++;
       this.#refusedWaves++;
-      // It is the pace that keeps within a limit of the rate; slow answers still need the width.
-      if (kind === "overloaded") this.#width = Math.max(1, Math.floor(this.#width / 2));
+      // Once the rate is known it is the rate that keeps within the limit; slow answers still need the width.
+      if (kind !== "rate_limit" || !this.#learned.isKnown) {
+        this.#width = Math.max(1, Math.floor(this.#width / 2));
+      }
     }
-    const firstMs = kind === "rate_limit" ? this.#learned.msPerCall : FIRST_HOLD_MS;
+    const firstMs = this.#learned.isKnown ? this.#learned.msPerCall : FIRST_HOLD_MS;
     const ownMs = Math.min(MAX_HOLD_MS, firstMs * 2 ** (this.#refusedWaves - 1));
     this.#hold(retryAfterMs ?? ownMs);
+  }
+
+  #learnRate(admittedAtMs: number): void {
+    const wasKnown = this.#learned.isKnown;
+    this.#learned.refused(admittedAtMs);
+    // The width was narrowed for want of knowing better.
+    if (!wasKnown && this.#learned.isKnown) this.#width = this.maxWidth;
   }
 
   #readHeaders(headers: ResponseHeaders): void {
@@ -176,6 +183,61 @@ const MAX_HOLD_MS = 60_000;
 interface Waiter {
   estimateTokens: () => number;
   admit: (permit: CallPermit) => void;
+}
+
+/** Two refusals that are closer, or with fewer calls between them, tell little about the rate. */
+const SHORTEST_SPAN_MS = 1_000;
+const FEWEST_CALLS = 5;
+/** A little below what was seen, so that what is saved up answers for what comes unevenly. */
+const LEARNED_SHARE = 0.99;
+/** Each second without a refusal the pace rises by this share: what the API gives now may be more than it gave then. */
+const RISE_PER_SECOND = 0.002;
+/** After so many seconds without a refusal it rises twice as fast, after twice as many three times, and so on. */
+const FASTER_RISE_SECONDS = 5;
+
+/**
+ * The rate that the API was seen to allow. At each refusal for the rate its bucket is empty, so between two of them it gave
+ * exactly what flows in: the calls in between that were not refused.
+ */
+class LearnedRate {
+  nextAtMs = 0;
+  msPerCall = 0;
+  #emptyAtMs: number | null = null;
+  #given = 0;
+  #risenAtMs = 0;
+  #refusedAtMs = 0;
+
+  get isKnown(): boolean {
+    return this.msPerCall > 0;
+  }
+
+  admitted(now: number): void {
+    this.#given++;
+    if (!this.isKnown) return;
+    const quietSeconds = (now - this.#refusedAtMs) / 1000;
+    const seconds = (now - this.#risenAtMs) / 1000;
+    this.#risenAtMs = now;
+    this.msPerCall /= 1 + RISE_PER_SECOND * seconds * (1 + quietSeconds / FASTER_RISE_SECONDS);
+    this.nextAtMs = Math.max(now, this.nextAtMs) + this.msPerCall;
+  }
+
+  refused(admittedAtMs: number): void {
+    // Calls from before the last refusal met the same empty bucket.
+    if (this.#emptyAtMs !== null && admittedAtMs <= this.#emptyAtMs) return;
+    this.#given--;
+    if (this.#emptyAtMs === null) {
+      this.#emptyAtMs = admittedAtMs;
+      this.#given = 0;
+      return;
+    }
+    const spanMs = admittedAtMs - this.#emptyAtMs;
+    if (spanMs < SHORTEST_SPAN_MS || this.#given < FEWEST_CALLS) return;
+    this.msPerCall = spanMs / this.#given / LEARNED_SHARE;
+    this.#risenAtMs = admittedAtMs;
+    this.#refusedAtMs = admittedAtMs;
+    this.#emptyAtMs = admittedAtMs;
+    this.#given = 0;
+  }
 }
 
 /** Spreads a rate evenly, so that no minute ever holds more than its share, wherever it begins. */
