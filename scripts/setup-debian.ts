@@ -26,7 +26,7 @@ const PROGRAM_OF: Readonly<Record<string, string>> = {
 };
 
 /** A mirror that does not answer must not hang a test run. */
-const APT_TIMEOUT_MS = 5 * 60_000;
+const APT_TIMEOUT_MS = 10 * 60_000;
 
 export function missingPackages(packages: readonly string[]): string[] {
   return packages.filter((name) => !hasProgram(PROGRAM_OF[name] ?? name) && !isInstalled(name));
