@@ -1,4 +1,4 @@
-import { type Command, UsageError } from "./command.ts";
+import { type Command, commandOf, UsageError } from "./command.ts";
 
 /*
  * The scripts ask the program itself for its commands and options, by `--help`: so they fit the version that is installed,
@@ -65,20 +65,17 @@ Prints a script that completes commands, options and file names in that shell:
   procwire completion fish | source      # in ~/.config/fish/config.fish
 `;
 
-export const command: Command = {
+export const command: Command = commandOf({
   name: "completion",
   summary: "print a completion script for bash, zsh or fish",
+  help: HELP,
+  options: {},
 
-  async run(argv) {
-    if (argv.includes("--help") || argv.includes("-h")) {
-      process.stdout.write(HELP);
-      return 0;
-    }
-    const [shell, ...others] = argv;
+  async run(_, [shell, ...others]) {
     const script = shell !== undefined && Object.hasOwn(SCRIPTS, shell) ? SCRIPTS[shell] : undefined;
     if (script === undefined || others.length > 0)
       throw new UsageError(`the shell is one of ${Object.keys(SCRIPTS).join(", ")}`);
     process.stdout.write(script);
     return 0;
   },
-};
+});

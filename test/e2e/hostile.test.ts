@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
+import { settledPeak } from "../support/program-figures.ts";
 import { RawWebSocket, rawFrame } from "../support/raw-frames.ts";
 import { cpuTicks, residentBytes, ServeChild, scratchDirectory } from "../support/serve.ts";
 import { until } from "../support/until.ts";
@@ -246,25 +247,9 @@ async function pour(peer: RawPeer, bytes: Buffer, most: number): Promise<number>
 
 async function standsStill({ socket }: RawPeer): Promise<boolean> {
   const before = socket.writableLength;
+  // That nothing happens can only be seen over a time; this is that time, not a wait for something.
   await new Promise((resolve) => setTimeout(resolve, 500));
   return socket.writableLength === before;
-}
-
-/** The most it had until it no longer changed much. */
-async function settledPeak(pid: number): Promise<number> {
-  let peak = 0;
-  let last = 0;
-  let since = Date.now();
-  await until("its memory stands still", () => {
-    const now = residentBytes(pid);
-    peak = Math.max(peak, now);
-    if (Math.abs(now - last) > MIB) {
-      last = now;
-      since = Date.now();
-    }
-    return Date.now() - since > 500;
-  });
-  return peak;
 }
 
 /** Somebody else is answered. */

@@ -6,6 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { NO_ADDON } from "../native/started.ts";
+import { settledPeak } from "../support/program-figures.ts";
 import { residentBytes, type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
@@ -18,23 +19,6 @@ async function ready(server: ServeChild): Promise<WireClient> {
   const client = await server.connect();
   await client.handshake();
   return client;
-}
-
-/** The most it had until it no longer grew. */
-async function settledPeak(pid: number): Promise<number> {
-  let peak = 0;
-  let last = 0;
-  let since = Date.now();
-  await until("its memory stands still", () => {
-    const now = residentBytes(pid);
-    peak = Math.max(peak, now);
-    if (Math.abs(now - last) > MIB) {
-      last = now;
-      since = Date.now();
-    }
-    return Date.now() - since > 1000;
-  });
-  return peak;
 }
 
 function ask(client: WireClient, firstId: number, count: number, method: string, params: unknown): void {

@@ -2,6 +2,7 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { residentBytes } from "./serve.ts";
+import { until } from "./until.ts";
 
 export interface Figures {
   residentBytes: number;
@@ -55,4 +56,25 @@ const TICKS_PER_SECOND = 100;
 function fieldsOf(pid: number): string[] {
   const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
+
+/** How long memory has to stand still to count as settled. */
+const SETTLED_MS = 1000;
+const SETTLED_WITHIN_BYTES = 1024 * 1024;
+
+/** The most memory a program had until it no longer changed much. */
+export async function settledPeak(pid: number): Promise<number> {
+  let peak = 0;
+  let last = 0;
+  let since = Date.now();
+  await until("its memory stands still", () => {
+    const now = residentBytes(pid);
+    peak = Math.max(peak, now);
+    if (Math.abs(now - last) > SETTLED_WITHIN_BYTES) {
+      last = now;
+      since = Date.now();
+    }
+    return Date.now() - since > SETTLED_MS;
+  });
+  return peak;
 }

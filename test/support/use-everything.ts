@@ -59,6 +59,7 @@ function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<
 export async function isIdle(pid: number): Promise<void> {
   await until("the server rests", async () => {
     const [usedBefore, from] = [processorSeconds(pid), performance.now()];
+    // The use of a processor is measured over a time; this is that time, not a wait for something.
     await new Promise((resolve) => setTimeout(resolve, 100));
     return (processorSeconds(pid) - usedBefore) / ((performance.now() - from) / 1000) < SPINNING_SHARE;
   });
