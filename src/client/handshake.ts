@@ -15,6 +15,8 @@ export interface ServerTraits {
   granted: ReadonlySet<Extension>;
   /** As whom it knows this client among those that had the session; null where servers do not tell them apart. */
   attachmentId: string | null;
+  /** Names the server that answered; null where servers do not tell. Another one than before is another server. */
+  generation: string | null;
 }
 
 export interface HandshakeOptions {
@@ -52,6 +54,7 @@ export async function shakeHands(caller: Caller, options: HandshakeOptions): Pro
     environmentInfo: answer.environmentInfo ?? null,
     extended: answer.extensions !== undefined,
     attachmentId: answer.attachmentId ?? null,
+    generation: answer.generation ?? null,
     granted: new Set(EXTENSIONS.filter((extension) => named.includes(extension))),
   };
 }

@@ -34,13 +34,16 @@ export interface LinkCallOptions<M extends MethodName> {
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
   /**
-   * `always`: asking twice is as good as once, so it is sent again after a loss. `unsent`: only what was never handed
-   * to a connection is; what was may have happened or not, so it rejects and the caller decides.
+   * `always`: asking twice is as good as once, so it is sent again after a loss. `sameServer`: the same, but not to a
+   * server that has replaced the one it was sent to, which would have known that it is asked twice. `unsent`: only what
+   * was never handed to a connection is; what was may have happened or not, so it rejects and the caller decides.
    */
-  resend?: "always" | "unsent";
+  resend?: Resend;
   /** Gives the params when the call is sent again. */
   renew?: () => ParamsOf<M>;
 }
+
+export type Resend = "always" | "sameServer" | "unsent";
 
 type State =
   | { type: "up"; caller: Caller }
@@ -50,7 +53,8 @@ type State =
 interface PendingCall {
   /** On which connection it is under way; null while it waits for one. */
   caller: Caller | null;
-  readonly resend: "always" | "unsent";
+  wasSent: boolean;
+  readonly resend: Resend;
   send(caller: Caller): void;
   reject(reason: unknown): void;
 }
@@ -107,6 +111,7 @@ export class Link {
     let isFirst = true;
     const pending: PendingCall = {
       caller: null,
+      wasSent: false,
       resend: options.resend ?? "always",
       send: (caller) => {
         const current = isFirst ? params : (options.renew?.() ?? params);
@@ -261,7 +266,7 @@ export class Link {
   async #recover(sessionId: string, policy: ReconnectPolicy, loss: DisconnectedError): Promise<void> {
     const { clock, initializeTimeoutMs } = this.#options;
     const { signal } = this.#ended;
-    const { extended, attachmentId } = this.#server;
+    const { extended, attachmentId, generation } = this.#server;
     const resume = { resumeSessionId: sessionId, takeOver: extended, takeOverFrom: attachmentId };
     try {
       const attached = await retryUntilResumed(
@@ -282,6 +287,7 @@ export class Link {
     }
     if (this.#state.type !== "up") return;
     if (this.#server.granted.has("outputAck")) this.#lastAcks.sendAgain(this.#state.caller);
+    if (generation !== this.#server.generation) this.#rejectWhatWasSent(generation, this.#server.generation);
     this.#listener.resumed();
     for (const pending of [...this.#pending]) {
       if (this.#state.type !== "up") return;
@@ -289,8 +295,20 @@ export class Link {
     }
   }
 
+  /** Another server has the session now: it cannot know what the former one had begun. */
+  #rejectWhatWasSent(former: string | null, present: string | null): void {
+    for (const pending of [...this.#pending])
+      if (pending.resend === "sameServer" && pending.wasSent)
+        pending.reject(
+          new DisconnectedError(
+            `the server was replaced (generation ${former ?? "unknown"}, now ${present ?? "unknown"}) before the answer came; it may have been done or not`,
+          ),
+        );
+  }
+
   #send(pending: PendingCall, caller: Caller): void {
     pending.caller = caller;
+    pending.wasSent = true;
     pending.send(caller);
   }
 
@@ -320,6 +338,7 @@ const UNKNOWN_SERVER: ServerTraits = {
   extended: false,
   granted: new Set(),
   attachmentId: null,
+  generation: null,
 };
 
 function resumeFailure(loss: DisconnectedError, cause: unknown): string {

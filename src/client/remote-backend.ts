@@ -19,6 +19,7 @@ import type { Link } from "./link.ts";
 import { STARTING_POLL_MS, STARTING_WITHIN_MS } from "./process-follower.ts";
 import { ReleasedProcesses } from "./released-processes.ts";
 import { RemoteProcess, type RemoteProcessDeps } from "./remote-process.ts";
+import { isUnknown } from "./unknown-process.ts";
 import { explainUnknownMethod, notSupported } from "./unsupported.ts";
 import { toPathUri } from "./wire-path.ts";
 
@@ -90,9 +91,10 @@ export class RemoteBackend implements ExecBackend {
     const { processId } = params;
     if (params.limits && !this.#link.server.extended)
       throw invalidParams("limits cannot be enforced on this executor: its server does not know them");
-    if (params.lifetime === "server" && !this.#link.server.granted.has("attach"))
+    const { lifetime } = params;
+    if (lifetime !== undefined && lifetime !== "session" && !this.#link.server.granted.has("attach"))
       throw invalidParams(
-        'lifetime "server" is not known to this server: its processes end with their session',
+        `lifetime "${lifetime}" is not known to this server: its processes end with their session`,
       );
     const wire = startParams(params);
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
@@ -275,7 +277,9 @@ export class RemoteBackend implements ExecBackend {
           isRepeated = true;
           return wire;
         };
-        return await this.#link.call("process/start", wire, { renew });
+        // What is kept is known to the next server too, which refuses it as already there.
+        const resend = wire.lifetime === "kept" ? "always" : "sameServer";
+        return await this.#link.call("process/start", wire, { renew, resend });
       } catch (error) {
         if (!isRepeated || !isRefusal(error, `process ${processId} already exists`)) throw error;
       }
@@ -292,7 +296,7 @@ export class RemoteBackend implements ExecBackend {
         await this.#link.call("process/read", { processId, maxBytes: 0 });
         return true;
       } catch (error) {
-        if (isRefusal(error, `unknown process id ${processId}`)) return false;
+        if (isUnknown(error, processId)) return false;
         if (!isRefusal(error, `process id ${processId} is starting`)) throw error;
       }
       if (clock.monotonic() >= deadline)

@@ -29,6 +29,7 @@ import { DisconnectedError, RequestError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { Link, LinkCallOptions } from "./link.ts";
 import { type FollowerDeps, ProcessFollower } from "./process-follower.ts";
+import { isUnknown } from "./unknown-process.ts";
 import { explainedCall, notSupported } from "./unsupported.ts";
 import { MAX_WRITE_BYTES, WriteWindow } from "./write-window.ts";
 
@@ -312,11 +313,7 @@ export class RemoteProcess implements ExecProcess {
 
   /** The server forgets a process some time after its end was confirmed; what is known here is all there is then. */
   #isForgotten(error: unknown): boolean {
-    return (
-      this.log.isClosed &&
-      error instanceof RequestError &&
-      error.message === `unknown process id ${this.processId}`
-    );
+    return this.log.isClosed && isUnknown(error, this.processId);
   }
 
   #snapshotHere(): Snapshot {

@@ -9,20 +9,18 @@ export interface ReconnectPolicy {
   /** The first try is made at once; this long after it the second, then doubling. */
   firstDelayMs: number;
   maxDelayMs: number;
-  /** So long nobody may listen there: a proxy or a server that is restarted is back by then. */
-  refusedMs: number;
 }
 
 export const DEFAULT_RECONNECT_POLICY: ReconnectPolicy = {
   deadlineMs: 25_000,
   firstDelayMs: 100,
   maxDelayMs: 2000,
-  refusedMs: 5000,
 };
 
 /**
- * Tries until it works, until it is clear that it never will, or until the deadline (a shorter one where nobody listens). Rejects with the last error.
- * A session that is still attached elsewhere counts as "not yet": a server may take a while to notice a dead peer.
+ * Tries until it works, until it is clear that it never will, or until the deadline. Rejects with the last error. A session
+ * that is still attached elsewhere counts as "not yet": a server may take a while to notice a dead peer. So does a listener
+ * that refuses or is missing: a server that is restarted or replaced has its sessions back a moment later.
  */
 export async function retryUntilResumed<T>(
   attempt: (remainingMs: number) => Promise<T>,
@@ -32,20 +30,12 @@ export async function retryUntilResumed<T>(
 ): Promise<T> {
   const deadline = clock.monotonic() + policy.deadlineMs;
   let delayMs = policy.firstDelayMs;
-  let refusedSince: number | null = null;
   for (;;) {
     try {
       return await attempt(deadline - clock.monotonic());
     } catch (error) {
       const now = clock.monotonic();
       if (signal.aborted || isHopeless(error) || now + delayMs >= deadline) throw error;
-      refusedSince = isRefusal(error) ? (refusedSince ?? now) : null;
-      if (refusedSince !== null) {
-        const leftMs = refusedSince + policy.refusedMs - now;
-        if (leftMs <= 0) throw error;
-        // The last look is when the time is over.
-        delayMs = Math.min(delayMs, leftMs);
-      }
     }
     await sleep(clock, delayMs, signal);
     delayMs = Math.min(delayMs * 2, policy.maxDelayMs);
@@ -58,13 +48,6 @@ function isHopeless(error: unknown): boolean {
     return error.code !== ErrorCode.sessionAttached || isTakenOver(error.message);
   return causes(error).some(
     (cause) => "status" in cause && (cause.status === 401 || cause.status === 403 || cause.status === 404),
-  );
-}
-
-/** Nobody listens there, for now. */
-function isRefusal(error: unknown): boolean {
-  return causes(error).some(
-    (cause) => "code" in cause && (cause.code === "ECONNREFUSED" || cause.code === "ENOENT"),
   );
 }
 

@@ -73,6 +73,7 @@ export const environmentInfo = object("EnvironmentInfo", {
   capabilities: optional(map(boolean)),
   degraded: optional(array(string)),
   sandboxes: optional(array(string)),
+  generation: optional(string),
 });
 export type EnvironmentInfo = Infer<typeof environmentInfo>;
 
@@ -97,15 +98,16 @@ export const methods = {
       environmentInfo: optional(environmentInfo),
       extensions: optional(array(string)),
       attachmentId: optional(string),
+      generation: optional(string),
     }),
-    "Opens a session, or resumes one that lost its connection. Must come first, once per connection. `takeOver` resumes a session that another connection is attached to, and closes that one. A client that comes back gives the `attachmentId` it was answered (told to clients that asked for an extension) as `takeOverFrom`: it is refused when somebody else has had the session since.",
+    "Opens a session, or resumes one that lost its connection. Must come first, once per connection. `takeOver` resumes a session that another connection is attached to, and closes that one. A client that comes back gives the `attachmentId` it was answered (told to clients that asked for an extension) as `takeOverFrom`: it is refused when somebody else has had the session since. `generation` names the server that answers, for such clients: another one than before means that what was not kept is gone.",
   ),
   "environment/info": method(
     "current",
     "environment info",
     unit,
     environmentInfo,
-    "What kind of host this is: shell, directories, capabilities, degraded parts.",
+    "What kind of host this is: shell, directories, capabilities, degraded parts; for clients that asked for an extension also the server's `generation`.",
   ),
   "environment/status": method(
     "current",

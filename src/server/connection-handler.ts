@@ -65,7 +65,10 @@ export class ConnectionHandler {
     this.#v0 = new V0Processes(host.backend, peer, config);
     const handlers: Handlers = {
       initialize: (params) => this.#initialize(params),
-      "environment/info": () => host.environment.describe(),
+      "environment/info": async () => ({
+        ...(await host.environment.describe()),
+        generation: this.#session().isExtended ? sessions.generation : undefined,
+      }),
       "environment/status": async () => ({ status: "ready" }),
       "environmentConfig/read": (params) => host.environment.readConfig(params),
       "capabilityRoots/discoverV1": (params) => discoverRoots(params, host, this.#session()),
@@ -75,7 +78,7 @@ export class ConnectionHandler {
       ...processMethods({
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
-        processOf: (handle) => sessions.processOf(handle, principal),
+        processOf: (handle) => sessions.processOf(handle, principal, this.#session().isExtended),
         config,
         waits: room.waits.ofConnection(config.caps.waits.each),
       }),
@@ -151,6 +154,7 @@ export class ConnectionHandler {
       extensions: granted,
       // Clients that asked for nothing get exactly the answer they know.
       attachmentId: granted.length > 0 ? session.attachmentId : undefined,
+      generation: granted.length > 0 ? this.#sessions.generation : undefined,
     };
   }
 

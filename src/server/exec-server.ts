@@ -12,6 +12,7 @@ import type { InProcessClient, InProcessConnection, InProcessServer } from "../p
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
 import type { ServerFigures } from "./figures.ts";
+import { newGeneration } from "./generation.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
 import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
 import { metricsText } from "./metrics-text.ts";
@@ -35,6 +36,8 @@ import { ViewerTurns } from "./viewer-turns.ts";
  */
 export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly config: ServerConfig;
+  /** Tells this server from the one that was here before. */
+  readonly generation: string;
   readonly #host: HostServices;
   readonly #sessions: SessionRegistry;
   readonly #log: ServerLog;
@@ -49,6 +52,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
     this.#host = { ...host, backend: this.#untilClosing(host.backend) };
     this.#log = host.log ?? (() => undefined);
+    this.generation = host.generation ?? newGeneration();
     this.room = new SharedRoom(this.config, host.memory);
     const clock = host.clock ?? systemClock;
     this.#sessions = new SessionRegistry(
@@ -60,6 +64,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
         handles: new ProcessHandles(host.randomBytes),
         config: this.config,
         isAudited: host.audit !== undefined,
+        generation: this.generation,
       },
       host.newId ?? newSessionId,
     );

@@ -31,6 +31,8 @@ export interface HostServices {
   /** Counts for `/metrics`; absent: nothing is counted. */
   figures?: ServerFigures | undefined;
   newId?: () => string;
+  /** Names this server among those that were here before and come after it; made up by default. */
+  generation?: string | undefined;
   /** For the public names of processes; the system's generator by default. */
   randomBytes?: (count: number) => Uint8Array;
 }

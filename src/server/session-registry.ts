@@ -1,5 +1,6 @@
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { ErrorCode, invalidRequest, RequestError, TAKEN_OVER } from "../protocol/errors.ts";
+import { notOfThis } from "./generation.ts";
 import { mayUse, type Principal } from "./principal.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
@@ -51,7 +52,8 @@ export class SessionRegistry {
    */
   resume(id: string, principal: Principal, attachment: Attachment, claim: Claim): Session {
     const owned = this.#sessions.get(id);
-    if (!owned || !mayUse(principal, owned.ownerId)) throw invalidRequest(`unknown session id ${id}`);
+    if (!owned || !mayUse(principal, owned.ownerId))
+      throw invalidRequest(`unknown session id ${id}${this.#notOfThis(attachment.extensions.size > 0)}`);
     const { session } = owned;
     const former = session.attachment;
     const isOwn = claim.type === "own" && claim.attachmentId === session.attachmentId;
@@ -91,10 +93,20 @@ export class SessionRegistry {
   }
 
   /** Another principal's process is answered like one that does not exist, so that nobody learns which handles do. */
-  processOf(handle: string, principal: Principal): SharedProcess {
+  processOf(handle: string, principal: Principal, isExtended: boolean): SharedProcess {
     const shared = this.#deps.handles.find(handle);
-    if (!shared || !mayUse(principal, shared.ownerId)) throw invalidRequest(`unknown handle ${handle}`);
+    if (!shared || !mayUse(principal, shared.ownerId))
+      throw invalidRequest(`unknown handle ${handle}${this.#notOfThis(isExtended)}`);
     return shared;
+  }
+
+  get generation(): string {
+    return this.#deps.generation;
+  }
+
+  /** Only for clients that asked for an extension: others are told what they know. */
+  #notOfThis(isExtended: boolean): string {
+    return isExtended ? `; ${notOfThis(this.#deps.generation)}` : "";
   }
 
   get size(): number {

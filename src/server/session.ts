@@ -39,6 +39,8 @@ export interface SessionDeps {
   held: ServerHeldProcesses;
   /** Everything done to a process leaves a line, so all input comes by the ordered way. */
   isAudited: boolean;
+  /** Of the server. */
+  generation: string;
   /** Tells the sessions of a server apart without naming one. */
   number: number;
   /** The principal whose session it is. */

@@ -65,7 +65,7 @@ for (const [way, ms] of [
     it("a client tries to come back until its deadline, and no longer", async () => {
       const clock = new ManualClock();
       const remaining: number[] = [];
-      const policy = { deadlineMs: 1000, firstDelayMs: 100, refusedMs: 5_000, maxDelayMs: 100 };
+      const policy = { deadlineMs: 1000, firstDelayMs: 100, maxDelayMs: 100 };
       const attempt = async (remainingMs: number) => {
         remaining.push(remainingMs);
         throw new Error("not yet");

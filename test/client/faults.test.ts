@@ -88,7 +88,7 @@ for (const kind of SOCKET_KINDS) {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await ExecServerClient.connectWebSocket({
         url: proxy.url,
-        reconnect: { ...QUICK, refusedMs: 100 },
+        reconnect: { ...QUICK, deadlineMs: 100 },
       });
       const process = await client.start(params("refused", ["cat"]));
       const reading = process.read({ waitMs: 60_000 });

@@ -51,7 +51,9 @@ export function contract(transport: TransportUnderTest): void {
           "environmentInfo",
           "extensions",
           "attachmentId",
+          "generation",
         ]);
+        assert.match(String(result.generation), /^[0-9a-f]{8}-1$/);
         assert.equal(result.protocolVersion, "exec-server.v0");
         assert.match(
           String(result.sessionId),
@@ -64,6 +66,7 @@ export function contract(transport: TransportUnderTest): void {
         client.notify("initialized", {});
         const again = await client.call("environment/info");
         assert.deepEqual(again.shell, info.shell);
+        assert.equal(again.generation, result.generation);
       });
 
       test("tells a client that asks for no extension nothing but what it knows", async () => {

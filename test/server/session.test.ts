@@ -74,6 +74,15 @@ describe("a lost connection", () => {
         message: `unknown session id ${first.sessionId}`,
       },
     );
+    const { message } = await second.refused("initialize", {
+      clientName: "x",
+      resumeSessionId: first.sessionId,
+      extensions: ["attach"],
+    });
+    assert.match(
+      message,
+      /^unknown session id \S+; this server is generation [0-9a-f]{8}-1, what earlier ones/,
+    );
     // A refused initialize may be tried again.
     await second.handshake();
     assert.notEqual(second.sessionId, first.sessionId);
