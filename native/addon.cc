@@ -1,5 +1,10 @@
 // The addon as JavaScript loads it: `src/native/addon.ts` has its types.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <node_api.h>
+#include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "core/call.h"
@@ -33,6 +38,25 @@ napi_value exitNow(napi_env env, napi_callback_info info) {
   _exit(static_cast<int>(call.number(0)));
 }
 
+// (fd) -> 0 when the file is locked by this program alone now, else the errno: EWOULDBLOCK while another one has it.
+napi_value lockFile(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const int result = flock(static_cast<int>(call.number(0)), LOCK_EX | LOCK_NB);
+  return call.answer(result == 0 ? 0.0 : static_cast<double>(errno));
+}
+
+// What this program was started with, beyond its standard streams, goes to no program that it starts.
+napi_value closeOnExec(napi_env, napi_callback_info) {
+  DIR* open = opendir("/proc/self/fd");
+  if (!open) return nullptr;
+  while (const struct dirent* entry = readdir(open)) {
+    const int fd = atoi(entry->d_name);
+    if (fd > STDERR_FILENO) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  closedir(open);
+  return nullptr;
+}
+
 // For tests: do without what an older kernel or another machine does not have.
 napi_value forcePlainPaths(napi_env env, napi_callback_info info) {
   Call call(env, info);
@@ -57,6 +81,7 @@ napi_value initialize(napi_env env, napi_value exports) {
   napi_set_instance_data(env, loop, nullptr, nullptr);
   const Bindings whole = {
       binding("keepFreedMemory", keepFreedMemory), binding("canMakeThreads", tryThreads), binding("exitNow", exitNow),
+      binding("lockFile", lockFile), binding("closeOnExec", closeOnExec),
       binding("forcePlainPaths", forcePlainPaths), binding("forceFork", forceFork),
   };
   for (const Bindings& bindings : {processBindings(env), wireBindings(env), whole})

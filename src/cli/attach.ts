@@ -4,7 +4,7 @@ import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { showAttached } from "./attached-terminal.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { DEFAULT_DETACH_KEY, parseDetachKey } from "./detach-key.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { terminalSize } from "./foreground.ts";
@@ -38,7 +38,7 @@ export const command: Command = commandOf({
     const [id, ...more] = positionals;
     if (id === undefined || more.length > 0) throw new UsageError("give one ID");
     const detachKey = parseDetachKey(values["detach-key"] ?? DEFAULT_DETACH_KEY);
-    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    await using client = await connectTo(neededServerUrl(values.connect), values);
     const { handle, tty } = await findProcess(client, id);
     const size = terminalSize() ?? undefined;
     const child = await client.attach(handle, { role: values.view ? "viewer" : "driver", size });

@@ -1,29 +1,81 @@
 import { readFileSync } from "node:fs";
 import type { ConnectionState, ExecServerClient } from "../client/exec-server-client.ts";
+import { parseConnectUrl } from "../client/node/connect-url.ts";
 import { connectServer, type ServerAddress } from "../host/connect-server.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import { UsageError } from "./command.ts";
 
-/** The options of every command that talks to a server. */
-export const CONNECT_OPTIONS = {
+/** The options of every command that may run things on a server. */
+export const SERVER_OPTIONS = {
   connect: { type: "string" },
   "token-file": { type: "string" },
-  session: { type: "string" },
+  "tls-ca": { type: "string" },
+  "insecure-plain-token": { type: "boolean" },
+  wait: { type: "string" },
 } as const;
+
+/** The options of every command that talks to a server. */
+export const CONNECT_OPTIONS = { ...SERVER_OPTIONS, session: { type: "string" } } as const;
 
 /** Where `procwire start` serves. */
 export const DEFAULT_URL = "ws://127.0.0.1:7070";
 
-export const CONNECT_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
+/** As `--connect`: this machine, although PROCWIRE_CONNECT names a server. */
+const HERE = "local";
+
+export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, ssh://[USER@]HOST[:PORT][/SOCKET],
+                     docker://CONTAINER[/SOCKET] or exec:COMMAND (one that ends in \`procwire connect\`); or
+                     PROCWIRE_CONNECT in the environment, which --connect ${HERE} passes over
   --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
-  --session ID       a session to come back to, instead of a new one
+  --tls-ca FILE      certificates to trust beside the system's, for wss://
+  --insecure-plain-token  send the token to another host over plain ws:// too
+  --wait SECONDS     wait so long for the server to come up
+`;
+
+export const CONNECT_HELP = `${SERVER_HELP}  --session ID       a session to come back to, instead of a new one
 `;
 
 export interface ConnectValues {
   "token-file"?: string | undefined;
+  "tls-ca"?: string | undefined;
+  "insecure-plain-token"?: boolean | undefined;
+  wait?: string | undefined;
   session?: string | undefined;
 }
 
+/** The server that a command line names, or else the environment; undefined: this machine. Checked by its form. */
+export function serverUrl(connect: string | undefined): string | undefined {
+  const named = connect ?? (process.env.PROCWIRE_CONNECT || undefined);
+  if (named === undefined || named === HERE) return undefined;
+  try {
+    return parseConnectUrl(named).url;
+  } catch (error) {
+    const source = connect === undefined ? "PROCWIRE_CONNECT" : "--connect URL";
+    throw new UsageError(messageOf(error).replace("server URL", source));
+  }
+}
+
+/** For a command that takes several servers. */
+export function serversOfEnvironment(): string[] {
+  const { PROCWIRE_CONNECT } = process.env;
+  return PROCWIRE_CONNECT ? [PROCWIRE_CONNECT] : [];
+}
+
+/** The same for a command that is about processes of a server. */
+export function neededServerUrl(connect: string | undefined): string {
+  if (connect === HERE) throw new UsageError("this is about processes of a server: give --connect URL");
+  return serverUrl(connect) ?? DEFAULT_URL;
+}
+
 export function serverAddress(url: string, values: ConnectValues): ServerAddress {
-  return { url, readToken: () => readToken(values["token-file"]), resumeSessionId: values.session };
+  return {
+    url,
+    readToken: () => readToken(values["token-file"]),
+    resumeSessionId: values.session,
+    tlsCa: values["tls-ca"] === undefined ? undefined : readNamed(values["tls-ca"], "--tls-ca"),
+    insecurePlainToken: values["insecure-plain-token"],
+    waitMs: waitMs(values.wait),
+  };
 }
 
 export function connectTo(
@@ -34,9 +86,28 @@ export function connectTo(
   return connectServer(serverAddress(url, values), onConnectionState);
 }
 
+function waitMs(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const seconds = text.trim() === "" ? Number.NaN : Number(text);
+  if (!Number.isFinite(seconds) || seconds < 0)
+    throw new UsageError(`--wait \`${text}\` must be a number of seconds`);
+  return seconds * 1000;
+}
+
 /** One character a byte, as headers are sent; without the white space at the end, as servers read their secrets. */
 function readToken(path: string | undefined): string | undefined {
   const { PROCWIRE_TOKEN } = process.env;
-  const bytes = path !== undefined ? readFileSync(path) : PROCWIRE_TOKEN && Buffer.from(PROCWIRE_TOKEN);
-  return bytes ? bytes.toString("latin1").replace(/[\t-\r ]+$/, "") : undefined;
+  const text =
+    path !== undefined ? readNamed(path, "--token-file", "latin1") : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
+  return text ? text.replace(/[\t-\r ]+$/, "") : undefined;
+}
+
+const latin1 = (text: string) => Buffer.from(text).toString("latin1");
+
+function readNamed(path: string, flag: string, encoding: BufferEncoding = "utf8"): string {
+  try {
+    return readFileSync(path, encoding);
+  } catch (cause) {
+    throw new Error(`${flag}: ${messageOf(cause)}`, { cause });
+  }
 }

@@ -6,9 +6,9 @@ import type { GuardOptions } from "../exec/host-environment.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
-import type { ConnectValues } from "./connect-options.ts";
+import { type ConnectValues, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { checkConnectUrls, parseSandbox } from "./host-options.ts";
+import { parseSandbox } from "./host-options.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
        procwire exec [options] resume THREAD_ID PROMPT
@@ -22,8 +22,9 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
   -m, --model NAME     the model (default gpt-5)
   -C, --cd, --cwd DIR  where its commands run; default: here, or where the server runs
       --add-dir DIR    can be written as well as that directory; may be repeated
-      --connect URL    run its commands on that server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
+      --connect URL    run its commands on that server, see \`procwire run --help\`; or PROCWIRE_CONNECT in the environment
       --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
+      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
   -s, --sandbox MODE   walls around its commands: workspace-write (default), read-only, or danger-full-access for none
       --dangerously-bypass-approvals-and-sandbox  neither walls nor questions: for hosts that are walled themselves
       --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
@@ -94,8 +95,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       budget: { type: "string" },
       color: { type: "string", default: "auto" },
       "dangerously-bypass-approvals-and-sandbox": { type: "boolean" },
-      connect: { type: "string" },
-      "token-file": { type: "string" },
+      ...SERVER_OPTIONS,
       sandbox: { type: "string", short: "s" },
       ask: { type: "boolean" },
       rules: { type: "string" },
@@ -119,8 +119,8 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
   const color = COLOR_CHOICES.find((choice) => choice === values.color);
   if (color === undefined)
     throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLOR_CHOICES.join(", ")}`);
-  const connect = values.connect === undefined ? [] : [values.connect];
-  checkConnectUrls(connect);
+  const url = serverUrl(values.connect);
+  const connect = url === undefined ? [] : [url];
   const isHere = connect.length === 0;
   const bypasses = values["dangerously-bypass-approvals-and-sandbox"] ?? false;
   if (bypasses && (values.sandbox !== undefined || values.ask))
@@ -140,7 +140,12 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     budgetTokens: count(values.budget, "--budget"),
     ask: values.ask ?? false,
     rules: values.rules,
-    connectValues: { "token-file": values["token-file"] },
+    connectValues: {
+      "token-file": values["token-file"],
+      "tls-ca": values["tls-ca"],
+      "insecure-plain-token": values["insecure-plain-token"],
+      wait: values.wait,
+    },
     guard: guardFromFlags("exec", values),
     overrides: values.config ?? [],
     json: values.json ?? false,

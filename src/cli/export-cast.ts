@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { gapText } from "./attached-terminal.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 
@@ -24,7 +24,7 @@ export const command: Command = commandOf({
     const [id, file, ...more] = positionals;
     if (id === undefined || file === undefined || more.length > 0)
       throw new UsageError("give an ID and a FILE");
-    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    await using client = await connectTo(neededServerUrl(values.connect), values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);
     const { text, missedBytes } = await castOfProcess(child);

@@ -44,8 +44,10 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --prices FILE            what models cost, as JSON, over the package's prices (as of ${PRICES_AS_OF}); or PROCWIRE_PRICES
       --fail-fast N|N%         give up after so many failed rows
       --tools none|exec        what agents can do besides reporting (default none)
-      --connect URL            run their commands on that server; repeat it to spread rows over several
+      --connect URL            run their commands on that server, see \`procwire run --help\`; repeat it to spread rows over
+                               several. With --tools exec also PROCWIRE_CONNECT in the environment
       --token-file PATH        the token the servers ask for; or PROCWIRE_TOKEN in the environment
+      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands
       --inherit-env NAME       pass a variable on to their commands although it looks like a secret; may be repeated
       --verbose                say which variables were left out as secrets

@@ -21,9 +21,9 @@ import type { FailFast } from "../fanout/run/scheduler.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
-import type { ConnectValues } from "./connect-options.ts";
+import { type ConnectValues, SERVER_OPTIONS, serversOfEnvironment } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { checkConnectUrls, parseSandbox } from "./host-options.ts";
+import { parseSandbox, serverUrls } from "./host-options.ts";
 import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./request-options.ts";
 
 export const RUN_FLAGS = {
@@ -41,8 +41,8 @@ export const RUN_FLAGS = {
   prices: { type: "string" },
   "fail-fast": { type: "string" },
   tools: { type: "string" },
+  ...SERVER_OPTIONS,
   connect: { type: "string", multiple: true },
-  "token-file": { type: "string" },
   cwd: { type: "string" },
   sandbox: { type: "string" },
   ...ENVIRONMENT_OPTIONS,
@@ -228,9 +228,14 @@ export function parseRunOptions(values: FlagValues): RunOptions {
     const value = values[name];
     return typeof value === "string" ? value : undefined;
   };
-  const connect = (Array.isArray(values.connect) ? values.connect : []).flatMap((urls) => urls.split(","));
-  checkConnectUrls(connect);
   const tools = oneOf("tools", text("tools"), ["none", "exec"]);
+  // What the environment names gives agents no commands to run that nobody asked for.
+  const named = Array.isArray(values.connect)
+    ? values.connect
+    : tools === "exec"
+      ? serversOfEnvironment()
+      : [];
+  const connect = serverUrls(named);
   if (tools === "none" && connect.length > 0) {
     throw new UsageError("--connect gives agents commands to run, and --tools none takes them away");
   }
@@ -255,7 +260,12 @@ export function parseRunOptions(values: FlagValues): RunOptions {
       connect,
       cwd: cwd === undefined || connect.length > 0 ? cwd : path.resolve(cwd),
       sandbox: parseSandbox(text("sandbox")),
-      values: { "token-file": text("token-file") },
+      values: {
+        "token-file": text("token-file"),
+        "tls-ca": text("tls-ca"),
+        "insecure-plain-token": values["insecure-plain-token"] === true,
+        wait: text("wait"),
+      },
       guard: guardFromFlags("fanout", {
         "inherit-env": Array.isArray(values["inherit-env"]) ? values["inherit-env"] : [],
         verbose: values.verbose === true,

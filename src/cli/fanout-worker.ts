@@ -21,6 +21,7 @@ rows go to others within about half a minute.
       --outage-patience SECONDS  how long the API or the database may be away before the worker gives up (default 600)
       --connect URL         run the agents' commands on that server; may be repeated
       --token-file PATH     the token the servers ask for; or PROCWIRE_TOKEN in the environment
+      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
       --inherit-env NAME    pass a variable on to commands although it looks like a secret; may be repeated
       --verbose             say which variables were left out as secrets
       --cwd DIR, --sandbox none|read-only|workspace-write  for their commands

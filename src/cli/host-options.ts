@@ -4,7 +4,7 @@ import { type ExecHost, localHost, serverHost } from "../host/open-host.ts";
 import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import { SANDBOX_MODES, type SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
-import { type ConnectValues, serverAddress } from "./connect-options.ts";
+import { type ConnectValues, serverAddress, serverUrl } from "./connect-options.ts";
 
 export interface HostValues {
   cwd: string | undefined;
@@ -65,12 +65,9 @@ export function parseSandbox(value: string | undefined): SandboxMode {
   return mode;
 }
 
-/** Refuses a URL that no client could connect to before anything is begun. */
-export function checkConnectUrls(urls: readonly string[]): void {
-  for (const url of urls) {
-    if (/^(wss?|unix):\/\/./.test(url)) continue;
-    throw new Error(
-      `unsupported --connect URL \`${url}\`; expected \`ws://HOST:PORT\`, \`wss://HOST:PORT\` or \`unix://PATH\``,
-    );
-  }
+/** The servers that `--connect` names, several in one with commas; a shell's command has commas of its own. */
+export function serverUrls(named: readonly string[]): string[] {
+  return named
+    .flatMap((urls) => (urls.startsWith("exec:") ? [urls] : urls.split(",")))
+    .flatMap((url) => serverUrl(url) ?? []);
 }

@@ -1,5 +1,5 @@
 import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 
 /** Between TERM and KILL. */
@@ -26,7 +26,7 @@ export const command: Command = commandOf({
   async run(values, positionals) {
     if (positionals.length === 0) throw new UsageError("give at least one ID");
     const signal = values.signal?.toUpperCase();
-    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    await using client = await connectTo(neededServerUrl(values.connect), values);
     // All are looked up before one is ended: a mistyped one ends nothing.
     const found = await Promise.all(positionals.map((id) => findProcess(client, id)));
     const how =

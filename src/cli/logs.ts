@@ -4,7 +4,7 @@ import { failureError } from "../exec/failure.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { gapText } from "./attached-terminal.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";
@@ -37,7 +37,7 @@ export const command: Command = commandOf({
     if (id === undefined || more.length > 0) throw new UsageError("give one ID");
     const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
     const tail = values.tail === undefined ? undefined : parseCount(values.tail);
-    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    await using client = await connectTo(neededServerUrl(values.connect), values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);
     const { chunks, ageMs, throughSeq, missedBytes } = await readHistory(child);

@@ -15,6 +15,10 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
   },
   logs: { summary: "write the output of a process of a server", load: () => import("./logs.ts") },
   kill: { summary: "end or signal processes of a server", load: () => import("./kill.ts") },
+  connect: {
+    summary: "carry a client on stdin and stdout to your server on this machine",
+    load: () => import("./connect.ts"),
+  },
   ps: { summary: "list the processes of a server's sessions", load: () => import("./ps.ts") },
   record: {
     summary: "run a command in a terminal and record what it shows",

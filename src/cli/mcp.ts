@@ -8,7 +8,7 @@ import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval-options.ts";
 import { type Command, UsageError } from "./command.ts";
-import { CONNECT_OPTIONS } from "./connect-options.ts";
+import { SERVER_HELP, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { hostOf } from "./host-options.ts";
 import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-over-http.ts";
@@ -19,9 +19,7 @@ Serves the tools for models (exec_command, write_stdin, wait_for, kill_session, 
 read_screen) to an MCP client on stdin and stdout, or to many over HTTP, so that it has terminals that live on between calls, here or on a
 server.
 
-  --connect URL      run commands on a server: ws://HOST:PORT, wss://HOST:PORT or unix://PATH
-  --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
-  --cwd DIR          where commands run; default: here, or where the server runs
+${SERVER_HELP}  --cwd DIR          where commands run; default: here, or where the server runs
   --shell PATH       the shell that runs them; default: the host's
   --sandbox MODE     none (default), read-only, or workspace-write: only --cwd and --writable can be written
   --writable DIR     can be written as well; may be repeated
@@ -36,8 +34,7 @@ ${HTTP_HELP}`;
 const OPTIONS = {
   ...HTTP_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
-  connect: CONNECT_OPTIONS.connect,
-  "token-file": CONNECT_OPTIONS["token-file"],
+  ...SERVER_OPTIONS,
   cwd: { type: "string" },
   shell: { type: "string" },
   sandbox: { type: "string", default: "none" },
@@ -60,7 +57,7 @@ export const command: Command = {
     }
     const place = values.http === undefined ? null : httpPlace(values);
     const guard = guardFromFlags("mcp", values);
-    const named = hostOf(values.connect, { cwd: values.cwd, values, guard, renews: true });
+    const named = hostOf(serverUrl(values.connect), { cwd: values.cwd, values, guard, renews: true });
     const host = await named.connect();
     await using opened = new AsyncDisposableStack();
     opened.defer(() => host.close());

@@ -1,7 +1,7 @@
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { visibleJson, visibleLine, visibleWord } from "../protocol/visible-text.ts";
 import { type Command, commandOf } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { leave } from "./leave.ts";
 
 /** Between two looks of --watch. */
@@ -34,7 +34,7 @@ export const command: Command = commandOf({
   takesWords: false,
 
   async run(values) {
-    await using client = await connectTo(values.connect ?? DEFAULT_URL, values);
+    await using client = await connectTo(neededServerUrl(values.connect), values);
     const look = async (): Promise<string> => {
       // A session that was named is the one to look at; else everything the server has.
       const listed = await client.list({ allSessions: values.session === undefined });

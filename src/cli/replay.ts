@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { type Cast, readCast } from "./asciicast.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
@@ -36,7 +36,7 @@ export const command: Command = commandOf({
     const idleLimitMs = (positive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
     const cast = existsSync(what)
       ? readCast(readFileSync(what, "utf8"))
-      : await fromServer(what, values.connect ?? DEFAULT_URL, values);
+      : await fromServer(what, neededServerUrl(values.connect), values);
     return runToExit(async (signal) => leave(await play(cast, { speed, idleLimitMs, signal })));
   },
 });

@@ -7,7 +7,13 @@ import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, type ConnectValues, connectTo } from "./connect-options.ts";
+import {
+  CONNECT_HELP,
+  CONNECT_OPTIONS,
+  type ConnectValues,
+  connectTo,
+  serverUrl,
+} from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, type EnvironmentValues, guardFromFlags } from "./environment-options.ts";
 import { type ForegroundEnd, runInForeground, terminalSize } from "./foreground.ts";
 
@@ -25,7 +31,7 @@ on, and its exit code is this program's.
                      \`logs\` and \`kill\`. Needs --connect
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
-Without --connect the command runs on this machine.
+Without a server the command runs on this machine.
 Exit codes of its own: 124 time is up, 125 no server or lost, 126 cannot be run, 127 not found.
 `;
 
@@ -75,12 +81,13 @@ export async function runCommand(
   values: RunValues,
   observe: (child: ExecProcess) => Promise<void> = async () => undefined,
 ): Promise<number> {
-  if (values.detach && values.connect === undefined)
+  const url = serverUrl(values.connect);
+  if (values.detach && url === undefined)
     throw new UsageError("--detach needs a server that the command runs on: --connect URL");
   const timeoutMs = seconds(values.timeout);
   const extraEnv = variables(values.env ?? []);
-  return withBackend(values, async (backend, isUnreachable) => {
-    const params = startParams(argv, values, extraEnv, timeoutMs, backend);
+  return withBackend(url, values, async (backend, isUnreachable) => {
+    const params = startParams(argv, url === undefined, values, extraEnv, timeoutMs, backend);
     let child: ExecProcess;
     try {
       child = await backend.start(params);
@@ -115,11 +122,12 @@ async function leftAlone(child: ExecProcess): Promise<number> {
 
 /** Opens the backend the command runs on, and is rid of it afterwards. */
 async function withBackend(
+  url: string | undefined,
   values: RunValues,
   use: (backend: ExecBackend, isUnreachable: () => boolean) => Promise<number>,
 ): Promise<number> {
   const guard = guardFromFlags("run", values);
-  if (values.connect === undefined) {
+  if (url === undefined) {
     const { createLocalBackend } = await import("../host/this-machine.ts");
     await using backend = createLocalBackend();
     return await use(guardSecrets(backend, guard), () => false);
@@ -127,7 +135,7 @@ async function withBackend(
   let state: ConnectionState["type"] = "connected";
   let client: Awaited<ReturnType<typeof connectTo>>;
   try {
-    client = await connectTo(values.connect, values, (next) => {
+    client = await connectTo(url, values, (next) => {
       if (next.type === "reconnecting")
         standardStream(2).write("procwire run: connection lost, reconnecting\r\n");
       else if (next.type === "connected" && state === "reconnecting")
@@ -144,12 +152,12 @@ async function withBackend(
 
 function startParams(
   argv: string[],
+  isHere: boolean,
   values: RunValues,
   extraEnv: Record<string, string>,
   timeoutMs: number | undefined,
   backend: ExecBackend,
 ): StartParams {
-  const isHere = values.connect === undefined;
   const tty = values.tty ?? false;
   const term = process.env.TERM;
   return {

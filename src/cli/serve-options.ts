@@ -57,6 +57,11 @@ const OPTIONS = {
     value: "SECONDS",
     help: "between TERM and KILL at shutdown (default 2)",
   },
+  "idle-exit": {
+    type: "seconds",
+    value: "SECONDS",
+    help: "end by itself after so long without a connection, a session and a live process (default: never)",
+  },
   "allow-direct-exec": {
     type: "boolean",
     value: "",
@@ -266,6 +271,7 @@ function toOptions(values: Values): ServeOptions {
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
     metricsAt: metricsAddress(text("metrics-listen")),
     auditFile: text("audit"),
+    idleExitMs: inMs(values["idle-exit"]),
     logLevel,
     secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile].filter(
       (path) => path !== undefined,

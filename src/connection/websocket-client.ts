@@ -1,3 +1,4 @@
+import type { RequestOptions } from "node:http";
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
 import { acceptKey } from "./accept-key.ts";
@@ -14,6 +15,10 @@ export interface WebSocketConnectOptions {
   maxMessageBytes?: number | undefined;
   codec?: ByteCodec | undefined;
   signal?: AbortSignal | undefined;
+  /** Certificates that are trusted beside the system's, for `wss://`; PEM. */
+  ca?: string | undefined;
+  /** What the frames go over instead of a socket to the URL, which then only names it. */
+  stream?: Duplex | undefined;
 }
 
 /** What a server answered instead of switching to WebSocket. */
@@ -31,7 +36,8 @@ export class UpgradeRefusedError extends Error {
 const SHOWN_BODY_CHARS = 200;
 
 export async function connectWebSocket(options: WebSocketConnectOptions): Promise<Connection> {
-  const target = parseTarget(options.url);
+  const { stream } = options;
+  const target = stream ? overStream(stream) : parseTarget(options.url, options.ca);
   // Not by import: that would read node:http's WebSocket, which loads a whole HTTP library behind it.
   const { request } = process.getBuiltinModule(target.secure ? "node:https" : "node:http");
   const key = randomKey();
@@ -91,7 +97,22 @@ function randomKey(): string {
   return Buffer.from(Array.from({ length: 16 }, () => Math.floor(Math.random() * 256))).toString("base64");
 }
 
-function parseTarget(url: string): { secure: boolean; request: Record<string, string | number> } {
+interface Target {
+  secure: boolean;
+  request: RequestOptions & { ca?: string[] | undefined };
+}
+
+/** The system's, as Node knows them, and those that were given. */
+function trusted(ca: string | undefined): string[] | undefined {
+  if (ca === undefined) return undefined;
+  return [...process.getBuiltinModule("node:tls").getCACertificates(), ca];
+}
+
+function overStream(stream: Duplex): Target {
+  return { secure: false, request: { createConnection: () => stream, host: "localhost", path: "/" } };
+}
+
+function parseTarget(url: string, ca: string | undefined): Target {
   if (url.startsWith("unix://"))
     return { secure: false, request: { socketPath: url.slice("unix://".length), path: "/" } };
   const parsed = new URL(url);
@@ -107,6 +128,7 @@ function parseTarget(url: string): { secure: boolean; request: Record<string, st
       host: parsed.hostname.replace(/^\[|\]$/g, ""),
       port: parsed.port === "" ? (secure ? 443 : 80) : Number(parsed.port),
       path: `${parsed.pathname}${parsed.search}`,
+      ca: secure ? trusted(ca) : undefined,
     },
   };
 }

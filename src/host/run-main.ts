@@ -25,6 +25,8 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Tells the figures here too, to everybody who reaches it. */
   metricsAt?: { host: string; port: number } | undefined;
   config?: Partial<ServerConfig>;
+  /** Ends when there has been no connection, no session and no live process for this long. */
+  idleExitMs?: number | undefined;
   /** Logged as warnings once the server listens. */
   warnings?: readonly string[];
   /** A token that was made for this run, shown once on stderr. */
@@ -91,6 +93,7 @@ export async function runMainWithTransport(
     operatorUids,
     allowHosts,
     web: web ? { ...web, folder: webFolder() } : metrics ? { folder: null } : undefined,
+    idleExitMs: options.idleExitMs,
     exit: exitNow,
     onListening: (url, loginUrl) => {
       // stderr first, so that whoever waits for the line on stdout finds this one there already.

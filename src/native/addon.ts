@@ -159,6 +159,10 @@ export class NativeAddon {
   readonly canMakeThreads!: (count: number) => boolean;
   /** Ends the program without waiting for its threads; nothing that should still happen happens. */
   readonly exitNow!: (code: number) => void;
+  /** Locks the whole file until the descriptor is closed. 0, or the errno: EAGAIN while another program has it. */
+  readonly lockFile!: (fd: number) => number;
+  /** What this program was started with, beyond its standard streams, goes to no program that it starts. */
+  readonly closeOnExec!: () => void;
   /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   readonly forcePlainPaths!: (on: boolean) => void;
   /** For tests: start programs by fork, as under an emulator that refuses vfork. */

@@ -52,7 +52,7 @@ export function buildAtFirstUse(): FirstBuild {
 }
 
 /** The folder of this package, from `src/native/` or from a bundle in `dist/`. */
-function packageRoot(): string | null {
+export function packageRoot(): string | null {
   const here = dirname(fileURLToPath(import.meta.url));
   return ancestors(here).find((folder) => existsSync(join(folder, "native", "build.mjs"))) ?? null;
 }

@@ -46,6 +46,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   readonly room: SharedRoom;
   readonly #open = new Set<{ close(reason: string): void; readonly queuedBytes?: number }>();
   #liveProcesses = 0;
+  #acceptedCount = 0;
   #closing: Promise<void> | null = null;
 
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
@@ -80,6 +81,15 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   get connectionCount(): number {
     return this.#open.size;
+  }
+
+  /** How many were taken so far. */
+  get acceptedCount(): number {
+    return this.#acceptedCount;
+  }
+
+  get liveProcessCount(): number {
+    return this.#liveProcesses;
   }
 
   get sessionCount(): number {
@@ -122,6 +132,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   /** Serves one connection until it ends, on behalf of the principal that was found at its other end. */
   accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
     this.#open.add(connection);
+    this.#acceptedCount++;
     if (this.figures) this.figures.acceptedConnections++;
     const run = runConnection(connection, {
       principal,

@@ -107,11 +107,13 @@ async function bindUnix(
   try {
     const listener = await listenAt({ path }, onConnection);
     chmodSync(path, UNIX_SOCKET_MODE);
+    const { ino } = lstatSync(path);
     return {
       port: 0,
       close() {
+        // First, and only its own: once it is refused there, another server may take its place.
+        if (lstatSync(path, { throwIfNoEntry: false })?.ino === ino) removeSocket(path);
         listener.close();
-        removeSocket(path);
       },
     };
   } finally {

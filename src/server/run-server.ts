@@ -2,6 +2,7 @@ import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../async/clock.ts";
 import type { ExecServer } from "./exec-server.ts";
 import type { Listening } from "./front-door.ts";
+import { watchIdleness } from "./idle-exit.ts";
 import { type ListenOptions, listen, serveStdio } from "./listen.ts";
 import type { ExecServerTransport } from "./transport.ts";
 import { findWatchdog } from "./watchdog.ts";
@@ -12,6 +13,8 @@ export interface RunOptions extends ListenOptions {
   /** Where stdio is served; the program's own streams by default. */
   stdin?: Readable;
   stdout?: Writable;
+  /** Ends when there has been no connection, no session and no live process for this long. Default: never. */
+  idleExitMs?: number | undefined;
   /** How the program ends at once when it is told a second time; `process.exit` by default. */
   exit?: (code: number) => void;
 }
@@ -32,7 +35,13 @@ export async function runServer(
   }
   const listening = await listen(server, transport, options);
   options.onListening?.(listening.url, listening.loginUrl());
-  await runUntilSignalled(server, listening, options.exit);
+  const { idleExitMs, exit } = options;
+  const idle = idleExitMs === undefined ? null : watchIdleness(server, idleExitMs, systemClock);
+  try {
+    await untilSignalled(server, idle?.over ?? null, listening, exit);
+  } finally {
+    idle?.stop();
+  }
 }
 
 /** Keeps a server that already listens going until a signal comes. */

@@ -397,7 +397,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
       ],
       [
         ["--connect", "http://x", "go"],
-        1,
+        2,
         /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
       ],
       [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],

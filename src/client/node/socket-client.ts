@@ -9,6 +9,8 @@ import {
   ExecServerClient as UniversalClient,
 } from "../exec-server-client.ts";
 import { RpcCaller } from "../rpc-caller.ts";
+import { parseConnectUrl, type ServerTarget } from "./connect-url.ts";
+import { refusePlainToken } from "./plain-token.ts";
 
 export interface SocketClientOptions extends ExecServerClientOptions {
   /** How long the connection itself may take. Default 10 s. */
@@ -17,10 +19,17 @@ export interface SocketClientOptions extends ExecServerClientOptions {
   authToken?: string | undefined;
   /** Faster byte loops than Node's own, where they are at hand. */
   codec?: ByteCodec | undefined;
+  /** Certificates that are trusted beside the system's, for `wss://`; PEM. */
+  tlsCa?: string | undefined;
+  /** Lets `authToken` go over a plain `ws://` to another host, where everybody on the way can read it. */
+  insecurePlainToken?: boolean | undefined;
 }
 
 export interface WebSocketClientOptions extends SocketClientOptions {
-  /** `ws://HOST:PORT`, `wss://HOST:PORT`, or `unix:///path/of/socket`. */
+  /**
+   * `ws://HOST:PORT`, `wss://HOST:PORT`, `unix:///path/of/socket`; or a program that ends in `procwire connect`:
+   * `ssh://[USER@]HOST[:PORT]`, `docker://CONTAINER`, `exec:COMMAND`.
+   */
   url: string;
 }
 
@@ -29,10 +38,48 @@ export interface UnixClientOptions extends SocketClientOptions {
   path: string;
 }
 
+/** A person may have to type a password before a pipe is open. */
+const PIPE_OPENS_WITHIN_MS = 120_000;
+
+/** What opens a connection to this URL, each time it is called. */
+function connectBy(options: WebSocketClientOptions): Connect {
+  const { authToken, codec, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, tlsCa } = options;
+  let target: ServerTarget;
+  try {
+    target = parseConnectUrl(options.url);
+  } catch (error) {
+    return () => Promise.reject(error);
+  }
+  const { url } = target;
+  const headers = authToken === undefined ? undefined : { authorization: `Bearer ${authToken}` };
+  const common = { url, connectTimeoutMs, headers, codec, ca: tlsCa };
+  if (target.type === "socket") {
+    return async (events, signal) => {
+      if (authToken !== undefined && !options.insecurePlainToken) refusePlainToken(url);
+      return new RpcCaller(await connectWebSocket({ ...common, signal }), events);
+    };
+  }
+  const { argv, againArgv } = target;
+  let isFirst = true;
+  return async (events, signal) => {
+    const timeoutMs = isFirst ? (options.connectTimeoutMs ?? PIPE_OPENS_WITHIN_MS) : connectTimeoutMs;
+    // Loaded for it alone: most servers are reached by a socket.
+    const { openPipe } = await import("./pipe-stream.ts");
+    const stream = await openPipe({ url, argv: isFirst ? argv : againArgv, timeoutMs, signal });
+    isFirst = false;
+    try {
+      return new RpcCaller(await connectWebSocket({ ...common, signal, stream }), events);
+    } catch (error) {
+      stream.destroy();
+      throw error;
+    }
+  };
+}
+
 /** The client with every transport that Node has. */
 export class ExecServerClient extends UniversalClient {
   /**
-   * Connects over a WebSocket.
+   * Connects over a WebSocket: to a socket, or through a program such as ssh.
    *
    * @example
    * await using client = await ExecServerClient.connectWebSocket({
@@ -41,18 +88,7 @@ export class ExecServerClient extends UniversalClient {
    * });
    */
   static connectWebSocket(options: WebSocketClientOptions): Promise<UniversalClient> {
-    const { url, authToken, codec, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = options;
-    const connect: Connect = async (events, signal) => {
-      const connection = await connectWebSocket({
-        url,
-        connectTimeoutMs,
-        signal,
-        headers: authToken === undefined ? undefined : { authorization: `Bearer ${authToken}` },
-        codec,
-      });
-      return new RpcCaller(connection, events);
-    };
-    return ExecServerClient.over({ connect, canReconnect: true }, options);
+    return ExecServerClient.over({ connect: connectBy(options), canReconnect: true }, options);
   }
 
   /**

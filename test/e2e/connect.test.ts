@@ -1,0 +1,308 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import {
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { connect, createServer, type Socket } from "node:net";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
+import { describe, it } from "node:test";
+import { ManualClock } from "../../src/async/clock.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { collectOutput } from "../../src/exec/collect-output.ts";
+import { bridge } from "../../src/host/bridge.ts";
+import { connectOwnServer } from "../../src/host/own-server.ts";
+import { openRuntimeDirectory } from "../../src/host/runtime-directory.ts";
+import { watchIdleness } from "../../src/server/idle-exit.ts";
+import { OwnServerPlace } from "../support/own-server.ts";
+import { runCli } from "../support/run-cli.ts";
+import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+
+describe("a server that is started on demand", TIMEOUT, () => {
+  it("runs commands through a program's stdio, outlives it, and serves the next client too", async () => {
+    await using place = new OwnServerPlace();
+    const run = (...words: string[]) =>
+      runCli(["run", "--connect", place.url("echo a greeting; printf more;"), "--", ...words], {
+        cwd: place.folder,
+        stdin: "typed\n",
+      });
+    const first = await run("sh", "-c", "cat; echo problem >&2; exit 7");
+    assert.deepEqual([first.code, first.stdout, first.stderr], [7, "typed\n", "problem\n"]);
+    const pids = place.serverPids();
+    assert.ok(pids.length > 0);
+    const second = await run("echo", "again");
+    assert.deepEqual([second.code, second.stdout], [0, "again\n"]);
+    assert.deepEqual(place.serverPids(), pids);
+    assert.equal(statSync(place.directory).mode & 0o777, 0o700);
+    assert.equal(statSync(join(place.directory, "server.sock")).mode & 0o777, 0o600);
+  });
+
+  it("is started once, however many ask for it at the same moment", async () => {
+    for (let round = 0; round < 3; round++) {
+      await using place = new OwnServerPlace();
+      const sockets = await Promise.all(
+        Array.from({ length: 40 }, () => connectOwnServer({ directory: place.directory })),
+      );
+      for (const socket of sockets) socket.destroy();
+      assert.equal(place.log().match(/listening on/g)?.length, 1);
+    }
+  });
+
+  it("has a session of its own, and no descriptor of the program that started it", async () => {
+    await using place = new OwnServerPlace();
+    // 9 is within what Node closes itself, 60 is not.
+    const held = spawn(
+      "bash",
+      ["-c", `exec 9>&2 60>&2; PROCWIRE_RUNTIME_DIR='${place.directory}' '${PROCWIRE}' connect`],
+      { stdio: ["pipe", "pipe", "pipe"] },
+    );
+    held.stdin.end();
+    const [said] = await Promise.all([text(held.stderr), text(held.stdout), once(held, "exit")]);
+    assert.equal(said, "");
+    const [pid] = place.serverPids();
+    assert.ok(pid !== undefined && isAlive(pid));
+    assert.equal(readlinkSync(`/proc/${pid}/fd/2`), join(place.directory, "server.log"));
+    const session = readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /, "")
+      .split(" ")[3];
+    assert.ok(place.serverPids().includes(Number(session)));
+  });
+
+  it("says why it could not be started", async () => {
+    await using place = new OwnServerPlace();
+    mkdirSync(place.directory, { mode: 0o700 });
+    writeFileSync(join(place.directory, "server.sock"), "");
+    const { code, stderr } = await runCli(["run", "--connect", place.url(), "--", "true"], {
+      cwd: place.folder,
+    });
+    assert.equal(code, 125);
+    assert.match(stderr, /a server was started and ended with 1: .*a file that is no socket is there/);
+  });
+
+  it("is told again what it was told when it leaves before it answers", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "socket");
+    let taken = 0;
+    await using server = createServer((socket) => {
+      taken++;
+      // The first one reads its request and goes, as a server does that was idle for too long.
+      if (taken === 1) socket.once("data", () => socket.destroy());
+      else socket.pipe(socket);
+    }).listen(path);
+    await once(server, "listening");
+    const input = new PassThrough();
+    const output = new PassThrough();
+    const bridged = bridge(input, output, () => opened(path));
+    input.write("request");
+    const [answer] = await once(output, "data");
+    input.end(" and more");
+    assert.equal(String(answer) + (await text(output)), "request and more");
+    await bridged;
+    assert.equal(taken, 2);
+  });
+});
+
+function opened(path: string): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ path, allowHalfOpen: true });
+    socket.once("error", reject);
+    socket.once("connect", () => resolve(socket));
+  });
+}
+
+describe("the directory of a user's own server", () => {
+  it("is refused where others could reach into it", () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "runtime");
+    openRuntimeDirectory(path);
+    openRuntimeDirectory(path);
+    assert.equal(statSync(path).mode & 0o777, 0o700);
+    chmodSync(path, 0o750);
+    assert.throws(() => openRuntimeDirectory(path), /others may use it \(mode 0750\); chmod it to 0700/);
+    chmodSync(path, 0o700);
+    const link = join(scratch.path, "link");
+    symlinkSync(path, link);
+    assert.throws(() => openRuntimeDirectory(link), /it is a symbolic link; set PROCWIRE_RUNTIME_DIR/);
+    writeFileSync(join(scratch.path, "file"), "");
+    assert.throws(() => openRuntimeDirectory(join(scratch.path, "file")), /it is a file/);
+    assert.throws(
+      () => openRuntimeDirectory(join(scratch.path, "no", "such")),
+      /cannot make the runtime directory/,
+    );
+    if (process.getuid?.() !== 0) return;
+    chownSync(path, 12345, 12345);
+    assert.throws(() => openRuntimeDirectory(path), /it belongs to user 12345, not to 0/);
+  });
+});
+
+describe("a connection through a program", TIMEOUT, () => {
+  it("loses and doubles nothing when the program is killed again and again", async () => {
+    await using place = new OwnServerPlace();
+    const pids = join(place.folder, "pids");
+    writeFileSync(pids, "");
+    const bridges = () => readFileSync(pids, "utf8").trim().split("\n").map(Number);
+    await using client = await ExecServerClient.connectWebSocket({
+      url: place.url(`echo $$ >> '${pids}';`),
+      logLimits: { retainedBytes: 64 * 1024 * 1024 },
+    });
+    const data = randomBytes(6_000_000);
+    await using child = await client.start({
+      processId: "cat",
+      argv: ["cat"],
+      cwd: "/",
+      env: {},
+      tty: false,
+      pipeStdin: true,
+    });
+    const hash = createHash("sha256");
+    let received = 0;
+    const reading = (async () => {
+      for await (const event of child.events({ lossless: true })) {
+        assert.notEqual(event.type, "gap");
+        if (event.type !== "output") continue;
+        hash.update(event.chunk);
+        received += event.chunk.length;
+      }
+    })();
+    const typing = (async () => {
+      for (let at = 0; at < data.length; at += 20_000) await child.write(data.subarray(at, at + 20_000));
+      await child.closeStdin();
+    })();
+    for (let kills = 1; kills <= 4; kills++) {
+      await until(`output before kill ${kills}`, () => received > (data.length / 6) * kills, reading);
+      process.kill(bridges().at(-1) ?? 0, "SIGKILL");
+      await until(`a new program after kill ${kills}`, () => bridges().length > kills, reading);
+    }
+    await Promise.all([reading, typing]);
+    assert.equal(received, data.length);
+    assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
+  });
+
+  it("says what the program said when it opens no way", async () => {
+    const failing = (command: string) =>
+      ExecServerClient.connectWebSocket({ url: `exec:${command}`, connectTimeoutMs: 20_000 });
+    await assert.rejects(failing("echo no route >&2; exit 255"), {
+      code: "PIPE",
+      message: /^exec:.*: no route$/s,
+    });
+    await assert.rejects(failing("exit 3"), { code: "PIPE", message: /`\/bin\/sh` ended with exit code 3$/ });
+    await assert.rejects(failing("true"), { code: "PIPE", message: /ended before a server was there$/ });
+    await assert.rejects(failing("yes"), { code: "PIPE", message: /is no `procwire connect`/ });
+    await assert.rejects(failing("echo; echo procwire-connect missing Linux sparc64; exit 127"), {
+      code: "MISSING",
+      message: /there is no procwire on that host \(Linux sparc64\); `--install` copies it there/,
+    });
+    await assert.rejects(
+      ExecServerClient.connectWebSocket({ url: "exec:exec sleep 100", connectTimeoutMs: 300 }),
+      { code: "TIMEOUT" },
+    );
+  });
+
+  it("reaches another server by its path", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "other.sock");
+    await using server = await new ServeChild(["--listen", `unix://${path}`]).listening();
+    await using client = await ExecServerClient.connectWebSocket({
+      url: `exec:'${PROCWIRE}' connect unix://${path}`,
+    });
+    const child = await client.start({
+      processId: "1",
+      argv: ["echo", "there"],
+      cwd: "/",
+      env: {},
+      tty: false,
+    });
+    const { stdout } = await collectOutput(child);
+    assert.equal(Buffer.from(stdout).toString(), "there\n");
+    await server.stop();
+    await assert.rejects(
+      ExecServerClient.connectWebSocket({ url: `exec:'${PROCWIRE}' connect unix://${path}` }),
+      /cannot connect to unix:\/\/.*ENOENT/,
+    );
+  });
+});
+
+describe("a server with --idle-exit", TIMEOUT, () => {
+  it("ends after so long at a stretch without connections, sessions and processes", async () => {
+    const clock = new ManualClock();
+    const server = { connectionCount: 0, sessionCount: 0, liveProcessCount: 0, acceptedCount: 0 };
+    let isOver = false;
+    const watch = watchIdleness(server, 1000, clock);
+    void watch.over.then(() => {
+      isOver = true;
+    });
+    const isOverAfter = async (ms: number) => {
+      await clock.advance(ms);
+      return isOver;
+    };
+    for (const name of ["connectionCount", "sessionCount", "liveProcessCount"] as const) {
+      assert.equal(await isOverAfter(900), false);
+      server[name] = 1;
+      assert.equal(await isOverAfter(3000), false, name);
+      server[name] = 0;
+    }
+    assert.equal(await isOverAfter(900), false);
+    // Somebody came and went between two looks.
+    server.acceptedCount++;
+    assert.equal(await isOverAfter(900), false);
+    assert.equal(await isOverAfter(300), true);
+  });
+
+  it("leaves with exit code 0 and takes its socket with it", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "idle.sock");
+    await using server = await new ServeChild([
+      ...["--listen", `unix://${path}`, "--idle-exit", "0.3", "--detached-session-ttl", "0"],
+    ]).listening();
+    const client = await ExecServerClient.connectUnix({ path });
+    await client.close();
+    assert.deepEqual(await server.exited, { code: 0, signal: null });
+    assert.equal(statSync(path, { throwIfNoEntry: false }), undefined);
+  });
+});
+
+describe("PROCWIRE_CONNECT and --wait", TIMEOUT, () => {
+  it("names the server of commands that are given none, unless they are to run here", async () => {
+    using scratch = scratchDirectory();
+    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
+    const env = { PROCWIRE_CONNECT: server.url.replace("ws://", "") };
+    const cli = (...args: string[]) => runCli(args, { cwd: scratch.path, env });
+    const there = await cli("run", "--", "sh", "-c", "echo $PPID");
+    assert.equal(Number(there.stdout), server.serverPid());
+    const here = await cli("run", "--connect", "local", "--", "sh", "-c", "echo $PPID");
+    assert.notEqual(Number(here.stdout), server.serverPid());
+    assert.equal((await cli("ps")).code, 0);
+    const wrong = await runCli(["ps"], { cwd: scratch.path, env: { PROCWIRE_CONNECT: "gopher://x" } });
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.stderr, /^procwire ps: unsupported PROCWIRE_CONNECT `gopher:\/\/x`; expected/);
+  });
+
+  it("waits for a server to come up", async () => {
+    using scratch = scratchDirectory();
+    const path = join(scratch.path, "late.sock");
+    const waiting = runCli(["run", "--connect", `unix://${path}`, "--wait", "60", "--", "echo", "up"], {
+      cwd: scratch.path,
+    });
+    const early = await runCli(["run", "--connect", `unix://${path}`, "--", "echo", "up"], {
+      cwd: scratch.path,
+    });
+    assert.equal(early.code, 125);
+    assert.match(early.stderr, /ENOENT .*late\.sock/);
+    await using _ = await new ServeChild(["--listen", `unix://${path}`]).listening();
+    const { code, stdout } = await waiting;
+    assert.deepEqual([code, stdout], [0, "up\n"]);
+  });
+});
