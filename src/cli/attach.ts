@@ -43,7 +43,7 @@ export const command: Command = commandOf({
     const size = terminalSize() ?? undefined;
     const child = await client.attach(handle, { role: values.view ? "viewer" : "driver", size });
     try {
-      const end = await showAttached(child, { tty, nextSeq: child.nextSeq, detachKey });
+      const end = await showAttached(child, { tty, detachKey });
       switch (end.type) {
         case "exited":
           return leave(end.status.exitCode);

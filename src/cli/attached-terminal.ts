@@ -2,9 +2,9 @@ import type { Readable } from "node:stream";
 import type { AttachedProcess } from "../client/attached-process.ts";
 import type { ExitStatus } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
+import { QueryFilter } from "../exec/terminal-queries.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { followSize, OutputPipe, RawTerminal } from "./foreground.ts";
-import { withoutQueries } from "./replayed-output.ts";
 
 /** What asks this program to go; the process stays. */
 const LEAVING = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
@@ -22,8 +22,6 @@ export type AttachedEnd =
 
 export interface AttachedTerminalOptions {
   tty: boolean;
-  /** What is before it is the past. */
-  nextSeq: number;
   detachKey: number | null;
 }
 
@@ -64,14 +62,15 @@ export async function showAttached(
 
 async function showOutput(child: AttachedProcess, options: AttachedTerminalOptions): Promise<AttachedEnd> {
   const pipes = { stdout: new OutputPipe(process.stdout), stderr: new OutputPipe(process.stderr) };
+  // The server answers what the program asks its terminal: an answer of this one would be a second, or come late.
+  const filter = new QueryFilter();
   let status: ExitStatus | null = null;
   for await (const event of child.events({ lossless: true })) {
     switch (event.type) {
       case "output": {
-        const isPast = options.tty && event.seq < options.nextSeq;
         const pipe = event.stream === "stderr" ? pipes.stderr : pipes.stdout;
-        if (!(await pipe.write(isPast ? withoutQueries(event.chunk) : event.chunk)))
-          return { type: "detached" };
+        const shown = options.tty ? filter.push(event.chunk) : event.chunk;
+        if (!(await pipe.write(shown))) return { type: "detached" };
         break;
       }
       case "gap":
@@ -86,6 +85,7 @@ async function showOutput(child: AttachedProcess, options: AttachedTerminalOptio
         break;
     }
   }
+  await pipes.stdout.write(filter.rest());
   await Promise.all([pipes.stdout.flush(), pipes.stderr.flush()]);
   if (!status) throw new Error("the process ended without an exit status");
   return { type: "exited", status };

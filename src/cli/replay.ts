@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
+import { QueryFilter } from "../exec/terminal-queries.ts";
 import { type Cast, readCast } from "./asciicast.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
@@ -6,7 +7,6 @@ import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";
-import { withoutQueries } from "./replayed-output.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire replay [options] FILE|ID
@@ -57,13 +57,16 @@ interface Pace {
 /** Input, marks and sizes are not shown. */
 async function play({ events }: Cast, { speed, idleLimitMs, signal }: Pace): Promise<number> {
   const output = new OutputPipe(process.stdout);
+  // What the program asked its terminal then, nobody is to answer now.
+  const filter = new QueryFilter();
   let lastMs = 0;
   for (const { atMs, code, data } of events) {
     await pause(Math.min(atMs - lastMs, idleLimitMs) / speed, signal);
     if (signal.aborted) return 130;
     lastMs = atMs;
-    if (code === "o" && !(await output.write(withoutQueries(Buffer.from(data))))) return 0;
+    if (code === "o" && !(await output.write(filter.push(Buffer.from(data))))) return 0;
   }
+  await output.write(filter.rest());
   await output.flush();
   return 0;
 }

@@ -173,6 +173,8 @@ function startParams(
     pipeStdin: !values.detach,
     lifetime: values.detach ? "server" : undefined,
     timeoutMs,
+    // The terminal in front of this program answers; nobody looks at one that is left alone.
+    terminalQueries: values.detach ? "server" : "client",
   };
 }
 

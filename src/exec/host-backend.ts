@@ -22,6 +22,8 @@ export interface HostProcess extends ExecProcess {
   readonly hasLeft: boolean;
   /** Like `write`, but taken also after the exit: others of its group may still read, and the protocol's answer is the same. */
   feed(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<{ status: WriteStatus }>;
+  /** Whether what it asks its terminal is answered here, from a screen of its own; nothing without a terminal. */
+  answerQueries(answers: boolean): void;
   /** Like `terminate`, but the exit is told with this reason; and after the exit it ends those who live on. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }

@@ -25,10 +25,12 @@ import type {
   WriteOptions,
   WriteStatus,
 } from "../exec/exec-process.ts";
+import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import { listingOf, snapshotOf } from "../exec/log-views.ts";
 import type { LimitName } from "../exec/process-limits.ts";
+import { TerminalAnswers } from "../exec/terminal-answers.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import { freeCopied } from "../protocol/free-bytes.ts";
@@ -40,6 +42,8 @@ import type { TreeKiller } from "./tree-kill.ts";
 const TIMEOUT_GRACE_MS = 2000;
 /** After an ended process's leader is gone, how long a process out of reach may keep its streams open. */
 const CUT_AFTER_MS = 2000;
+/** A process that leaves this much unread reads no answers; what it asks meanwhile is not answered. */
+const MAX_UNREAD_ANSWERS_BYTES = 4096;
 const NEVER = Number.POSITIVE_INFINITY;
 
 export interface LocalProcessDeps {
@@ -73,6 +77,7 @@ export class LocalProcess implements HostProcess {
   #size: TerminalSize | null;
   #endReason: ExitReason | null = null;
   #limit: LimitName | null = null;
+  #answers: TerminalAnswers | null = null;
   #wallTime: Timer | null = null;
   #timeout: Timer | null = null;
   #cutTimer: Timer | null = null;
@@ -90,6 +95,7 @@ export class LocalProcess implements HostProcess {
     this.#size = size;
     this.#stdin = params.tty || params.pipeStdin ? "open" : "none";
     this.#startedAtMs = deps.clock.now();
+    if (params.terminalQueries === "server") this.answerQueries(true);
   }
 
   /**
@@ -221,6 +227,22 @@ export class LocalProcess implements HostProcess {
     if (!this.log.isClosed) this.#child?.resize(size);
   }
 
+  answerQueries(answers: boolean): void {
+    if (answers === (this.#answers !== null) || !this.#size || this.log.isClosed) return;
+    this.#answers?.dispose();
+    const { log } = this;
+    const size = () => this.#size ?? DEFAULT_TERMINAL_SIZE;
+    this.#answers = answers
+      ? new TerminalAnswers({ log, size, reply: (bytes) => this.#answer(bytes) })
+      : null;
+  }
+
+  #answer(bytes: Uint8Array): void {
+    const input = this.#child?.input;
+    if (!input || this.#stdin !== "open" || this.#endReason !== null || !this.running) return;
+    if (input.queuedBytes <= MAX_UNREAD_ANSWERS_BYTES) input.write(bytes);
+  }
+
   // ---- ending
 
   async signal(name: string, { signal }: CallOptions = {}): Promise<void> {
@@ -278,8 +300,10 @@ export class LocalProcess implements HostProcess {
   #onOutput(stream: OutputStream, chunk: Uint8Array): void {
     const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= left) {
+      const appended = this.log.append(stream, chunk);
+      this.#answers?.look(chunk);
       // Not left to the collector, which may not come before there are hundreds of such chunks.
-      if (this.log.append(stream, chunk) === "copied") freeCopied(chunk);
+      if (appended === "copied") freeCopied(chunk);
       return;
     }
     if (left > 0) this.log.append(stream, chunk.subarray(0, left));
@@ -318,6 +342,7 @@ export class LocalProcess implements HostProcess {
   #onClose(): void {
     this.#cutTimer?.cancel();
     this.#wakeWriters();
+    this.#answers?.dispose();
     this.log.closed();
     this.#closed.resolve();
     this.#deps.onClose(this);

@@ -241,7 +241,7 @@ export const methods = {
     "exec",
     attach.attachParams,
     attach.attachResult,
-    "Makes a process of another session of the same principal (an operator: of any) known in this session under `processId`: `process/read`, `wait` and `snapshot` and its notifications then work under that id, and for a driver `write`, `closeStdin`, `resize`, `signal` and `terminate` too. A process has any number of viewers and one driver: who attaches as driver takes over from the one before, who becomes a viewer. Attaching again changes the role. A viewer never holds the process back: one that lags is told `process/gap` and goes on. A driver holds it back like its own session does, which keeps all its rights. A lost connection suspends the attachment, a resumed session has it again.",
+    "Makes a process of another session of the same principal (an operator: of any) known in this session under `processId`: `process/read`, `wait` and `snapshot` and its notifications then work under that id, and for a driver `write`, `closeStdin`, `resize`, `signal` and `terminate` too. A process has any number of viewers and one driver: who attaches as driver takes over from the one before, who becomes a viewer. Attaching again changes the role. A viewer never holds the process back: one that lags is told `process/gap` and goes on. A driver holds it back like its own session does, which keeps all its rights. Who attaches answers nothing that the process asks its terminal: see `terminalQueries`. A lost connection suspends the attachment, a resumed session has it again.",
   ),
   "process/detach": method(
     "ours",

@@ -153,6 +153,11 @@ export const startParams = object("WireExecParams", {
   lifetime: optional(oneOf("session", "server", "kept")),
   /** Ends the process after this long with reason `timeout`, whatever its lifetime is. */
   maxAgeMs: optional(u64),
+  /**
+   * Who answers what it asks its terminal (cursor, attributes, colours, modes): the server from a screen of its own, or the
+   * terminal of this client. Absent: nobody here, until a driver attaches to it; then the server, as long as it is driven.
+   */
+  terminalQueries: optional(oneOf("server", "client")),
 });
 export type WireStartParams = Infer<typeof startParams>;
 

@@ -154,7 +154,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
     rest;
-  const { lifetime, maxAgeMs } = rest;
+  const { lifetime, maxAgeMs, terminalQueries } = rest;
   if (lifetime === "kept") throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
   // Without walls there is nothing to manage, and it is passed over as by the reference server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
@@ -179,6 +179,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     limits,
     lifetime,
     maxAgeMs,
+    terminalQueries,
     // A label is only believed of a request that the caller's own policy has resolved.
     sandboxType: mode === "prepared" ? sandboxType : undefined,
   };

@@ -170,7 +170,8 @@ export class Session {
         const process = await this.#deps.backend.start({ ...params, sandboxScope: this });
         const { handles, ownerId } = this.#deps;
         const lifetime = params.lifetime === "server" ? "server" : "session";
-        const shared = new SharedProcess(process, { handles, ownerId, lifetime });
+        const { terminalQueries } = params;
+        const shared = new SharedProcess(process, { handles, ownerId, lifetime, terminalQueries });
         const entry = this.#entryOf(shared, processId, "owner");
         if (this.#slots.has(processId)) {
           this.#slots.set(processId, { type: "started", entry });

@@ -1,4 +1,4 @@
-import type { Lifetime, ProcessListing } from "../exec/exec-process.ts";
+import type { Lifetime, ProcessListing, StartParams } from "../exec/exec-process.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 import type { role } from "../protocol/attach-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
@@ -22,6 +22,8 @@ export interface SharedProcessOptions {
   /** The principal whose process it is. */
   ownerId: string;
   lifetime: Lifetime;
+  /** Who answers what it asks its terminal, as its owner wishes. */
+  terminalQueries?: StartParams["terminalQueries"];
 }
 
 /**
@@ -33,16 +35,18 @@ export class SharedProcess {
   readonly ownerId: string;
   readonly lifetime: Lifetime;
   readonly #handles: ProcessHandles<SharedProcess>;
+  readonly #terminalQueries: StartParams["terminalQueries"];
   readonly #keepers = new Set<object>();
   #handle: string | null = null;
   #owner: Owner | null = null;
   #driver: Driver | null = null;
 
-  constructor(process: HostProcess, { handles, ownerId, lifetime }: SharedProcessOptions) {
+  constructor(process: HostProcess, { handles, ownerId, lifetime, terminalQueries }: SharedProcessOptions) {
     this.process = process;
     this.#handles = handles;
     this.ownerId = ownerId;
     this.lifetime = lifetime;
+    this.#terminalQueries = terminalQueries;
   }
 
   /** Its public name, made for the first who asks: most processes are over before anybody does. */
@@ -98,6 +102,8 @@ export class SharedProcess {
 
   #setDriver(driver: Driver | null): void {
     this.#driver = driver;
+    // Who attaches never answers: its terminal may be shown old output, or come and go.
+    if (this.#terminalQueries === undefined) this.process.answerQueries(driver !== null);
     // `closed` is the last word of a process.
     if (!this.isOver) this.#owner?.driverChanged(this.driver);
   }

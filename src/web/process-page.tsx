@@ -67,7 +67,8 @@ export function ProcessPage({ client, handle }: { client: ExecServerClient; hand
         if (process.role === "driver") void process.write(typed).catch(tell);
         else setNote("you are watching: take over to type");
       },
-      mayAnswer: () => process.role === "driver",
+      // The server answers, from a screen of its own: an answer from here would be a second one, or come late.
+      mayAnswer: () => false,
       room: (size) => {
         if (process.role !== "driver") return;
         terminal.resize(size);

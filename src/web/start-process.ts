@@ -17,6 +17,7 @@ export async function startDetached(client: ExecServerClient, command: string): 
     tty: true,
     size: { rows: 24, cols: 80 },
     lifetime: "server",
+    terminalQueries: "server",
   });
   const { handle } = await process.snapshot();
   if (handle === undefined) throw new Error("the server gave the process no handle");

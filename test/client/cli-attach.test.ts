@@ -6,10 +6,9 @@ import { once } from "node:events";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { parseDetachKey } from "../../src/cli/detach-key.ts";
 import { lastLines, parseDuration } from "../../src/cli/logs.ts";
-import { withoutQueries } from "../../src/cli/replayed-output.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { RemoteProcess } from "../../src/client/remote-process.ts";
-import type { ExecProcess } from "../../src/exec/exec-process.ts";
+import type { ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
@@ -72,7 +71,11 @@ async function start(script: string, more: object = {}): Promise<RemoteProcess &
 }
 
 /** A shell on a terminal of our own that runs this command, and then tells its exit code and what the terminal is like. */
-async function onTerminal(t: TestContext, command: string): Promise<ExecProcess | null> {
+async function onTerminal(
+  t: TestContext,
+  command: string,
+  more: Partial<StartParams> = {},
+): Promise<ExecProcess | null> {
   const backend = createLocalBackend();
   t.after(() => backend.shutdown(0));
   try {
@@ -83,6 +86,7 @@ async function onTerminal(t: TestContext, command: string): Promise<ExecProcess 
       env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
       tty: true,
       size: { rows: 31, cols: 97 },
+      ...more,
     });
   } catch (error) {
     t.skip(skipUnless(false, `this build has no terminals: ${error}`) || undefined);
@@ -116,6 +120,29 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "code 7");
     await waitFor(terminal, RESTORED);
   });
+
+  for (const terminalQueries of ["server", undefined] as const)
+    it(`leaves it to the server to answer, once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
+      const rounds = 100;
+      // Asks where the cursor is and takes exactly one answer each time; a second one would be there at the end.
+      const script = `stty raw -echo; printf 'past \\033[6n'; sleep 0.2; while read -r -t 0.1 -n 1 x; do :; done; printf waiting; read -r -d g go
+        for i in {1..${rounds}}; do printf '\\033[6n'; read -r -d R -t 20 place || echo none; done
+        read -r -t 0.3 -n 1 second; printf 'second<%q> done' "$second"; read -r -d x`;
+      const child = await start("", { argv: ["/bin/bash", "-c", script], tty: true, terminalQueries });
+      await waitFor(child, "waiting");
+      // The terminal in front of \`attach\` would answer too, were it asked.
+      const terminal = await onTerminal(t, attach(child.handle), { terminalQueries: "server" });
+      if (!terminal) return;
+      await waitFor(terminal, "waiting");
+      await until("the keys to be passed on", () => isRaw(terminal));
+      await press(terminal, "g");
+      await waitFor(child, "done");
+      assert.match(
+        Buffer.from((await child.snapshot()).terminal).toString(),
+        /waiting(?!.*none).*second<''> done/s,
+      );
+      await child.terminate();
+    });
 
   it("leaves by its key, and the process goes on", async (t) => {
     const child = await start("echo ready; read x; echo got $x; read y", { tty: true });
@@ -343,12 +370,5 @@ describe("the parts of these commands", () => {
       "a\nbb\nc\nd",
       "a\nbb\nc\nd",
     ]);
-  });
-
-  it("a replay asks the terminal nothing", () => {
-    const asked = "\x1b[c\x1b[>0c\x1b[6n\x1b[?25$p\x1b]11;?\x07\x1b[14t\x1b[>q\x1bP+q544e\x1b\\";
-    const shown = "\x1b[1;31mred\x1b[0m\x1b[2J\x1b]0;title\x07\x1b[5;10H";
-    const replayed = withoutQueries(Buffer.from(`${asked}${shown}${asked}`));
-    assert.equal(Buffer.from(replayed).toString(), shown);
   });
 });

@@ -516,3 +516,31 @@ describe("a process of lifetime `server`", () => {
     });
   });
 });
+
+describe("what a process asks its terminal", () => {
+  const answers = async (more: Record<string, unknown>) => {
+    const { host, ready, started } = setup();
+    const handle = await started(await ready(), "p", more);
+    const told: boolean[] = [];
+    const look = () => told.push(host.process("p").answersQueries);
+    look();
+    const [driver, viewer] = [await ready(), await ready()];
+    await attach(viewer, handle, "viewer");
+    look();
+    await attach(driver, handle, "driver");
+    look();
+    await attach(viewer, handle, "driver");
+    look();
+    await viewer.call("process/detach", { processId: handle });
+    look();
+    return told;
+  };
+
+  test("is answered by the server while it is driven, and by nobody else's leave when its owner says nothing", async () => {
+    assert.deepEqual(await answers({}), [false, false, true, true, false]);
+  });
+
+  test("is left to its owner's terminal where that answers, whoever drives", async () => {
+    assert.deepEqual(await answers({ terminalQueries: "client" }), Array(5).fill(false));
+  });
+});

@@ -84,6 +84,12 @@ export class FakeProcess implements HostProcess {
   readonly hasLeft = false;
   readonly size = null;
 
+  answersQueries = false;
+
+  answerQueries(answers: boolean): void {
+    this.answersQueries = answers;
+  }
+
   write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
     return this.feed(bytes);
   }

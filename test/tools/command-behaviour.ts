@@ -94,6 +94,21 @@ export function testCommands(behaves: Behaves): void {
   };
   behaves("the screen of a full-screen program is shown as a person sees it", less, { skip: noLess });
 
+  behaves(
+    "what a program asks its terminal is answered, and read_screen sees no more of it",
+    async ({ call }) => {
+      const ask = String.raw`stty raw -echo; printf 'at:\033[6n'; IFS= read -r -d R -t 20 place; stty sane; printf '<%q>\n' "$place"`;
+      const output = await call("exec_command", {
+        cmd: ask,
+        shell: "/bin/bash",
+        tty: true,
+        yield_time_ms: 20_000,
+      });
+      assert.equal(fact(output, "exit_code"), 0);
+      assert.match(textOf(output), /<\$'\\E\[1;4'>/);
+    },
+  );
+
   behaves("of 50 MB of output both ends are shown and every byte can be read", async ({ call }) => {
     const size = 50_000_000;
     const cmd = `i=0; while [ $i -lt 50 ]; do printf 'part %03d\\n' $i; head -c 999991 /dev/zero | tr '\\0' x; i=$((i+1)); done`;

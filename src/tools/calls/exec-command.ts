@@ -242,6 +242,8 @@ async function start(
       argv: [...argv],
       tty,
       size: tty ? context.terminalSize : undefined,
+      // A model is no terminal; without an answer programs that ask would wait for ever.
+      terminalQueries: tty ? "server" : undefined,
       pipeStdin: tty ? undefined : context.pipeStdin,
       mode: "prepared",
     });

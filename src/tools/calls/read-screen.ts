@@ -5,7 +5,7 @@ import { ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
 import { definitions, readScreenSchema } from "./definitions.ts";
 import { parseArguments } from "./tool-schema.ts";
-import { refusal } from "./window-call.ts";
+import { refusal, ttyState } from "./window-call.ts";
 import { unknownSession } from "./write-stdin.ts";
 
 /** Shows the screen of a terminal session instead of the escape codes that draw it. */
@@ -22,10 +22,11 @@ export function readScreenTool(context: ExecContext): Tool {
       if (!session) return unknownSession("read_screen", sessionId);
       if (!session.command.tty)
         return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
-      const view = views.get(session) ?? new ScreenView(session.archive, context.terminalSize);
+      const view = views.get(session) ?? new ScreenView(session.archive);
       views.set(session, view);
       context.sessions.touch(session);
-      const screen = await view.look();
+      const { rows, cols } = (await ttyState(context, session)) ?? context.terminalSize;
+      const screen = await view.look({ rows, cols });
       return { ok: true, text: textOf(screen), structured: { ...screen } };
     },
   };

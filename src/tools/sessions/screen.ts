@@ -1,4 +1,5 @@
 import type { TerminalSize } from "../../exec/exec-process.ts";
+import { type HeadlessTerminal, newHeadlessTerminal } from "../../exec/headless-terminal.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 
 export interface Screen extends TerminalSize {
@@ -17,18 +18,17 @@ const DRAW_BYTES = 256 * 1024;
 /** Draws what a session has written onto a terminal of its own, up to the present, whenever the screen is read. */
 export class ScreenView {
   readonly #archive: OutputArchive;
-  readonly #size: TerminalSize;
   #terminal: Promise<HeadlessTerminal> | null = null;
   #drawn = 0;
   #drawing: Promise<unknown> = Promise.resolve();
 
-  constructor(archive: OutputArchive, size: TerminalSize) {
+  constructor(archive: OutputArchive) {
     this.#archive = archive;
-    this.#size = size;
   }
 
-  async look(): Promise<Screen> {
-    const look = this.#drawing.then(() => this.#look());
+  /** `size` is what the terminal has now: whoever drives it may have changed it. */
+  async look(size: TerminalSize): Promise<Screen> {
+    const look = this.#drawing.then(() => this.#look(size));
     this.#drawing = look.catch(() => undefined);
     return look;
   }
@@ -37,39 +37,21 @@ export class ScreenView {
     (await this.#terminal)?.dispose();
   }
 
-  async #look(): Promise<Screen> {
-    this.#terminal ??= newTerminal(this.#size);
+  async #look(size: TerminalSize): Promise<Screen> {
+    this.#terminal ??= newHeadlessTerminal(size);
     const terminal = await this.#terminal;
+    terminal.resize(size);
     const until = this.#archive.totalBytes;
     while (this.#drawn < until) {
       const { bytes, offset } = await this.#archive.read(this.#drawn, DRAW_BYTES);
       // What stood there before the hole says nothing about what stands there now.
       if (offset > this.#drawn) terminal.reset();
-      await new Promise<void>((resolve) => terminal.write(bytes, resolve));
+      await terminal.write(bytes);
       this.#drawn = offset + bytes.length;
       if (bytes.length === 0) break;
     }
-    return screenOf(terminal, this.#size);
+    return screenOf(terminal, size);
   }
-}
-
-type HeadlessTerminal = Awaited<ReturnType<typeof newTerminal>>;
-
-/** Loaded by those who look at a screen only. */
-async function newTerminal({ rows, cols }: TerminalSize) {
-  const { default: xterm } = await import("@xterm/headless");
-  const terminal = new xterm.Terminal({ rows, cols, scrollback: 0, allowProposedApi: true });
-  let title = "";
-  terminal.onTitleChange((text) => {
-    title = text;
-  });
-  return {
-    write: (bytes: Uint8Array, done: () => void) => terminal.write(bytes, done),
-    reset: () => terminal.reset(),
-    dispose: () => terminal.dispose(),
-    buffer: () => terminal.buffer.active,
-    title: () => title,
-  };
 }
 
 function screenOf(terminal: HeadlessTerminal, size: TerminalSize): Screen {

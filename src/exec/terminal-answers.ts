@@ -1,0 +1,90 @@
+import type { EventLog } from "./event-log.ts";
+import type { TerminalSize } from "./exec-process.ts";
+import { type HeadlessTerminal, newHeadlessTerminal } from "./headless-terminal.ts";
+import { QueryWatch } from "./terminal-queries.ts";
+import { answerQueries } from "./terminal-replies.ts";
+
+/** More than this waiting to be drawn, and questions go unanswered: one who floods its terminal with them reads no answer. */
+const MAX_UNDRAWN_BYTES = 1024 * 1024;
+
+export interface TerminalAnswersDeps {
+  log: EventLog;
+  size: () => TerminalSize;
+  /** Types an answer into the process. */
+  reply: (bytes: Uint8Array) => void;
+}
+
+/**
+ * Answers what a process asks its terminal, from a screen of its own. The screen is drawn from the log when a question
+ * comes, and only then: a process that asks nothing costs no more than a look for escape characters. An answer is given to
+ * a question when it comes, never to one that is drawn again.
+ */
+export class TerminalAnswers {
+  readonly #deps: TerminalAnswersDeps;
+  readonly #watch = new QueryWatch();
+  #terminal: Promise<HeadlessTerminal> | null = null;
+  #drawing: Promise<void> = Promise.resolve();
+  #undrawnBytes = 0;
+  /** Everything up to here is drawn, or about to be. */
+  #drawnSeq = 0;
+  /** While the question is drawn that is to be answered. */
+  #answers: string[] | null = null;
+  #isOver = false;
+
+  constructor(deps: TerminalAnswersDeps) {
+    this.#deps = deps;
+  }
+
+  /** To be called with each piece of output once it is in the log, while its bytes can still be read. */
+  look(chunk: Uint8Array): void {
+    const query = this.#watch.look(chunk);
+    if (!query || this.#isOver) return;
+    if (this.#undrawnBytes > MAX_UNDRAWN_BYTES) return;
+    const { log } = this.#deps;
+    const { chunks, gap } = log.read({ afterSeq: this.#drawnSeq });
+    const bytes = Buffer.concat(chunks.map((one) => one.chunk));
+    // A large piece may be several in the log, of which the first may be gone already.
+    const asked = Math.max(0, bytes.length - chunk.length - query.bytesBefore);
+    this.#drawnSeq = log.nextSeq - 1;
+    this.#undrawnBytes += bytes.length;
+    const draw = async () => {
+      await this.#draw(bytes.subarray(0, asked), bytes.subarray(asked), gap !== undefined);
+      this.#undrawnBytes -= bytes.length;
+    };
+    this.#drawing = this.#drawing.then(draw);
+    // Without the emulator nobody answers, as without this object.
+    this.#drawing.catch(() => this.dispose());
+  }
+
+  /** Answers nothing any more. */
+  dispose(): void {
+    this.#isOver = true;
+    void this.#terminal?.then(
+      (terminal) => terminal.dispose(),
+      () => undefined,
+    );
+  }
+
+  async #draw(past: Uint8Array, present: Uint8Array, isTorn: boolean): Promise<void> {
+    this.#terminal ??= this.#open();
+    const terminal = await this.#terminal;
+    if (this.#isOver) return;
+    terminal.resize(this.#deps.size());
+    // What stood there before the hole says nothing about what stands there now.
+    if (isTorn) terminal.reset();
+    if (past.length > 0) await terminal.write(past);
+    this.#answers = [];
+    await terminal.write(present);
+    const answers = this.#answers;
+    this.#answers = null;
+    if (answers.length > 0 && !this.#isOver) this.#deps.reply(Buffer.from(answers.join(""), "latin1"));
+  }
+
+  async #open(): Promise<HeadlessTerminal> {
+    const terminal = await newHeadlessTerminal(this.#deps.size());
+    const answer = (text: string) => void this.#answers?.push(text);
+    terminal.onAnswer(answer);
+    answerQueries(terminal, { size: this.#deps.size, answer });
+    return terminal;
+  }
+}
