@@ -44,6 +44,11 @@ export class CastWriter {
     if (data !== "") this.#event(atMs, "o", data);
   }
 
+  /** What was typed. Its characters are whole where a person typed them. */
+  input(atMs: number, chunk: Uint8Array): void {
+    this.#event(atMs, "i", new TextDecoder().decode(chunk));
+  }
+
   resized(atMs: number, { rows, cols }: TerminalSize): void {
     this.#event(atMs, "r", `${cols}x${rows}`);
   }

@@ -8,8 +8,9 @@ import { findProcess, HANDLE_HELP } from "./find-process.ts";
 const HELP = `Usage: procwire export [options] ID FILE
 
 Writes what a process has shown, as far as its server still has it, as an asciicast (version 3) for \`procwire replay\` and
-asciinema. Nobody's input is in it.
+asciinema.
 
+  --input            also what was typed, of a command started with \`run --record-input\`; never what was not echoed
 ${CONNECT_HELP}
 ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. FILE is - for stdout.
 `;
@@ -18,7 +19,7 @@ export const command: Command = commandOf({
   name: "export",
   summary: "write what a process of a server has shown as an asciicast",
   help: HELP,
-  options: CONNECT_OPTIONS,
+  options: { ...CONNECT_OPTIONS, input: { type: "boolean" } },
 
   async run(values, positionals) {
     const [id, file, ...more] = positionals;
@@ -27,7 +28,7 @@ export const command: Command = commandOf({
     await using client = await connectTo(neededServerUrl(values.connect), values);
     const { handle } = await findProcess(client, id);
     await using child = await client.attach(handle);
-    const { text, missedBytes } = await castOfProcess(child);
+    const { text, missedBytes } = await castOfProcess(child, { input: values.input });
     if (missedBytes !== 0) process.stderr.write(`procwire export: ${gapText(missedBytes)}\n`);
     if (file === "-") process.stdout.write(text);
     else writeFileSync(file, text);

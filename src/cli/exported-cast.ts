@@ -7,6 +7,7 @@ import { type History, readHistory } from "./process-history.ts";
 /** The recording of a process made of the output its server still has, and how much of it is missing. */
 export async function castOfProcess(
   child: AttachedProcess,
+  { input = false }: { input?: boolean | undefined } = {},
 ): Promise<{ text: string; missedBytes: History["missedBytes"] }> {
   const { chunks, missedBytes } = await readHistory(child);
   const { argv, startedAtMs } = child.listing();
@@ -17,8 +18,18 @@ export async function castOfProcess(
   );
   // What is missing at the front is not waited for.
   const beganMs = missedBytes === 0 ? 0 : (chunks[0]?.atMs ?? 0);
-  for (const { atMs, chunk, stream } of chunks)
+  const typed = input ? (await child.inputs()).inputs.filter(({ fromMs }) => fromMs >= beganMs) : [];
+  const typeUntil = (untilMs: number) => {
+    for (let next = typed[0]; next && next.fromMs <= untilMs; next = typed[0]) {
+      typed.shift();
+      if (next.chunk) writer.input(next.fromMs - beganMs, next.chunk);
+    }
+  };
+  for (const { atMs, chunk, stream } of chunks) {
+    typeUntil(atMs);
     writer.output(atMs - beganMs, stream === "pty" ? chunk : onTerminal(chunk));
+  }
+  typeUntil(Number.POSITIVE_INFINITY);
   const { exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
   if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - beganMs, exitCode ?? -1);
   return { text: lines.join(""), missedBytes };

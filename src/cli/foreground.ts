@@ -11,6 +11,8 @@ export interface ForegroundOptions {
   tty: boolean;
   /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
   isUnreachable?: () => boolean;
+  /** Called with what was typed and what the terminal of the command has shown of it: never while its echo is off. */
+  onTyped?: ((chunk: Uint8Array) => void) | undefined;
 }
 
 export type ForegroundEnd =
@@ -35,7 +37,7 @@ export async function runInForeground(
   );
   const stopSize = options.tty ? followSize(child) : () => undefined;
   if (options.tty) terminal.enter();
-  const input = new InputFeed(process.stdin, child);
+  const input = new InputFeed(process.stdin, child, options.onTyped);
   try {
     return await Promise.race([showOutput(child), ending.promise]);
   } finally {
@@ -117,11 +119,13 @@ export class OutputPipe {
 class InputFeed {
   readonly #input: Readable;
   readonly #child: ExecProcess;
+  readonly #onTyped: ForegroundOptions["onTyped"];
   #isOver = false;
 
-  constructor(input: Readable, child: ExecProcess) {
+  constructor(input: Readable, child: ExecProcess, onTyped: ForegroundOptions["onTyped"]) {
     this.#input = input;
     this.#child = child;
+    this.#onTyped = onTyped;
     // What goes wrong with the input shows in the process itself, or in its loss.
     this.#carry().catch(() => undefined);
   }
@@ -134,10 +138,27 @@ class InputFeed {
   async #carry(): Promise<void> {
     for await (const chunk of this.#input) {
       if (this.#isOver) return;
-      const { status } = await this.#child.write(chunk);
+      const { status } = await this.#write(chunk);
       if (status !== "accepted") return;
     }
     if (!this.#isOver) await this.#child.closeStdin();
+  }
+
+  /** Whoever changes the echo meanwhile has it off at one of the two looks. */
+  async #write(chunk: Uint8Array): ReturnType<ExecProcess["write"]> {
+    if (!this.#onTyped) return this.#child.write(chunk);
+    const isShown = await this.#echoes();
+    const written = await this.#child.write(chunk);
+    if (isShown && (await this.#echoes())) this.#onTyped(chunk);
+    return written;
+  }
+
+  /** What cannot be learned counts as off. */
+  async #echoes(): Promise<boolean> {
+    return this.#child.snapshot().then(
+      ({ tty }) => tty?.echo ?? false,
+      () => false,
+    );
   }
 }
 

@@ -1,4 +1,6 @@
-import type { ProcessListing } from "../exec/exec-process.ts";
+import type { ExecServerClient } from "../client/exec-server-client.ts";
+import type { ProcessListing, TreeEntry } from "../exec/exec-process.ts";
+import { RequestError } from "../protocol/errors.ts";
 import { visibleJson, visibleLine, visibleWord } from "../protocol/visible-text.ts";
 import { type Command, commandOf } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
@@ -16,6 +18,7 @@ sessions, or of all for an operator, who is told whose they are. The handle is t
 
   -a, --all          also those that have ended, while the server still has their output
   -w, --watch        look again every second, until interrupted
+  -t, --tree         below each one, the processes it has started: pid, state, processor time, memory, command
   --json             one JSON object a line
 ${CONNECT_HELP}
 Without --connect: ${DEFAULT_URL}.
@@ -29,6 +32,7 @@ export const command: Command = commandOf({
     ...CONNECT_OPTIONS,
     all: { type: "boolean", short: "a" },
     watch: { type: "boolean", short: "w" },
+    tree: { type: "boolean", short: "t" },
     json: { type: "boolean" },
   },
   takesWords: false,
@@ -39,9 +43,16 @@ export const command: Command = commandOf({
       // A session that was named is the one to look at; else everything the server has.
       const listed = await client.list({ allSessions: values.session === undefined });
       const processes = values.all ? listed : listed.filter(({ running }) => running);
-      return values.json
-        ? processes.map((one) => `${visibleJson(one)}\n`).join("")
-        : table(processes, Date.now());
+      const trees = values.tree ? await treesOf(client, processes) : null;
+      if (values.json)
+        return processes.map((one) => `${visibleJson({ ...one, tree: trees?.get(one) })}\n`).join("");
+      const [head = "", ...lines] = table(processes, Date.now());
+      return [
+        head,
+        ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])]),
+      ]
+        .map((line) => `${line}\n`)
+        .join("");
     };
     if (values.watch) return leave(await watch(look));
     process.stdout.write(await look());
@@ -64,7 +75,7 @@ async function watch(look: () => Promise<string>): Promise<number> {
   return 0;
 }
 
-function table(processes: ProcessListing[], nowMs: number): string {
+function table(processes: ProcessListing[], nowMs: number): string[] {
   const hasPrincipals = processes.some((one) => one.principal !== undefined);
   const principal = (cell: string) => (hasPrincipals ? [visibleLine(cell)] : []);
   const rows = [
@@ -82,15 +93,42 @@ function table(processes: ProcessListing[], nowMs: number): string {
     ]),
   ];
   const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows
-    .map((row) =>
-      row
-        .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-        .join("  ")
-        .trimEnd(),
-    )
-    .map((line) => `${line}\n`)
-    .join("");
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
+}
+
+/** One that has ended and was forgotten meanwhile has none. */
+async function treesOf(
+  client: ExecServerClient,
+  processes: readonly ProcessListing[],
+): Promise<Map<ProcessListing | null, TreeEntry[]>> {
+  const trees = new Map<ProcessListing | null, TreeEntry[]>();
+  for (const one of processes) {
+    if (one.handle === undefined || !one.running) continue;
+    const { processes: tree } = await client.tree(one.handle).catch((error: unknown) => {
+      if (error instanceof RequestError && /^unknown handle/.test(error.message)) return { processes: [] };
+      throw error;
+    });
+    trees.set(one, tree);
+  }
+  return trees;
+}
+
+/** Each below its parent, a step further to the right. One whose parent has ended stands on the left. */
+function treeLines(tree: readonly TreeEntry[]): string[] {
+  const pids = new Set(tree.map(({ pid }) => pid));
+  const below = (parent: TreeEntry | null): readonly TreeEntry[] =>
+    tree.filter((entry) => (parent ? entry.parentPid === parent.pid : !pids.has(entry.parentPid)));
+  const lines = (entries: readonly TreeEntry[], depth: number): string[] =>
+    entries.flatMap((entry) => [
+      `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${entry.argv.map(visibleWord).join(" ")}`,
+      ...lines(below(entry), depth + 1),
+    ]);
+  return lines(below(null), 1);
 }
 
 function stateOf({ running, signal, exitCode }: ProcessListing): string {

@@ -13,6 +13,7 @@ const HELP = `Usage: procwire record [options] FILE -- COMMAND [ARGUMENT...]
 Runs a command in a terminal like \`procwire run --tty\` and writes what it shows to FILE, as an asciicast (version 3) for
 \`procwire replay\` and asciinema. What is typed is not in it, beyond what the command itself shows of it.
 
+  --input            also what is typed, but for what is typed while the terminal does not echo it
   --cwd DIR          where it runs; default: here, or where the server runs
   --env NAME=VALUE   set a variable; may be repeated
   --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
@@ -30,6 +31,7 @@ export const command: Command = commandOf({
     ...ENVIRONMENT_OPTIONS,
     cwd: { type: "string" },
     env: { type: "string", multiple: true },
+    input: { type: "boolean" },
   },
 
   async run(values, positionals) {
@@ -37,7 +39,15 @@ export const command: Command = commandOf({
     if (file === undefined || words.length === 0) throw new UsageError("give a FILE, then -- and a command");
     const recording = openSync(file, "w");
     try {
-      return await runCommand(words, { ...values, tty: true }, (child) => recordTo(recording, words, child));
+      const recorder = new Recorder(recording, words);
+      return await runCommand(
+        words,
+        { ...values, tty: true },
+        {
+          observe: (child) => recorder.follow(child),
+          onTyped: values.input ? (chunk) => recorder.typed(chunk) : undefined,
+        },
+      );
     } finally {
       closeSync(recording);
     }
@@ -45,22 +55,36 @@ export const command: Command = commandOf({
 });
 
 /** Line by line: what was shown before a crash is on the disk. */
-async function recordTo(recording: number, words: string[], child: ExecProcess): Promise<void> {
-  const began = performance.now();
-  const now = () => performance.now() - began;
-  const size = terminalSize() ?? DEFAULT_TERMINAL_SIZE;
-  const writer = new CastWriter(
-    { size, startedAtMs: Date.now(), command: words.map(visibleWord).join(" ") },
-    (line) => void writeSync(recording, line),
-  );
-  const onResize = () => writer.resized(now(), terminalSize() ?? size);
-  process.stdout.on("resize", onResize);
-  try {
-    for await (const event of child.events({ lossless: true })) {
-      if (event.type === "output") writer.output(now(), event.chunk);
-      if (event.type === "exited") writer.exited(now(), event.exitCode);
+class Recorder {
+  readonly #began = performance.now();
+  readonly #writer: CastWriter;
+  readonly #size = terminalSize() ?? DEFAULT_TERMINAL_SIZE;
+
+  constructor(recording: number, words: string[]) {
+    this.#writer = new CastWriter(
+      { size: this.#size, startedAtMs: Date.now(), command: words.map(visibleWord).join(" ") },
+      (line) => void writeSync(recording, line),
+    );
+  }
+
+  typed(chunk: Uint8Array): void {
+    this.#writer.input(this.#now(), chunk);
+  }
+
+  async follow(child: ExecProcess): Promise<void> {
+    const onResize = () => this.#writer.resized(this.#now(), terminalSize() ?? this.#size);
+    process.stdout.on("resize", onResize);
+    try {
+      for await (const event of child.events({ lossless: true })) {
+        if (event.type === "output") this.#writer.output(this.#now(), event.chunk);
+        if (event.type === "exited") this.#writer.exited(this.#now(), event.exitCode);
+      }
+    } finally {
+      process.stdout.off("resize", onResize);
     }
-  } finally {
-    process.stdout.off("resize", onResize);
+  }
+
+  #now(): number {
+    return performance.now() - this.#began;
   }
 }

@@ -15,7 +15,7 @@ import {
   serverUrl,
 } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, type EnvironmentValues, guardFromFlags } from "./environment-options.ts";
-import { type ForegroundEnd, runInForeground, terminalSize } from "./foreground.ts";
+import { type ForegroundEnd, type ForegroundOptions, runInForeground, terminalSize } from "./foreground.ts";
 
 const HELP = `Usage: procwire run [options] -- COMMAND [ARGUMENT...]
 
@@ -29,6 +29,7 @@ on, and its exit code is this program's.
   --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
   --detach           print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
                      \`logs\` and \`kill\`. Needs --connect
+  --record-input     the server keeps what is typed into it for \`export --input\`, but for what is not echoed
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
 Without a server the command runs on this machine.
@@ -45,6 +46,7 @@ const OPTIONS = {
   ...ENVIRONMENT_OPTIONS,
   tty: { type: "boolean" },
   detach: { type: "boolean" },
+  "record-input": { type: "boolean" },
   timeout: { type: "string" },
   cwd: { type: "string" },
   env: { type: "string", multiple: true },
@@ -55,6 +57,7 @@ interface RunValues extends ConnectValues, EnvironmentValues {
   connect?: string | undefined;
   tty?: boolean | undefined;
   detach?: boolean | undefined;
+  "record-input"?: boolean | undefined;
   timeout?: string | undefined;
   cwd?: string | undefined;
   env?: string[] | undefined;
@@ -75,11 +78,17 @@ export const command: Command = {
   },
 };
 
-/** Runs a command in front of the user, or leaves it alone; `observe` sees it from its start to its end. */
+export interface RunOptions {
+  /** Sees the command from its start to its end. */
+  observe?: (child: ExecProcess) => Promise<void>;
+  onTyped?: ForegroundOptions["onTyped"];
+}
+
+/** Runs a command in front of the user, or leaves it alone. */
 export async function runCommand(
   argv: string[],
   values: RunValues,
-  observe: (child: ExecProcess) => Promise<void> = async () => undefined,
+  { observe = async () => undefined, onTyped }: RunOptions = {},
 ): Promise<number> {
   const url = serverUrl(values.connect);
   if (values.detach && url === undefined)
@@ -99,7 +108,7 @@ export async function runCommand(
       const observed = observe(child);
       // It is awaited when the command has ended; until then nobody else is told of its failure.
       observed.catch(() => undefined);
-      const end = await runInForeground(child, { tty: params.tty, isUnreachable });
+      const end = await runInForeground(child, { tty: params.tty, isUnreachable, onTyped });
       if (end.type === "exited") await observed;
       return await exitCodeOf(end, child);
     } catch (error) {
@@ -175,6 +184,7 @@ function startParams(
     timeoutMs,
     // The terminal in front of this program answers; nobody looks at one that is left alone.
     terminalQueries: values.detach ? "server" : "client",
+    recordInput: values["record-input"],
   };
 }
 

@@ -6,6 +6,7 @@ import type { EventLogLimits } from "../exec/event-log.ts";
 import type {
   CallOptions,
   ProcessListing,
+  ProcessTree,
   StartParams,
   TerminateMode,
   TerminateResult,
@@ -191,6 +192,11 @@ export class ExecServerClient implements AsyncDisposable {
     options: { signal?: string | undefined; mode?: TerminateMode | undefined } = {},
   ): Promise<TerminateResult> {
     return this.call("process/kill", { handle, ...options }, { resend: "unsent" });
+  }
+
+  /** A process of the same principal and its descendants, by its handle: what they are and what they use just now. */
+  tree(handle: string, options?: CallOptions): Promise<ProcessTree> {
+    return this.call("process/tree", { handle }, options);
   }
 
   list(options?: ListOptions): Promise<ProcessListing[]> {

@@ -152,6 +152,12 @@ export class RemoteProcess implements ExecProcess {
     return this.#asked("process/snapshot", () => this.#snapshot(), signal);
   }
 
+  /** Who typed how much into it, and when; what was typed only with `recordInput`, and never what was not echoed. */
+  inputs({ signal }: CallOptions = {}): Promise<ResultOf<"process/inputs">> {
+    const { processId } = this;
+    return this.#asked("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
+  }
+
   // ---- feeding
 
   write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {

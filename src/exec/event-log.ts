@@ -248,7 +248,12 @@ export class EventLog {
     if (gap) result.gap = gap;
     if (!params.times) return result;
     const times = chunks.map(({ seq }) => this.#chunks.timeOf(seq) - this.#beganAtMs);
-    return { ...result, times, ageMs: this.#clock.monotonic() - this.#beganAtMs };
+    return { ...result, times, ageMs: this.ageMs };
+  }
+
+  /** Milliseconds since the process began, as `times` count them. */
+  get ageMs(): number {
+    return this.#clock.monotonic() - this.#beganAtMs;
   }
 
   /**

@@ -1,4 +1,5 @@
 import type { WatchReceiver } from "../async/watch.ts";
+import type { treeEntry, treeResult } from "../protocol/attach-schemas.ts";
 import type {
   closeStdinResult,
   envPolicy,
@@ -48,6 +49,8 @@ export type TtyState = Infer<typeof ttyState>;
 export type Snapshot = Infer<typeof snapshotResult>;
 export type ProcessListing = Infer<typeof processListing>;
 export type Lifetime = Infer<typeof lifetime>;
+export type ProcessTree = Infer<typeof treeResult>;
+export type TreeEntry = Infer<typeof treeEntry>;
 
 /** Upstream's and the seeds' size of a terminal nobody gave a size. */
 export const DEFAULT_TERMINAL_SIZE: TerminalSize = { rows: 24, cols: 80 };

@@ -3,12 +3,23 @@ import type {
   ExecProcess,
   ExitReason,
   ProcessListing,
+  ProcessTree,
   StartParams,
   TerminalSize,
   TerminateMode,
   TerminateResult,
+  TtyState,
   WriteStatus,
 } from "./exec-process.ts";
+
+/** What became of input. */
+export interface Fed {
+  status: WriteStatus;
+  /** An earlier write had the same id, so nothing was written. */
+  isRepeated?: boolean | undefined;
+  /** The system has taken all of it already. */
+  isTaken?: boolean | undefined;
+}
 
 /** A process on this host, as a server sees it: with its log in reach, and ended for a reason. */
 export interface HostProcess extends ExecProcess {
@@ -21,7 +32,11 @@ export interface HostProcess extends ExecProcess {
   /** It has exited, and somebody it started lives on. */
   readonly hasLeft: boolean;
   /** Like `write`, but taken also after the exit: others of its group may still read, and the protocol's answer is the same. */
-  feed(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<{ status: WriteStatus }>;
+  feed(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<Fed>;
+  /** How its terminal stands now; null without one. Cheap, unlike a snapshot. */
+  ttyState(): TtyState | null;
+  /** Itself and its descendants, as the system sees them now. */
+  tree(): ProcessTree;
   /** Whether what it asks its terminal is answered here, from a screen of its own; nothing without a terminal. */
   answerQueries(answers: boolean): void;
   /** Like `terminate`, but the exit is told with this reason; and after the exit it ends those who live on. */

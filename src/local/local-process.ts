@@ -12,6 +12,7 @@ import type {
   ExitStatus,
   OutputStream,
   ProcessListing,
+  ProcessTree,
   ReadParams,
   ReadResult,
   SandboxType,
@@ -20,13 +21,14 @@ import type {
   TerminalSize,
   TerminateMode,
   TerminateResult,
+  TtyState,
   WaitParams,
   WaitResult,
   WriteOptions,
   WriteStatus,
 } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
-import type { HostProcess } from "../exec/host-backend.ts";
+import type { Fed, HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import { listingOf, snapshotOf } from "../exec/log-views.ts";
 import type { LimitName } from "../exec/process-limits.ts";
@@ -35,6 +37,7 @@ import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import { freeCopied } from "../protocol/free-bytes.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
+import { treeOf } from "./process-tree.ts";
 import { signalName, signalNumber } from "./signals.ts";
 import type { TreeKiller } from "./tree-kill.ts";
 
@@ -182,34 +185,45 @@ export class LocalProcess implements HostProcess {
 
   async snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
     signal?.throwIfAborted();
-    const tty = this.#child?.ttyState() ?? undefined;
+    const tty = this.ttyState() ?? undefined;
     return defined<Snapshot>({ ...snapshotOf(this.log, this.running), tty });
+  }
+
+  ttyState(): TtyState | null {
+    return this.#child?.ttyState() ?? null;
+  }
+
+  tree(): ProcessTree {
+    return treeOf(this.#child ? this.#deps.killer.tree(this.#child) : []);
   }
 
   // ---- feeding
 
   async write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
     options.signal?.throwIfAborted();
-    return this.running ? abortable(this.feed(bytes, options), options.signal) : { status: "stdinClosed" };
+    if (!this.running) return { status: "stdinClosed" };
+    const { status } = await abortable(this.feed(bytes, options), options.signal);
+    return { status };
   }
 
   /**
    * `accepted` means queued. Nobody promises that it is read: a process that has closed its stdin or has ended by
    * itself still accepts. One that was ended by request refuses.
    */
-  async feed(bytes: Uint8Array, { writeId }: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+  async feed(bytes: Uint8Array, { writeId }: WriteOptions = {}): Promise<Fed> {
     if (this.#stdin === "none") return { status: "stdinClosed" };
     const input = this.#child?.input;
-    if (writeId !== undefined && input?.knows(writeId)) return { status: "accepted" };
+    if (writeId !== undefined && input?.knows(writeId)) return { status: "accepted", isRepeated: true };
     if (this.#stdin === "closed") return { status: "stdinClosed" };
     if (this.#endReason !== null) throw internalError("failed to write to process stdin");
     if (!input) return { status: "starting" };
     input.write(bytes, writeId);
+    const isTaken = input.queuedBytes === 0;
     if (input.queuedBytes > MAX_QUEUED_INPUT_BYTES) {
       this.#drained ??= Promise.withResolvers<void>();
       await this.#drained.promise;
     }
-    return { status: "accepted" };
+    return { status: "accepted", isTaken };
   }
 
   async closeStdin({ signal }: CallOptions = {}): Promise<{ status: CloseStdinStatus }> {

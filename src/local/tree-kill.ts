@@ -106,6 +106,14 @@ export class TreeKiller {
     return seen.size > 0;
   }
 
+  /** The leader, while it is there, and what belongs to it. */
+  tree(child: Leader): ProcessEntry[] {
+    const seen = new Map<number, ProcessEntry>();
+    this.#look(child, seen);
+    const leader = this.#options.table.entry(child.pid);
+    return [...(leader?.startTime === child.startTime ? [leader] : []), ...seen.values()];
+  }
+
   /** Kills without waiting, for the moment this program itself ends. */
   killNow(child: Leader): void {
     const seen = new Map<number, ProcessEntry>();

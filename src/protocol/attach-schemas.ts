@@ -1,5 +1,5 @@
 import { signalName, terminalSize, terminateMode } from "./process-schemas.ts";
-import { array, boolean, id, nullable, object, oneOf, optional, string, u64 } from "./schema.ts";
+import { array, boolean, bytes, id, nullable, object, oneOf, optional, string, u64 } from "./schema.ts";
 
 /** The shapes of attaching to a process by its handle, from a session that did not start it. */
 
@@ -54,4 +54,53 @@ export const gapParams = object("GapNotification", {
   toSeq: u64,
   /** Null where nobody has counted. */
   bytes: nullable(u64),
+});
+
+/** What one actor typed within a second, or one write where what was typed is kept. */
+export const inputEntry = object("InputEntry", {
+  /** In milliseconds since the process began, as the `times` of `process/read` are. */
+  fromMs: u64,
+  toMs: u64,
+  /** The session that started the process, or one that had attached to it. */
+  role: oneOf("owner", "driver"),
+  /** Tells the sessions of a server apart without naming one; as in its audit log. */
+  session: u64,
+  /** Whose session it is. */
+  principal: string,
+  /** The `clientName` of that session's connection. */
+  client: string,
+  bytes: u64,
+  writes: u64,
+  /** False when the terminal did not show what was typed, as at a password prompt. */
+  echo: boolean,
+  /** What was typed: only with `recordInput`, and never without echo. */
+  chunk: optional(bytes),
+});
+
+export const inputsResult = object("InputsResult", {
+  /** The oldest first. */
+  inputs: array(inputEntry),
+  /** So many older entries are no longer there. */
+  omitted: u64,
+});
+
+export const treeParams = object("TreeParams", { handle: id });
+
+export const treeEntry = object("TreeEntry", {
+  pid: u64,
+  parentPid: u64,
+  /** As the system shows it now; its name in brackets where there is none. Cut at 4096 bytes. */
+  argv: array(string),
+  /** `waiting`: for a disk or a file system, and no signal reaches it. `dead`: not yet taken notice of by its parent. */
+  state: oneOf("running", "sleeping", "waiting", "stopped", "dead"),
+  /** Of all its threads since it began. */
+  cpuMs: u64,
+  rssBytes: u64,
+});
+
+export const treeResult = object("TreeResult", {
+  /** The process itself first, then its descendants, also those whose parents have ended. Empty where the system does not tell. */
+  processes: array(treeEntry),
+  /** So many more were there. */
+  omitted: u64,
 });

@@ -250,6 +250,20 @@ export const methods = {
     unit,
     "Ends the attachment to a process; the process goes on.",
   ),
+  "process/inputs": method(
+    "ours",
+    "exec",
+    process.processIdParams("InputsParams"),
+    attach.inputsResult,
+    "Who typed how much into a process of this session, or one it has attached to, and when. What was typed is told only of a process started with `recordInput`, and never what its terminal did not echo. Known from the start of a process on that is started with `terminalQueries` or `recordInput`, of others from the first attachment on.",
+  ),
+  "process/tree": method(
+    "ours",
+    "exec",
+    attach.treeParams,
+    attach.treeResult,
+    "The process of this handle and its descendants, as the system sees them now: what they are, what they do and what they use. For the same principal, as `process/attach`.",
+  ),
   "process/kill": method(
     "ours",
     "exec",

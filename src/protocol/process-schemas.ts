@@ -158,6 +158,8 @@ export const startParams = object("WireExecParams", {
    * terminal of this client. Absent: nobody here, until a driver attaches to it; then the server, as long as it is driven.
    */
   terminalQueries: optional(oneOf("server", "client")),
+  /** Keeps what is typed into it for `process/inputs`, but for what its terminal does not echo. */
+  recordInput: optional(boolean),
 });
 export type WireStartParams = Infer<typeof startParams>;
 

@@ -141,7 +141,8 @@ export class ConnectionHandler {
     if (this.#handshake.type !== "new")
       throw invalidRequest("initialize may only be sent once per connection");
     const granted = EXTENSIONS.filter((extension) => params.extensions?.includes(extension));
-    const attachment: Attachment = { peer: this.#peer, extensions: new Set<Extension>(granted) };
+    const { clientName } = params;
+    const attachment: Attachment = { peer: this.#peer, extensions: new Set<Extension>(granted), clientName };
     const session =
       params.resumeSessionId === undefined
         ? this.#sessions.open(this.#principal, attachment)

@@ -20,6 +20,8 @@ type ProcessMethod =
   | "process/list"
   | "process/attach"
   | "process/detach"
+  | "process/inputs"
+  | "process/tree"
   | "process/kill";
 
 export interface ProcessMethodDeps {
@@ -53,11 +55,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 
     "process/read": ({ processId, ...params }, context) => session().read(processId, params, context),
 
-    "process/write": ({ processId, chunk, writeId }) =>
-      session().inOrder(processId, async (process) => {
-        if (!process) return { status: "unknownProcess" };
-        return process.feed(chunk, { writeId });
-      }),
+    "process/write": ({ processId, chunk, writeId }) => session().write(processId, chunk, writeId),
 
     "process/closeStdin": ({ processId }) =>
       session().inOrder(processId, async (process) => {
@@ -135,6 +133,10 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       return {};
     },
 
+    "process/inputs": async ({ processId }) => (await session().entry(processId)).shared.inputs(),
+
+    "process/tree": async ({ handle }) => processOf(handle).process.tree(),
+
     "process/kill": async ({ handle, signal, mode }) => {
       const { process } = processOf(handle);
       if (signal === undefined) return process.terminate(mode ?? { type: "force" });
@@ -154,7 +156,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   if (networkProxy !== undefined) throw invalidParams("networkProxy is not supported by this server");
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
     rest;
-  const { lifetime, maxAgeMs, terminalQueries } = rest;
+  const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
   if (lifetime === "kept") throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
   // Without walls there is nothing to manage, and it is passed over as by the reference server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
@@ -180,6 +182,7 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
     lifetime,
     maxAgeMs,
     terminalQueries,
+    recordInput,
     // A label is only believed of a request that the caller's own policy has resolved.
     sandboxType: mode === "prepared" ? sandboxType : undefined,
   };

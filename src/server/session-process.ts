@@ -15,6 +15,8 @@ import type { ViewerTurns } from "./viewer-turns.ts";
 export interface Attachment {
   readonly peer: Peer;
   readonly extensions: ReadonlySet<Extension>;
+  /** What the client calls itself. */
+  readonly clientName: string;
 }
 
 /** What keeps output from being evicted on behalf of a client that does not have it yet. */
@@ -38,6 +40,8 @@ export interface SessionProcessOptions {
   extraBytes: number;
   /** Something may have become true that `isDelivered` tells. */
   onProgress: () => void;
+  /** Of one's own process: another session has it too from now on. */
+  onShared: () => void;
 }
 
 /**
@@ -98,6 +102,10 @@ export class SessionProcess implements Owner, Driver {
     this.#toldDriver = driver;
     const { processId, handle } = this;
     this.#attachment.peer.notify({ method: "process/driverChanged", params: { processId, handle, driver } });
+  }
+
+  isShared(): void {
+    this.#options.onShared();
   }
 
   /** The process was started for this connection: everything it tells goes there. */

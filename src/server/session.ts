@@ -7,11 +7,13 @@ import type {
   StartParams,
   TerminateMode,
   TerminateResult,
+  WriteStatus,
 } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { invalidRequest } from "../protocol/errors.ts";
 import type { CallContext } from "./handlers.ts";
 import { InputLanes } from "./input-lanes.ts";
+import type { TypedInput } from "./input-timeline.ts";
 import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
 import type { ProcessHandles } from "./process-handles.ts";
 import type { ServerHeldProcesses } from "./server-held-processes.ts";
@@ -170,12 +172,16 @@ export class Session {
         const process = await this.#deps.backend.start({ ...params, sandboxScope: this });
         const { handles, ownerId } = this.#deps;
         const lifetime = params.lifetime === "server" ? "server" : "session";
-        const { terminalQueries } = params;
-        const shared = new SharedProcess(process, { handles, ownerId, lifetime, terminalQueries });
+        const { terminalQueries, recordInput } = params;
+        const shared = new SharedProcess(process, {
+          ...{ handles, ownerId, lifetime, terminalQueries },
+          recordsInput: recordInput ?? false,
+        });
         const entry = this.#entryOf(shared, processId, "owner");
         if (this.#slots.has(processId)) {
           this.#slots.set(processId, { type: "started", entry });
-          this.#input.started(process);
+          // By the ordered way all input is seen; a person at a terminal is not faster than that.
+          if (terminalQueries === undefined && !recordInput) this.#input.started(process);
         }
         starting.resolve(entry);
         return { entry, begin: () => this.#begin(entry) };
@@ -270,6 +276,29 @@ export class Session {
     return this.#input.inOrder(processId, async () => task(await this.steered(processId)));
   }
 
+  /** Input, in its order, and who gave it. */
+  write(processId: string, chunk: Uint8Array, writeId: string | undefined): Promise<{ status: WriteStatus }> {
+    return this.inOrder(processId, async (process) => {
+      if (!process) return { status: "unknownProcess" };
+      const echoedBefore = process.ttyState()?.echo ?? true;
+      const fed = process.feed(chunk, { writeId });
+      const echo = echoedBefore && (process.ttyState()?.echo ?? true);
+      const { status, isRepeated, isTaken = false } = await fed;
+      if (status === "accepted" && !isRepeated)
+        this.#typed(processId, { bytes: chunk.length, echo, chunk: echo && isTaken ? chunk : null });
+      return { status };
+    });
+  }
+
+  #typed(processId: string, input: Omit<TypedInput, "atMs">): void {
+    const slot = this.#slots.get(processId);
+    if (slot?.type !== "started") return;
+    const { role, shared } = slot.entry;
+    const { number, ownerId } = this.#deps;
+    const actor = { session: number, principal: ownerId, client: this.attachment?.clientName ?? "" };
+    shared.typed({ ...actor, role: role === "owner" ? "owner" : "driver" }, input);
+  }
+
   async terminate(processId: string, mode: TerminateMode): Promise<TerminateResult> {
     const process = await this.steered(processId);
     return process ? process.terminate(mode) : { running: false };
@@ -345,6 +374,7 @@ export class Session {
       onDetach: config.onDetach,
       extraBytes: config.retainedOutputBytes,
       onProgress: () => this.#considerForgetting(entry),
+      onShared: () => this.#input.forget(processId),
     });
     const stop = shared.process.log.listen(() => {
       if (!shared.isOver) return;

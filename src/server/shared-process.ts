@@ -2,6 +2,7 @@ import type { Lifetime, ProcessListing, StartParams } from "../exec/exec-process
 import type { HostProcess } from "../exec/host-backend.ts";
 import type { role } from "../protocol/attach-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
+import { type InputActor, InputTimeline, type TypedInput } from "./input-timeline.ts";
 import type { ProcessHandles } from "./process-handles.ts";
 
 export type Role = Infer<typeof role>;
@@ -15,6 +16,8 @@ export interface Driver {
 /** The session that started a process, while it has it. */
 export interface Owner {
   driverChanged(driver: "attached" | "none"): void;
+  /** Another session has it too from now on. */
+  isShared(): void;
 }
 
 export interface SharedProcessOptions {
@@ -24,6 +27,8 @@ export interface SharedProcessOptions {
   lifetime: Lifetime;
   /** Who answers what it asks its terminal, as its owner wishes. */
   terminalQueries?: StartParams["terminalQueries"];
+  /** What is typed is kept, as far as its terminal shows it. */
+  recordsInput?: boolean;
 }
 
 /**
@@ -34,6 +39,8 @@ export class SharedProcess {
   readonly process: HostProcess;
   readonly ownerId: string;
   readonly lifetime: Lifetime;
+  readonly #inputs = new InputTimeline();
+  readonly #recordsInput: boolean;
   readonly #handles: ProcessHandles<SharedProcess>;
   readonly #terminalQueries: StartParams["terminalQueries"];
   readonly #keepers = new Set<object>();
@@ -41,12 +48,16 @@ export class SharedProcess {
   #owner: Owner | null = null;
   #driver: Driver | null = null;
 
-  constructor(process: HostProcess, { handles, ownerId, lifetime, terminalQueries }: SharedProcessOptions) {
+  constructor(
+    process: HostProcess,
+    { handles, ownerId, lifetime, terminalQueries, recordsInput = false }: SharedProcessOptions,
+  ) {
     this.process = process;
     this.#handles = handles;
     this.ownerId = ownerId;
     this.lifetime = lifetime;
     this.#terminalQueries = terminalQueries;
+    this.#recordsInput = recordsInput;
   }
 
   /** Its public name, made for the first who asks: most processes are over before anybody does. */
@@ -69,6 +80,16 @@ export class SharedProcess {
     return { ...this.process.listing(), handle: this.handle, lifetime: this.lifetime };
   }
 
+  /** Somebody has given it input. */
+  typed(actor: InputActor, { chunk, ...input }: Omit<TypedInput, "atMs">): void {
+    const atMs = Math.round(this.process.log.ageMs);
+    this.#inputs.add(actor, { ...input, atMs, chunk: this.#recordsInput ? chunk : null });
+  }
+
+  inputs(): ReturnType<InputTimeline["told"]> {
+    return this.#inputs.told();
+  }
+
   own(owner: Owner): void {
     this.#owner = owner;
     this.keep(owner);
@@ -77,6 +98,7 @@ export class SharedProcess {
   /** It stays until this one has let go of it too. */
   keep(keeper: object): void {
     this.#keepers.add(keeper);
+    if (keeper !== this.#owner) this.#owner?.isShared();
   }
 
   letGo(keeper: object): void {

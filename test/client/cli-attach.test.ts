@@ -322,6 +322,34 @@ describe("procwire logs", TIMEOUT, () => {
 });
 
 describe("procwire ps", TIMEOUT, () => {
+  it("shows the tree below each process", async () => {
+    const child = await start("sleep 606 & sleep 607; :");
+    const tree = async () => (await client.tree(child.handle)).processes;
+    await until(
+      "both to sleep",
+      async () => (await tree()).filter(({ argv }) => argv[0] === "sleep").length === 2,
+    );
+    const { stdout } = await cli("ps", "--tree");
+    const lines = stdout.split("\n");
+    const at = lines.findIndex((line) => line.startsWith(child.handle));
+    assert.match(lines[at + 1] ?? "", /^ {2}\d+ {2}sleeping {2}\d+\.\d\ds {2}\d+K {2}\/bin\/sh -c/);
+    assert.match(
+      lines
+        .slice(at + 2, at + 4)
+        .sort()
+        .join("\n"),
+      /^ {4}\d+ .* sleep 60\d\n {4}\d+ .* sleep 60\d$/,
+    );
+    const json = (await cli("ps", "--tree", "--json")).stdout
+      .split("\n")
+      .find((line) => line.includes(child.handle));
+    assert.deepEqual(
+      JSON.parse(json ?? "").tree.map(({ pid }: { pid: number }) => pid),
+      (await tree()).map(({ pid }) => pid),
+    );
+    await child.terminate();
+  });
+
   it("looks again and again until it is interrupted", async () => {
     const child = await start("read x", { pipeStdin: true });
     const watching = procwire("ps", "--watch", "--json");

@@ -9,6 +9,7 @@ import { after, describe, it } from "node:test";
 import { CastWriter, readCast } from "../../src/cli/asciicast.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 import { scratchDirectory } from "../support/serve.ts";
@@ -60,6 +61,45 @@ describe("procwire record", TIMEOUT, () => {
     assert.equal((await cli("replay", "--speed", "1000", path)).stdout, "häppy\r\ntwo\r\n");
   });
 
+  it("has what is typed only when asked, and never what is not echoed", {
+    skip: needsTerminals,
+  }, async () => {
+    await using backend = createLocalBackend();
+    const script =
+      "printf name:; read n; stty -echo; printf secret:; read s; stty echo; printf again:; read a; echo bye";
+    for (const [name, flags] of [
+      ["plain", ""],
+      ["typed", "--input "],
+    ] as const) {
+      const path = file(`${name}.cast`);
+      const terminal = await backend.start({
+        processId: name,
+        argv: [
+          "/bin/sh",
+          "-c",
+          `${process.execPath} ${SERVE.args[0]} record ${flags}${path} -- sh -c '${script}'`,
+        ],
+        cwd: "/",
+        env: { PATH: process.env.PATH ?? "" },
+        tty: true,
+      });
+      for (const [prompt, answer] of [
+        ["name:", "willow\r"],
+        ["secret:", "hunter2\r"],
+        ["again:", "maple\r"],
+      ] as const) {
+        await waitFor(terminal, prompt);
+        await terminal.write(Buffer.from(answer));
+      }
+      await terminal.wait({ timeoutMs: 60_000 });
+      const cast = readCast(readFileSync(path, "utf8"));
+      const typed = cast.events.filter(({ code }) => code === "i").map(({ data }) => data);
+      assert.deepEqual(typed.join(""), flags === "" ? "" : "willow\rmaple\r");
+      assert.match(shownIn(cast), /willow/);
+      assert.doesNotMatch(readFileSync(path, "utf8"), /hunter2/);
+    }
+  });
+
   it("wants a file and a command", async () => {
     const { code, stderr } = await cli("record", file("none.cast"));
     assert.deepEqual([code, /give a FILE, then -- and a command/.test(stderr)], [2, true]);
@@ -100,6 +140,72 @@ describe("procwire export", TIMEOUT, () => {
     assert.equal(out.stdout, readFileSync(path, "utf8"));
     await client.close();
     await server.stop();
+  });
+});
+
+describe("procwire export --input", TIMEOUT, () => {
+  it("has what was typed into a command started with --record-input, and no secret in hundreds of tries", {
+    skip: needsTerminals,
+  }, async (t) => {
+    const server = await startServer("ws://127.0.0.1:0");
+    t.after(() => server.stop());
+    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    const connect = ["--connect", server.url];
+    const rounds = 200;
+    // The echo goes off and on again around each answer, as fast as a program can.
+    const script = `for ((i = 0; i < ${rounds}; i++)); do
+      stty -echo; printf 's%d:' $i; IFS= read -r s; stty echo; printf 'n%d:' $i; IFS= read -r n; done; read -r end`;
+    const run = await cli(
+      "run",
+      ...connect,
+      "--detach",
+      "--tty",
+      "--record-input",
+      "--",
+      "bash",
+      "-c",
+      script,
+    );
+    const handle = run.stdout.trim();
+    const child = await client.attach(handle, { role: "driver" });
+    const output = child.events();
+    let shown = "";
+    const sees = async (text: string) => {
+      while (!shown.includes(text)) {
+        const { value, done } = await output.next();
+        assert.ok(!done);
+        if (value.type === "output") shown += Buffer.from(value.chunk).toString();
+      }
+    };
+    for (let i = 0; i < rounds; i++) {
+      await sees(`s${i}:`);
+      await child.write(Buffer.from(`hunter${i}\n`));
+      await sees(`n${i}:`);
+      await child.write(Buffer.from(`word${i}\n`));
+    }
+    const exported = await cli("export", ...connect, "--input", handle, "-");
+    const cast = readCast(exported.stdout);
+    const typed = cast.events.filter(({ code }) => code === "i").map(({ data }) => data);
+    assert.doesNotMatch(exported.stdout, /hunter/);
+    // A word whose echo went off right behind it is left out too: nobody can tell it from a secret.
+    const words = Array.from({ length: rounds }, (_, i) => `word${i}\n`);
+    assert.deepEqual(
+      typed,
+      words.filter((word) => typed.includes(word)),
+    );
+    assert.ok(typed.length > rounds / 2, `${typed.length} of ${rounds} words`);
+    const plain = await cli("export", ...connect, handle, "-");
+    assert.deepEqual(
+      readCast(plain.stdout).events.filter(({ code }) => code === "i"),
+      [],
+    );
+    const { inputs } = await child.inputs();
+    assert.equal(
+      inputs.reduce((sum, { bytes }) => sum + bytes, 0),
+      Array.from({ length: rounds }, (_, i) => `hunter${i}\nword${i}\n`.length).reduce((a, b) => a + b, 0),
+    );
+    assert.ok(inputs.every(({ role, principal }) => role === "driver" && principal === "local"));
+    await client.kill(handle);
   });
 });
 

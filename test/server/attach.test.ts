@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { EventLogLimits } from "../../src/exec/event-log.ts";
+import type { TtyState } from "../../src/exec/exec-process.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { HELD_ENDED_KEPT_MS, MAX_HELD_ENDED, type ServerConfig } from "../../src/server/limits.ts";
 import type { Principal } from "../../src/server/principal.ts";
@@ -542,5 +543,97 @@ describe("what a process asks its terminal", () => {
 
   test("is left to its owner's terminal where that answers, whoever drives", async () => {
     assert.deepEqual(await answers({ terminalQueries: "client" }), Array(5).fill(false));
+  });
+});
+
+describe("the timeline of inputs", () => {
+  const OFF: TtyState = { rows: 24, cols: 80, echo: false, canonical: true };
+  const ON: TtyState = { ...OFF, echo: true };
+  const inputs = async (client: WireClient, processId: string) =>
+    (await client.call("process/inputs", { processId })) as {
+      inputs: Record<string, unknown>[];
+      omitted: number;
+    };
+
+  test("says who typed how much and when, and never what", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready({ clientName: "model" });
+    const handle = await started(owner);
+    await write(owner, "p", "ls\n");
+    await host.clock.advance(400);
+    await write(owner, "p", "pwd\n");
+    const driver = await ready({ clientName: "person" });
+    await attach(driver, handle, "driver");
+    host.process("p").tty = OFF;
+    await write(driver, handle, "hunter2\n");
+    host.process("p").tty = ON;
+    await host.clock.advance(5000);
+    await write(driver, handle, "exit\n");
+    const common = { principal: "local", writes: 1 };
+    const [model, person] = [
+      { ...common, role: "owner", client: "model" },
+      { ...common, role: "driver", client: "person" },
+    ];
+    const told = await inputs(driver, handle);
+    const sessions = new Set(told.inputs.map(({ session }) => session));
+    assert.equal(sessions.size, 2);
+    assert.deepEqual(
+      told.inputs.map(({ session: _, ...rest }) => rest),
+      [
+        { ...model, fromMs: 0, toMs: 400, bytes: 7, writes: 2, echo: true },
+        { ...person, fromMs: 400, toMs: 400, bytes: 8, echo: false },
+        { ...person, fromMs: 5400, toMs: 5400, bytes: 5, echo: true },
+      ],
+    );
+    assert.deepEqual(await inputs(owner, "p"), told);
+  });
+
+  test("counts a write that is sent twice once", async () => {
+    const { ready, started } = setup();
+    const owner = await ready();
+    await started(owner);
+    const chunk = Buffer.from("x").toString("base64");
+    for (let i = 0; i < 2; i++) await owner.call("process/write", { processId: "p", chunk, writeId: "w1" });
+    assert.equal((await inputs(owner, "p")).inputs[0]?.writes, 1);
+  });
+
+  test("keeps what was typed when its owner wishes, but for what was not echoed", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    await started(owner, "p", { recordInput: true });
+    host.process("p").tty = ON;
+    await write(owner, "p", "login\n");
+    host.process("p").tty = OFF;
+    await write(owner, "p", "hunter2\n");
+    host.process("p").tty = ON;
+    await write(owner, "p", "done\n");
+    const kept = (await inputs(owner, "p")).inputs.map(
+      ({ chunk }) => chunk && Buffer.from(String(chunk), "base64").toString(),
+    );
+    assert.deepEqual(kept, ["login\n", undefined, "done\n"]);
+  });
+
+  test("is bounded, and says how much is gone", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    await started(owner);
+    for (let i = 0; i < 1010; i++) {
+      await write(owner, "p", "k");
+      await host.clock.advance(1000);
+    }
+    const { inputs: told, omitted } = await inputs(owner, "p");
+    assert.deepEqual([told.length, omitted], [1000, 10]);
+  });
+
+  test("is nobody else's to see", async () => {
+    const { ready, started } = setup();
+    const handle = await started(await ready());
+    const stranger = await ready({}, { id: "other", role: "user" });
+    const refused = await stranger.request("process/tree", { handle });
+    assert.match(JSON.stringify(refused.error), /unknown handle/);
+    assert.match(
+      JSON.stringify((await stranger.request("process/inputs", { processId: handle })).error),
+      /unknown process id/,
+    );
   });
 });

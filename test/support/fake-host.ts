@@ -5,9 +5,11 @@ import { EventLog, type EventLogLimits } from "../../src/exec/event-log.ts";
 import type {
   ExitReason,
   ProcessListing,
+  ProcessTree,
   StartParams,
   TerminateMode,
   TerminateResult,
+  TtyState,
 } from "../../src/exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../../src/exec/host-backend.ts";
 import { waitOn } from "../../src/exec/wait-condition.ts";
@@ -27,6 +29,7 @@ export class FakeProcess implements HostProcess {
   /** While set, writes wait for it. */
   writeGate: Promise<void> | null = null;
   readonly #clock: ManualClock;
+  readonly #writeIds = new Set<string>();
 
   constructor(params: StartParams, clock: ManualClock, limits: Partial<EventLogLimits>) {
     this.processId = params.processId;
@@ -85,6 +88,15 @@ export class FakeProcess implements HostProcess {
   readonly size = null;
 
   answersQueries = false;
+  tty: TtyState | null = null;
+
+  ttyState(): TtyState | null {
+    return this.tty;
+  }
+
+  tree(): ProcessTree {
+    return { processes: [], omitted: 0 };
+  }
 
   answerQueries(answers: boolean): void {
     this.answersQueries = answers;
@@ -94,10 +106,15 @@ export class FakeProcess implements HostProcess {
     return this.feed(bytes);
   }
 
-  async feed(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+  async feed(
+    bytes: Uint8Array,
+    { writeId }: { writeId?: string | undefined } = {},
+  ): Promise<{ status: "accepted"; isRepeated: boolean; isTaken: boolean }> {
     if (this.writeGate) await this.writeGate;
-    this.written.push(Buffer.from(bytes).toString());
-    return { status: "accepted" };
+    const isRepeated = writeId !== undefined && this.#writeIds.has(writeId);
+    if (writeId !== undefined) this.#writeIds.add(writeId);
+    if (!isRepeated) this.written.push(Buffer.from(bytes).toString());
+    return { status: "accepted", isRepeated, isTaken: true };
   }
 
   async closeStdin(): Promise<{ status: "accepted" }> {
