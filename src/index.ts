@@ -8,6 +8,7 @@ import "./needs-node.ts";
 
 export { TimeoutError } from "./async/deadline.ts";
 export type * from "./client/client-types.ts";
+export { copyFiles } from "./client/copy/copy-files.ts";
 export type { ExecServerClient as UniversalClient } from "./client/exec-server-client.ts";
 export type {
   EnvironmentOptions,

@@ -40,4 +40,5 @@ export { ExecServerError } from "../protocol/exec-server-error.ts";
 export { PROTOCOL_VERSION } from "../protocol/methods.ts";
 export type { StandardWebSocket } from "./browser-connection.ts";
 export type * from "./client-types.ts";
+export { copyFiles } from "./copy/copy-files.ts";
 export { ExecServerClient };

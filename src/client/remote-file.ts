@@ -1,6 +1,11 @@
 import { asked } from "../exec/call-error.ts";
 import type { CallOptions } from "../exec/exec-process.ts";
+import type { ParamsOf } from "../protocol/methods.ts";
 import type { Link } from "./link.ts";
+import { toPathUri } from "./wire-path.ts";
+
+/** What a part must be to become the file, and what the file gets. */
+export type PartEnd = Omit<ParamsOf<"fs/commit">, "handleId" | "path">;
 
 /**
  * A file that is open on the server. Ends with its connection: after a loss its calls reject.
@@ -41,6 +46,24 @@ export class RemoteFile implements AsyncDisposable {
     const params = { handleId: this.#handleId, offset, chunk };
     const write = async () => void (await this.#link().call("fs/writeBlock", params, { resend: "unsent" }));
     return this.#asked("fs/writeBlock", write, signal);
+  }
+
+  /** The SHA-256 of its first `length` bytes; null when it is shorter. */
+  async checksum(length: number, { signal }: CallOptions = {}): Promise<string | null> {
+    const params = { handleId: this.#handleId, length };
+    const ask = () => this.#link().call("fs/checksum", params, { resend: "unsent" });
+    return (await this.#asked("fs/checksum", ask, signal)).sha256;
+  }
+
+  /** Ends a part: it must be what `whole` says, and is renamed. It is closed then. */
+  async commit(path: string, whole: PartEnd, { signal }: CallOptions = {}): Promise<void> {
+    const params = { handleId: this.#handleId, path: toPathUri(path), ...whole };
+    await this.#asked(
+      "fs/commit",
+      () => this.#link().call("fs/commit", params, { resend: "unsent" }),
+      signal,
+    );
+    this.#isClosed = true;
   }
 
   async close(): Promise<void> {

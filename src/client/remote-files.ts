@@ -38,6 +38,27 @@ export interface CopyOptions extends CallOptions {
   recursive?: boolean | undefined;
 }
 
+export interface ScanOptions extends CallOptions {
+  /** Default false: links are told as links. */
+  followLinks?: boolean | undefined;
+}
+
+export type ScannedEntry = ResultOf<"fs/scan">["self"];
+/** What a path is, and what is in it when it is a directory. */
+export interface Scan {
+  self: ScannedEntry;
+  entries: ScannedEntry[];
+}
+
+/** A file's bytes, or where a link leads: percent-encoded as in a path URI. */
+export type PutContent = { chunk: Uint8Array } | { target: string };
+
+export interface AttributeOptions extends CallOptions {
+  /** The permission bits. */
+  mode?: number | undefined;
+  modifiedAtMs?: number | undefined;
+}
+
 /** The protocol's own limits, which a walk has when it is given none. */
 const WALK_LIMITS = {
   maxDepth: 64,
@@ -148,6 +169,46 @@ export class RemoteFiles {
     return this.#asked("fs/open", path, (uri) => this.#open(uri, path, mode), options);
   }
 
+  /**
+   * What a path is, links followed, and what a directory holds: with sizes, modes, times and links. A large directory is
+   * asked for page by page.
+   */
+  async scan(path: string, { signal, followLinks }: ScanOptions = {}): Promise<Scan> {
+    const scanFrom = (after: string | undefined) =>
+      this.#asked("fs/scan", path, (uri) => this.#call("fs/scan", { path: uri, after, followLinks }), {
+        signal,
+      });
+    const { self, entries, more } = await scanFrom(undefined);
+    for (let isMore = more; isMore; ) {
+      const page = await scanFrom(entries.at(-1)?.name);
+      entries.push(...page.entries);
+      isMore = page.more && page.entries.length > 0;
+    }
+    return { self, entries };
+  }
+
+  /** Creates or replaces a file or a symbolic link in one step: nobody ever sees half of it. */
+  put(path: string, content: PutContent, { signal, ...attributes }: AttributeOptions = {}): Promise<void> {
+    const put = async (uri: string) =>
+      void (await this.#call("fs/put", { path: uri, ...content, ...attributes }));
+    return this.#asked("fs/put", path, put, { signal });
+  }
+
+  /** Sets the permission bits and the time of the last change. */
+  setAttributes(path: string, { signal, ...attributes }: AttributeOptions): Promise<void> {
+    const set = async (uri: string) =>
+      void (await this.#call("fs/setAttributes", { path: uri, ...attributes }));
+    return this.#asked("fs/setAttributes", path, set, { signal });
+  }
+
+  /** Opens a file that is being copied, as an earlier copy left it, or a new one. It ends with its connection, the file stays. */
+  async openPart(path: string, options?: CallOptions): Promise<{ file: RemoteFile; size: number }> {
+    const handleId = this.#newHandleId();
+    const open = (uri: string) => this.#call("fs/openPart", { handleId, path: uri }, { resend: "unsent" });
+    const { size } = await this.#asked("fs/openPart", path, open, options);
+    return { file: new RemoteFile(this.#link, handleId, path), size };
+  }
+
   /** Resolves when one of the paths exists, also below directories that do not exist yet. */
   waitForPath(paths: string | string[], { signal }: CallOptions = {}): Promise<void> {
     const all = typeof paths === "string" ? [paths] : paths;
@@ -201,9 +262,13 @@ export class RemoteFiles {
   }
 
   async #open(uri: string, path: string, mode: "read" | "replace"): Promise<RemoteFile> {
-    const handleId = this.#newId().replaceAll("-", "").slice(0, 32);
+    const handleId = this.#newHandleId();
     await this.#call("fs/open", { handleId, path: uri, mode }, { resend: "unsent" });
     return new RemoteFile(this.#link, handleId, path);
+  }
+
+  #newHandleId(): string {
+    return this.#newId().replaceAll("-", "").slice(0, 32);
   }
 
   #call<M extends MethodName>(

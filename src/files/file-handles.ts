@@ -1,10 +1,20 @@
 import type { FileHandle } from "node:fs/promises";
 import { constants, open, stat } from "node:fs/promises";
 import { invalidRequest, notFound } from "../protocol/errors.ts";
-import type { FileHandleTable, OpenParams, ReadBlockParams, WriteBlockParams } from "./file-system.ts";
+import type {
+  ChecksumParams,
+  CommitParams,
+  FileHandleTable,
+  OpenParams,
+  OpenPartParams,
+  ReadBlockParams,
+  WriteBlockParams,
+} from "./file-system.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { answeringOsErrors, errnoName } from "./os-error.ts";
+import { checkReplaceable, dressFile, replaceBy } from "./put.ts";
 import { NEW_FILE_MODE, OPEN_TO_WRITE, openToRead } from "./read-write.ts";
+import { RunningHash } from "./running-hash.ts";
 
 /** The protocol's limits. */
 export const MAX_FILE_HANDLES = 128;
@@ -23,7 +33,25 @@ export class FileHandles implements FileHandleTable {
   }
 
   async open(params: OpenParams): Promise<{ handleId: string }> {
-    const { handleId } = params;
+    const path = nativePathFromUri(params.path);
+    const isReplaced = params.mode === "replace";
+    await this.#opened(params.handleId, path, () => (isReplaced ? openToReplace(path) : openToRead(path)));
+    return { handleId: params.handleId };
+  }
+
+  /** A file that a copy was left in, or a new one. */
+  async openPart(params: OpenPartParams): Promise<{ size: number }> {
+    const path = nativePathFromUri(params.path);
+    const file = await this.#opened(params.handleId, path, () => openPart(path), true);
+    return { size: (await answeringOsErrors(() => file.stat())).size };
+  }
+
+  async #opened(
+    handleId: string,
+    path: NativePath,
+    openFile: () => Promise<FileHandle>,
+    isHashed = false,
+  ): Promise<FileHandle> {
     if (Buffer.byteLength(handleId) > MAX_HANDLE_ID_BYTES) {
       throw invalidRequest(`file handle ID must not exceed ${MAX_HANDLE_ID_BYTES} bytes`);
     }
@@ -31,21 +59,17 @@ export class FileHandles implements FileHandleTable {
       throw invalidRequest(`at most ${MAX_FILE_HANDLES} file handles may be open per connection`);
     }
     if (this.#files.has(handleId)) throw invalidRequest(`file handle \`${handleId}\` already exists`);
-    const path = nativePathFromUri(params.path);
     const leave = this.#enter();
-    const opening = answeringOsErrors(() =>
-      params.mode === "replace" ? openToReplace(path) : openToRead(path),
-    );
-    const file: OpenFile = { opening, leave };
+    const opening = answeringOsErrors(openFile);
+    const file: OpenFile = { opening, leave, path, hash: new RunningHash(isHashed) };
     this.#files.set(handleId, file);
     try {
-      await opening;
+      return await opening;
     } catch (error) {
       leave();
       if (this.#files.get(handleId) === file) this.#files.delete(handleId);
       throw error;
     }
-    return { handleId };
   }
 
   async readBlock(
@@ -53,7 +77,8 @@ export class FileHandles implements FileHandleTable {
     admit?: (bytes: number) => Promise<void>,
   ): Promise<{ chunk: Uint8Array; eof: boolean }> {
     checkBlockLength("read", params.len);
-    const file = await this.#file(params.handleId);
+    const { opening, hash } = this.#file(params.handleId);
+    const file = await opening;
     await admit?.(params.len);
     return await answeringOsErrors(async () => {
       const block = Buffer.allocUnsafe(params.len);
@@ -63,20 +88,47 @@ export class FileHandles implements FileHandleTable {
         if (bytesRead === 0) break;
         length += bytesRead;
       }
-      return { chunk: block.subarray(0, length), eof: length < params.len };
+      const chunk = block.subarray(0, length);
+      hash.wasRead(params.offset, chunk);
+      return { chunk, eof: length < params.len };
     });
   }
 
   async writeBlock(params: WriteBlockParams): Promise<void> {
     checkBlockLength("write", params.chunk.byteLength);
-    const file = await this.#file(params.handleId);
+    const { opening, hash } = this.#file(params.handleId);
+    const file = await opening;
     await answeringOsErrors(async () => {
       let written = 0;
       while (written < params.chunk.byteLength) {
         const left = params.chunk.byteLength - written;
         written += (await file.write(params.chunk, written, left, params.offset + written)).bytesWritten;
       }
+      hash.wasWritten(params.offset, params.chunk);
     });
+  }
+
+  async checksum({ handleId, length }: ChecksumParams): Promise<{ sha256: string | null }> {
+    const { opening, hash } = this.#file(handleId);
+    const file = await opening;
+    return { sha256: await answeringOsErrors(() => hash.of(file, length)) };
+  }
+
+  async commit(params: CommitParams): Promise<void> {
+    const { opening, hash, path: part } = this.#file(params.handleId);
+    const file = await opening;
+    const path = nativePathFromUri(params.path);
+    await answeringOsErrors(async () => {
+      const { size } = await file.stat();
+      if (size !== params.size)
+        throw invalidRequest(`the part has ${size} bytes where the source has ${params.size}`);
+      if ((await hash.of(file, size)) !== params.sha256.toLowerCase())
+        throw invalidRequest("the part has another SHA-256 than the source");
+      const there = await checkReplaceable(path);
+      await dressFile(file, params, there);
+      await replaceBy(part, path);
+    });
+    await this.closeHandle(params);
   }
 
   /** Fine for an id that is not open. */
@@ -94,10 +146,10 @@ export class FileHandles implements FileHandleTable {
     await Promise.all(files.map(closeWhenOpen));
   }
 
-  async #file(handleId: string): Promise<FileHandle> {
+  #file(handleId: string): OpenFile {
     const file = this.#files.get(handleId);
     if (file === undefined) throw notFound(`unknown file handle \`${handleId}\``);
-    return await file.opening;
+    return file;
   }
 }
 
@@ -106,6 +158,9 @@ interface OpenFile {
   opening: Promise<FileHandle>;
   /** Its place among all files of the server is free again. */
   leave: () => void;
+  path: NativePath;
+  /** Of what was read or written from the beginning on. */
+  hash: RunningHash;
 }
 
 /** The client that opened the file has been told why it did not open; and a file that fails to close is closed all the same. */
@@ -127,6 +182,19 @@ async function openToReplace(path: NativePath): Promise<FileHandle> {
   const file = await open(path, OPEN_TO_WRITE | constants.O_TRUNC, NEW_FILE_MODE);
   try {
     if (!(await file.stat()).isFile()) throw invalidRequest(refusal);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Only for its owner until it is whole; a link in its place is refused. */
+async function openPart(path: NativePath): Promise<FileHandle> {
+  const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+  const file = await open(path, flags, 0o600);
+  try {
+    if (!(await file.stat()).isFile()) throw invalidRequest(`path \`${displayPath(path)}\` is not a file`);
     return file;
   } catch (error) {
     await file.close();

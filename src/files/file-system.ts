@@ -1,3 +1,4 @@
+import type * as copies from "../protocol/copy-schemas.ts";
 import type * as wire from "../protocol/file-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
 
@@ -13,6 +14,9 @@ export interface FileSystem {
   walk(params: WalkParams): Promise<WalkResult>;
   remove(params: RemoveParams): Promise<void>;
   copy(params: CopyParams): Promise<void>;
+  scan(params: ScanParams): Promise<ScanResult>;
+  put(params: PutParams): Promise<void>;
+  setAttributes(params: SetAttributesParams): Promise<void>;
   /** The open files of one connection. `enter` may refuse one more by throwing, and gives how to leave. */
   openHandles(enter?: () => () => void): FileHandleTable;
   /** The watches of one connection; `onChanged` is called at most once a watch. `enter` is asked for so many paths. */
@@ -27,6 +31,10 @@ export interface FileHandleTable {
     admit?: (bytes: number) => Promise<void>,
   ): Promise<{ chunk: Uint8Array; eof: boolean }>;
   writeBlock(params: WriteBlockParams): Promise<void>;
+  openPart(params: OpenPartParams): Promise<{ size: number }>;
+  checksum(params: ChecksumParams): Promise<{ sha256: string | null }>;
+  /** Closes the handle when it has worked. */
+  commit(params: CommitParams): Promise<void>;
   closeHandle(params: { handleId: string }): Promise<void>;
   /** Closes every handle; resolves when the last one is gone. */
   close(): Promise<void>;
@@ -56,3 +64,11 @@ export type OpenParams = Params<typeof wire.openParams>;
 export type ReadBlockParams = Infer<typeof wire.readBlockParams>;
 export type WriteBlockParams = Infer<typeof wire.writeBlockParams>;
 export type WatchMissingParams = Params<typeof wire.watchMissingParams>;
+export type ScanParams = Params<typeof copies.scanParams>;
+export type ScanResult = Infer<typeof copies.scanResult>;
+export type ScannedEntry = Infer<typeof copies.scannedEntry>;
+export type PutParams = Params<typeof copies.putParams>;
+export type SetAttributesParams = Params<typeof copies.setAttributesParams>;
+export type OpenPartParams = Infer<typeof copies.openPartParams>;
+export type ChecksumParams = Infer<typeof copies.checksumParams>;
+export type CommitParams = Infer<typeof copies.commitParams>;

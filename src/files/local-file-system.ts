@@ -4,8 +4,10 @@ import { FileHandles } from "./file-handles.ts";
 import type { FileSystem } from "./file-system.ts";
 import { canonicalize, getMetadata } from "./metadata.ts";
 import { MissingWatches } from "./missing-watches.ts";
+import { put, setAttributes } from "./put.ts";
 import { readFile, writeFile } from "./read-write.ts";
 import { remove } from "./remove.ts";
+import { scan } from "./scan.ts";
 import { walk } from "./walk.ts";
 
 /** The files of this machine, with the rights of this process. */
@@ -19,6 +21,9 @@ export const localFileSystem: FileSystem = {
   walk,
   remove,
   copy,
+  scan: (params) => scan(params),
+  put,
+  setAttributes,
   openHandles: (enter) => new FileHandles(enter),
   openWatches: (onChanged, enter) => new MissingWatches(onChanged, { enter }),
 };

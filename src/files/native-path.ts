@@ -40,6 +40,13 @@ export function pathNames(path: NativePath): NativePath[] {
     .map(nativeFromLatin1);
 }
 
+/** The directory an absolute path is in; the root is its own. */
+export function parentOf(path: NativePath): NativePath {
+  const text = typeof path === "string" ? path : path.toString("latin1");
+  const parent = text.replace(/\/+$/, "").replace(/[^/]*$/, "") || "/";
+  return typeof path === "string" ? parent : nativeFromLatin1(parent);
+}
+
 /** For people: bytes that are no UTF-8 show as replacement characters. */
 export function displayPath(path: NativePath): string {
   return path.toString();

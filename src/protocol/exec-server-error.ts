@@ -14,7 +14,8 @@ export interface ExecServerErrorDetails {
  * `code`. A system error has its name (`ENOENT`, `EACCES`, …). The others: `TIMEOUT`, `DISCONNECTED`, `UNSUPPORTED` (the
  * server does not know the method), `EINVAL` (the request was refused), `FAILED` (the process can no longer be followed),
  * `GAP` (output is no longer retained), `ENDED` (the process ended before what was waited for), `EXIT` and `SIGNAL` (see
- * CommandError), `PROTOCOL` (the peer does not speak this protocol), `INTERNAL`. What lies below is its `cause`.
+ * CommandError), `PROTOCOL` (the peer does not speak this protocol), `CHANGED` (a file
+ * became another one while it was copied), `INTERNAL`. What lies below is its `cause`.
  */
 export class ExecServerError extends Error implements ExecServerErrorDetails {
   override readonly name: string = "ExecServerError";

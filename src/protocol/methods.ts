@@ -1,4 +1,5 @@
 import * as attach from "./attach-schemas.ts";
+import * as copies from "./copy-schemas.ts";
 import * as fs from "./file-schemas.ts";
 import * as http from "./http-schemas.ts";
 import { pathUri } from "./path-uri-schema.ts";
@@ -333,6 +334,49 @@ export const methods = {
     fs.watchMissingParams,
     fs.watchMissingResult,
     "Tells once when one of the missing paths appears.",
+  ),
+
+  "fs/scan": method(
+    "ours",
+    "filesystem",
+    copies.scanParams,
+    copies.scanResult,
+    "What a path is and what a directory holds, with sizes, modes, times and links: enough to copy it. A large directory comes in pages of 4,096 entries.",
+  ),
+  "fs/put": method(
+    "ours",
+    "filesystem",
+    copies.putParams,
+    unit,
+    "Creates or replaces a file or a symbolic link in one step: it is made beside the path under another name and renamed, so nobody ever sees half of it and a failure leaves nothing. Only a file or a link is replaced.",
+  ),
+  "fs/setAttributes": method(
+    "ours",
+    "filesystem",
+    copies.setAttributesParams,
+    unit,
+    "Sets the permission bits and the time of the last change.",
+  ),
+  "fs/openPart": method(
+    "ours",
+    "filesystem",
+    copies.openPartParams,
+    copies.openPartResult,
+    "Opens a file that is being copied, as an earlier copy left it, or a new one: `fs/writeBlock`, `fs/checksum`, `fs/commit` and `fs/close` take its handle. It stays when its connection is lost, so that the copy can go on.",
+  ),
+  "fs/checksum": method(
+    "ours",
+    "filesystem",
+    copies.checksumParams,
+    copies.checksumResult,
+    "The SHA-256 of the beginning of an open file. What was read or written in order through its handle has been counted already and is not read again.",
+  ),
+  "fs/commit": method(
+    "ours",
+    "filesystem",
+    copies.commitParams,
+    copies.commitResult,
+    "Ends a part: checks its size and SHA-256, sets its attributes, renames it to `path` and closes its handle.",
   ),
 
   "http/request": method(

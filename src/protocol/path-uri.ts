@@ -54,6 +54,22 @@ export function uriFromPath(path: string | Uint8Array): string {
   return `file://${text}`;
 }
 
+/** One name, or the text of a link, as it stands in a URI: every byte survives. */
+export function encodePathText(text: string | Uint8Array): string {
+  const bytes = typeof text === "string" ? new TextEncoder().encode(text) : text;
+  const rooted = new Uint8Array(bytes.length + 1);
+  rooted.set([0x2f]);
+  rooted.set(bytes, 1);
+  return uriFromPath(rooted).slice("file:///".length);
+}
+
+/** The way back from `encodePathText`; refuses what no path can hold. */
+export function decodePathText(text: string): Uint8Array {
+  const bytes = percentDecode(text);
+  if (bytes.length === 0 || bytes.includes(0)) throw invalidParams(`\`${text}\` is no path`);
+  return bytes;
+}
+
 const MUST_ENCODE = new Set('"#%<>?`\\^{|}');
 const WINDOWS_DRIVE = /^\/[A-Za-z]:(\/|$)/;
 const HAS_SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;

@@ -1,3 +1,4 @@
+import { ByteTurns } from "../async/byte-turns.ts";
 import { Lanes } from "../async/lanes.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import { decodeBase64 } from "../protocol/base64.ts";
@@ -25,17 +26,28 @@ const FILE_METHODS = [
   "fs/writeBlock",
   "fs/close",
   "fs/watchMissing",
+  "fs/scan",
+  "fs/put",
+  "fs/setAttributes",
+  "fs/openPart",
+  "fs/checksum",
+  "fs/commit",
 ] as const;
 export type FileMethod = (typeof FILE_METHODS)[number];
 
 /** As base64 it still fits into one of JavaScript's strings, which end a little below 512 Mi characters. */
 const MAX_ANSWERED_FILE_BYTES = 400_000_000;
 
+/** Of one connection: each has a file open, and more than these only wait for Node's few file threads. */
+const PUTS_AT_ONCE = 16;
+
 const CHANGES: ReadonlySet<FileMethod> = new Set([
   "fs/writeFile",
   "fs/createDirectory",
   "fs/remove",
   "fs/copy",
+  "fs/put",
+  "fs/setAttributes",
 ]);
 const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
   "fs/open",
@@ -43,6 +55,9 @@ const STAY_OPEN: ReadonlySet<FileMethod> = new Set([
   "fs/writeBlock",
   "fs/close",
   "fs/watchMissing",
+  "fs/openPart",
+  "fs/checksum",
+  "fs/commit",
 ]);
 
 /** The same methods, of a connection whose files are opened by the first of them. */
@@ -80,6 +95,7 @@ export class ConnectionFiles {
   readonly #scope: object;
   readonly #changes: Lanes<"changes">;
   readonly #blocks = new Lanes<string>();
+  readonly #puts = new ByteTurns(PUTS_AT_ONCE);
 
   constructor({ files, peer, session, walled, room }: ConnectionFilesDeps) {
     this.#files = files;
@@ -150,6 +166,30 @@ export class ConnectionFiles {
     "fs/watchMissing": async (params) => {
       return this.#watches.watchMissing(params);
     },
+    "fs/scan": async (params, { admit }) => {
+      await admit(LISTING_ANSWER_BYTES);
+      return this.#files.scan(params);
+    },
+    // Each is whole in itself, so many of them go at once: a tree of small files is put by thousands of these.
+    "fs/put": async (params, { gone }) => {
+      const leave = await this.#puts.take(1, gone);
+      try {
+        await this.#files.put(params);
+        return {};
+      } finally {
+        leave();
+      }
+    },
+    "fs/setAttributes": async (params) => {
+      return this.#change(() => this.#files.setAttributes(params));
+    },
+    "fs/openPart": (params) => this.#blocks.run(params.handleId, () => this.#handles.openPart(params)),
+    "fs/checksum": (params) => this.#blocks.run(params.handleId, () => this.#handles.checksum(params)),
+    "fs/commit": (params) =>
+      this.#blocks.run(params.handleId, async () => {
+        await this.#handles.commit(params);
+        return {};
+      }),
   };
 
   /** Carries out a method inside the walls its sandbox asks for, or refuses. */

@@ -157,6 +157,7 @@ const LARGE_ANSWERS: ReadonlySet<MethodName> = new Set([
   "fs/readBlock",
   "fs/readDirectory",
   "fs/walk",
+  "fs/scan",
   "http/request",
   "environmentConfig/read",
   "capabilityRoots/discoverV1",
@@ -216,6 +217,8 @@ function sizeOf(request: RoutedRequest): number {
     case "command/exec/write":
     case "fs/writeBlock":
       return REQUEST_OVERHEAD_BYTES + request.params.chunk.length;
+    case "fs/put":
+      return REQUEST_OVERHEAD_BYTES + (request.params.chunk?.length ?? 0);
     case "fs/writeFile":
       return REQUEST_OVERHEAD_BYTES + request.params.dataBase64.length;
     case "http/request":
