@@ -56,6 +56,7 @@ const FANOUT_ROOMS = {
   batch: ["ledger", "money", "row"],
   run: ["input", "ledger", "money", "row", "batch", "output"],
   tool: ["input", "ledger", "row", "output", "run"],
+  view: ["ledger", "money", "row", "output"],
 };
 
 const fanoutRules = Object.entries(FANOUT_ROOMS).map(([room, allowed]) => ({

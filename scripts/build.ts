@@ -29,7 +29,7 @@ const commandsApart: Plugin = {
 // Scripts rather than modules: a module would be resolved, read and linked chunk by chunk, and an import of node:http
 // reads every export of it, one of which loads a whole HTTP library. Packages stay outside; a command loads those it needs.
 await build({
-  entryPoints: ["src/cli/procwire.ts", ...commands],
+  entryPoints: ["src/cli/procwire.ts", "src/cli/jobs-worker.ts", ...commands],
   outdir: "dist/bin",
   outExtension: { ".js": ".cjs" },
   bundle: true,

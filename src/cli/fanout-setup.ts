@@ -5,6 +5,7 @@ import type { ExportOptions } from "../fanout/output/export.ts";
 import { JsonJobOutput } from "../fanout/output/job-json-output.ts";
 import type { JobListener } from "../fanout/output/job-listener.ts";
 import { HumanJobOutput } from "../fanout/output/job-terminal-output.ts";
+import { rowProcessPrefix } from "../fanout/row/row-processes.ts";
 import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
 import { messageOf } from "../protocol/message-of.ts";
@@ -48,8 +49,8 @@ export async function withRowResources<T>(
         outagePatienceMs,
       }),
       concurrency: options.concurrency,
-      openTools: async (job, _rowIndex, rowSignal) =>
-        job.task.tools === "exec" ? hosts.openTools(rowSignal) : null,
+      openTools: async (job, rowIndex, rowSignal) =>
+        job.task.tools === "exec" ? hosts.openTools(rowSignal, rowProcessPrefix(job.id, rowIndex)) : null,
       signal,
     });
   } finally {

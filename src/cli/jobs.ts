@@ -2,20 +2,20 @@ import { rm } from "node:fs/promises";
 import path from "node:path";
 import { parseArgs } from "node:util";
 import { CANCELLED_BY_USER, type ErrorClass, hasEnded, type JobSettings } from "../fanout/job.ts";
+import { askAgain } from "../fanout/ledger/ask-again.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
-import type { PriceTable } from "../fanout/money/price-table.ts";
 import { exportErrors, exportResults, isSameFile } from "../fanout/output/export.ts";
-import { type ItemDetails, itemFields, itemReport } from "../fanout/output/item-report.ts";
+import { itemFields, itemReport } from "../fanout/output/item-report.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
 import { jobReport, jobTable } from "../fanout/output/job-report.ts";
 import { fullSummaryFields, summarize } from "../fanout/output/summary.ts";
 import { watchJob } from "../fanout/output/watch-job.ts";
 import { STDOUT } from "../fanout/output/write-table.ts";
 import { compileTask } from "../fanout/row/compiled-task.ts";
-import { rowInstructions, rowMessage } from "../fanout/row/row-prompt.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
+import { readItemDetails } from "../fanout/view/item-details.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";
@@ -158,7 +158,8 @@ async function list(store: JobStore, { run }: Request): Promise<number> {
 
 async function show(ledger: JobLedger, { run, items }: Request): Promise<number> {
   for (const itemId of items ?? []) {
-    const details = await itemDetails(ledger, itemId, run.prices);
+    const details = await readItemDetails(ledger, itemId, run.prices);
+    if (!details) throw new Error(`job ${ledger.jobId.slice(0, 8)} has no item \`${itemId}\``);
     print(run.json ? JSON.stringify(itemFields(details)) : itemReport(details));
   }
   if (items === undefined) {
@@ -166,18 +167,6 @@ async function show(ledger: JobLedger, { run, items }: Request): Promise<number>
     print(run.json ? JSON.stringify(fullSummaryFields(summary)) : jobReport(summary));
   }
   return 0;
-}
-
-async function itemDetails(ledger: JobLedger, itemId: string, prices: PriceTable): Promise<ItemDetails> {
-  const item = await ledger.item(itemId);
-  if (!item) throw new Error(`job ${ledger.jobId.slice(0, 8)} has no item \`${itemId}\``);
-  const job = await ledger.job();
-  const { template } = await compileTask(job.task);
-  const prompt = {
-    instructions: rowInstructions(job.task.schema),
-    message: rowMessage(job, item, template.render(item.row)),
-  };
-  return { item, attempts: await ledger.attempts(itemId), prompt, price: prices.priceOf(job.task.model) };
 }
 
 function watch(ledger: JobLedger, { run }: Request): Promise<number> {
@@ -210,11 +199,7 @@ async function cancel(ledger: JobLedger): Promise<number> {
 }
 
 async function retry(ledger: JobLedger, request: Request, store: JobStore): Promise<number> {
-  const rows = await ledger.retryFailed({ errorClasses: request.classes, itemIds: request.items });
-  if (rows > 0) {
-    const reason = `${rows} failed rows are to be asked again`;
-    await ledger.setStatus("paused", ["completed", "completed_with_errors", "failed", "cancelled"], reason);
-  }
+  const rows = await askAgain(ledger, { errorClasses: request.classes, itemIds: request.items });
   if (!request.run.json) process.stderr.write(`${rows} failed rows are pending again\n`);
   if (request.markOnly) return 0;
   // A job that was asked for a sample only stays with it: these rows were asked for, not the rest of the table.

@@ -1,6 +1,8 @@
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { ProcessLimits } from "../exec/process-limits.ts";
+import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import type { RunMainOptions } from "../host/run-main.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
@@ -8,7 +10,9 @@ import type { LogLevel } from "../server/host-services.ts";
 import { LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
 import { isLogLevel } from "../server/log.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
+import type { AskJobs } from "../server/web-jobs.ts";
 import { UsageError } from "./command.ts";
+import { askJobsOf, DATABASE_VARIABLE } from "./console-jobs.ts";
 
 /** The options of `procwire serve`, once: flags, configuration file and help are derived from this table. */
 interface Option {
@@ -135,6 +139,16 @@ const OPTIONS = {
     help: "a user who is operator on a unix socket, where each uid is a principal; may be repeated",
   },
   web: { type: "boolean", value: "", help: "serve the web console at / of a ws:// address" },
+  jobs: {
+    type: "string",
+    value: "FOLDER",
+    help: "show the fan-out jobs of this folder (.procwire/jobs) in the web console, to operators and whoever started it",
+  },
+  "jobs-database": {
+    type: "boolean",
+    value: "",
+    help: "show the jobs of the database of PROCWIRE_DATABASE_URL there",
+  },
   "allow-origin": {
     type: "strings",
     value: "ORIGIN",
@@ -266,7 +280,10 @@ function toOptions(values: Values): ServeOptions {
     allowHosts: listOf(values["allow-host"], isString),
     web:
       values.web === true
-        ? { allowOrigins: listOf(values["allow-origin"], isString).map(checkedOrigin) }
+        ? {
+            allowOrigins: listOf(values["allow-origin"], isString).map(checkedOrigin),
+            jobs: jobsOf(text("jobs"), values["jobs-database"] === true),
+          }
         : undefined,
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
     metricsAt: metricsAddress(text("metrics-listen")),
@@ -277,6 +294,19 @@ function toOptions(values: Values): ServeOptions {
       (path) => path !== undefined,
     ),
   };
+}
+
+function jobsOf(folder: string | undefined, inDatabase: boolean): AskJobs | undefined {
+  if (folder === undefined && !inDatabase) return undefined;
+  const databaseUrl = inDatabase ? process.env[DATABASE_VARIABLE] || undefined : undefined;
+  if (inDatabase && databaseUrl === undefined)
+    throw new UsageError(
+      `--jobs-database needs ${DATABASE_VARIABLE}, the URL of the database that has the jobs`,
+    );
+  return askJobsOf({
+    folder: folder === undefined ? jobsHome(process.env, process.cwd()) : resolve(folder),
+    databaseUrl,
+  });
 }
 
 function checkedOrigin(text: string): string {

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { createLocalHost } from "../host/local-host.ts";
 import { tokenHint } from "../host/run-main.ts";
 import { webFolder } from "../host/web-folder.ts";
@@ -13,6 +14,7 @@ import { stderrLog } from "../server/log.ts";
 import { runUntilSignalled } from "../server/run-server.ts";
 import { writeStandardLine } from "../server/standard-stream.ts";
 import { type Command, UsageError } from "./command.ts";
+import { askJobsOf, DATABASE_VARIABLE } from "./console-jobs.ts";
 import { leave } from "./leave.ts";
 
 /** Where `npm start` serves; the next free one is taken when something else is there. */
@@ -33,7 +35,10 @@ export const command: Command = {
     const host = createLocalHost({ log, subreaper: true, keepFreedMemory: true });
     const server = new ExecServer({ ...host, figures: new ServerFigures() });
     makeNodeThreads();
-    const listening = await listenOnFreePort(server, { auth, web: { folder: webFolder() } });
+    // Those that `procwire jobs` would list here.
+    const folder = jobsHome(process.env, process.cwd());
+    const jobs = askJobsOf({ folder, databaseUrl: process.env[DATABASE_VARIABLE] || undefined });
+    const listening = await listenOnFreePort(server, { auth, web: { folder: webFolder(), jobs } });
     writeStandardLine(2, `procwire exec-server listening on ${listening.url}`);
     writeStandardLine(1, listening.url);
     if (newToken !== undefined) writeStandardLine(2, tokenHint(listening.url, newToken));

@@ -55,10 +55,10 @@ export class HostPool implements AsyncDisposable {
   /**
    * Rejects with what every host said when none can be used: at once when none ever could, else when patience is over.
    * A host that goes away is replaced as long as nothing has run there for these tools; after that, their calls reject with
-   * a HostLostError.
+   * a HostLostError. `processPrefix`: what the ids of their processes begin with.
    */
-  async openTools(signal?: AbortSignal): Promise<RunTools> {
-    let current = await this.#open(signal);
+  async openTools(signal?: AbortSignal, processPrefix?: string): Promise<RunTools> {
+    let current = await this.#open(signal, processPrefix);
     let hasRun = false;
     const call = async (name: string, args: unknown, context: ToolCallContext | undefined) => {
       for (;;) {
@@ -72,7 +72,7 @@ export class HostPool implements AsyncDisposable {
         if (hasRun)
           throw new HostLostError(`the host of this row's commands (${current.name}) has gone away`);
         await current.close();
-        current = await this.#open(context?.signal);
+        current = await this.#open(context?.signal, processPrefix);
       }
     };
     return {
@@ -85,19 +85,20 @@ export class HostPool implements AsyncDisposable {
     };
   }
 
-  async #open(signal: AbortSignal | undefined): Promise<HostTools> {
-    const opening = this.#outage && this.#hasOpened ? this.#outage.ride(this.#openAny) : this.#openAny();
+  async #open(signal: AbortSignal | undefined, processPrefix: string | undefined): Promise<HostTools> {
+    const open = () => this.#openAny(processPrefix);
+    const opening = this.#outage && this.#hasOpened ? this.#outage.ride(open) : open();
     const opened = await orAborted(opening, signal, (late) => late.close());
     this.#hasOpened = true;
     return opened;
   }
 
-  #openAny = async (): Promise<HostTools> => {
+  async #openAny(processPrefix?: string): Promise<HostTools> {
     const failures: string[] = [];
     for (const member of this.#byPreference()) {
       member.inUse++;
       try {
-        return await this.#openOn(member);
+        return await this.#openOn(member, processPrefix);
       } catch (error) {
         member.inUse--;
         member.restsUntilMs = this.#clock.monotonic() + REST_AFTER_FAILURE_MS;
@@ -105,7 +106,7 @@ export class HostPool implements AsyncDisposable {
       }
     }
     throw new NoHostError(`no host can run commands: ${failures.join("; ")}`);
-  };
+  }
 
   #createOutage(options: HostPoolOptions, patienceMs: number): Outage {
     return new Outage({
@@ -139,10 +140,11 @@ export class HostPool implements AsyncDisposable {
     return this.#members.toSorted((a, b) => rests(a) - rests(b) || a.inUse - b.inUse);
   }
 
-  async #openOn(member: Member): Promise<HostTools> {
+  async #openOn(member: Member, processPrefix: string | undefined): Promise<HostTools> {
     const host = await this.#connect(member);
     const { createUnifiedExec } = await import("../tools/unified-exec.ts");
     const exec = createUnifiedExec({
+      processPrefix,
       backend: host.backend,
       cwd: host.cwd,
       hostSandboxes: host.sandboxes,

@@ -4,6 +4,7 @@ import { authorize, type Verdict, type WebSocketAuth } from "./auth.ts";
 import type { RequestHead } from "./http-head.ts";
 import type { Principal } from "./principal.ts";
 import { cookieNameOf, WebAccess } from "./web-access.ts";
+import type { AskJobs } from "./web-jobs.ts";
 import type { WebServer, WebServerOptions } from "./web-server.ts";
 
 export interface WebOptions {
@@ -11,6 +12,8 @@ export interface WebOptions {
   folder: string | null;
   /** Pages of other origins that may connect with a token, such as `https://console.example`. */
   allowOrigins?: readonly string[];
+  /** Tells the page of fan-out jobs. */
+  jobs?: AskJobs | undefined;
 }
 
 export interface WebDoorDeps {
@@ -111,6 +114,7 @@ export class WebDoor {
       auth,
       files: this.#options.folder === null ? null : new WebFiles(this.#options.folder),
       cookieName: this.#cookieName,
+      jobs: this.#options.jobs,
       metrics,
       isOperator: async (authorization) => {
         if (auth.type === "none") return false;

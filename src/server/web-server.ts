@@ -7,6 +7,7 @@ import type { RequestHead } from "./http-head.ts";
 import type { Principal } from "./principal.ts";
 import { COOKIE_VALID_MS, cookieOf, type WebAccess } from "./web-access.ts";
 import type { WebFile, WebFiles } from "./web-files.ts";
+import { type AskJobs, answerJobs } from "./web-jobs.ts";
 
 export interface WebServerOptions {
   access: WebAccess;
@@ -14,6 +15,8 @@ export interface WebServerOptions {
   /** Null: there is no page. */
   files: WebFiles | null;
   cookieName: string;
+  /** Tells of fan-out jobs; absent: nobody here knows any. */
+  jobs?: AskJobs | undefined;
   /** Prometheus text; absent: there is no `/metrics`. */
   metrics?: (() => string) | undefined;
   /** Whether the bearer of this `authorization` header is an operator. */
@@ -110,6 +113,7 @@ export class WebServer {
           send(response, status, path === "/readyz" ? "" : body, type);
         });
     }
+    if (await this.#jobs(request, response)) return;
     const file = this.#options.files?.find(path);
     if (!file) return send(response, 404, "there is no such page\n");
     return this.#only("GET", request, response, () => sendFile(request, response, file));
@@ -165,6 +169,16 @@ export class WebServer {
       (await isOperator(request.headers.authorization));
     if (!isAllowed) return send(response, 401, "the figures are for operators\n");
     send(response, 200, metrics(), "text/plain; version=0.0.4; charset=utf-8");
+  }
+
+  async #jobs(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
+    const reply = await answerJobs(this.#options.jobs, this.#principalOf(request), {
+      method: request.method === "HEAD" ? "GET" : (request.method ?? "GET"),
+      target: request.url ?? "/",
+      body: () => bodyOf(request),
+    });
+    if (reply) send(response, reply.status, reply.body, reply.isJson ? "application/json" : undefined);
+    return reply !== null;
   }
 
   #principalOf(request: IncomingMessage): Principal | null {

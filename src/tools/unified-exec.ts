@@ -69,6 +69,8 @@ export interface UnifiedExecOptions {
     loginDeadlineMs?: number;
   };
   clock?: Clock;
+  /** What the ids of its processes begin with, so that others find them in a server's list. Default: `exec-`. */
+  processPrefix?: string | undefined;
   /** How often the backend has lost its session and opened another; the model is told once each time. */
   renewals?: (() => number) | undefined;
   /** Called with failures in the background, which belong to no call. */
@@ -97,7 +99,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const { env = {}, envPolicy = HOST_ENVIRONMENT } = options;
   const backend = options.envPolicy === undefined ? guardSecrets(options.backend) : options.backend;
   const ended = Promise.withResolvers<void>();
-  const newProcessId = () => `exec-${randomUUID()}`;
+  const newProcessId = () => `${options.processPrefix ?? "exec-"}${randomUUID()}`;
   const context: ExecContext = {
     backend,
     clock,

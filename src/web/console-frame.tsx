@@ -1,8 +1,11 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
+import { JobPage } from "./job-page.tsx";
+import { JobsPage } from "./jobs-page.tsx";
 import { ProcessPage } from "./process-page.tsx";
 import { ProcessesPage } from "./processes-page.tsx";
 import { hrefOf, type Route, useRoute } from "./route.ts";
+import { RowPage } from "./row-page.tsx";
 import { ServerPage } from "./server-page.tsx";
 import { type Asked, askWhoIAm, type Me, signIn, signOut, takeToken } from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
@@ -83,6 +86,9 @@ function Frame({ me }: { me: Me }) {
           <NavLink to={{ page: "processes" }} route={route}>
             Processes
           </NavLink>
+          <NavLink to={{ page: "jobs" }} route={route}>
+            Jobs
+          </NavLink>
           <NavLink to={{ page: "server" }} route={route}>
             Server
           </NavLink>
@@ -102,6 +108,16 @@ function Frame({ me }: { me: Me }) {
       <main>
         {route.page === "processes" && <ProcessesPage client={client} />}
         {route.page === "process" && <ProcessPage key={route.handle} client={client} handle={route.handle} />}
+        {route.page === "jobs" && <JobsPage />}
+        {route.page === "job" && <JobPage key={route.jobId} jobId={route.jobId} />}
+        {route.page === "row" && (
+          <RowPage
+            key={`${route.jobId}/${route.itemId}`}
+            client={client}
+            jobId={route.jobId}
+            itemId={route.itemId}
+          />
+        )}
         {route.page === "server" && <ServerPage client={client} />}
       </main>
     </>

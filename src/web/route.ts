@@ -1,11 +1,20 @@
 import { useEffect, useState } from "preact/hooks";
 
 /** Where the page is, kept in the address's fragment so that it survives a reload and can be sent to somebody. */
-export type Route = { page: "processes" } | { page: "process"; handle: string } | { page: "server" };
+export type Route =
+  | { page: "processes" }
+  | { page: "process"; handle: string }
+  | { page: "jobs" }
+  | { page: "job"; jobId: string }
+  | { page: "row"; jobId: string; itemId: string }
+  | { page: "server" };
 
 export function parseRoute(fragment: string): Route {
-  const [, first = "", second = ""] = fragment.replace(/^#/, "").split("/");
+  const [, first = "", second = "", third = ""] = fragment.replace(/^#/, "").split("/").map(decoded);
   if (first === "process" && /^[a-z2-7]{12}$/.test(second)) return { page: "process", handle: second };
+  if (first === "job" && second !== "" && third !== "") return { page: "row", jobId: second, itemId: third };
+  if (first === "job" && second !== "") return { page: "job", jobId: second };
+  if (first === "jobs") return { page: "jobs" };
   if (first === "server") return { page: "server" };
   return { page: "processes" };
 }
@@ -16,8 +25,23 @@ export function hrefOf(route: Route): string {
       return "#/processes";
     case "process":
       return `#/process/${route.handle}`;
+    case "jobs":
+      return "#/jobs";
+    case "job":
+      return `#/job/${encodeURIComponent(route.jobId)}`;
+    case "row":
+      return `#/job/${encodeURIComponent(route.jobId)}/${encodeURIComponent(route.itemId)}`;
     case "server":
       return "#/server";
+  }
+}
+
+/** An address may have been typed. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

@@ -17,6 +17,24 @@ export function bytes(count: number): string {
   return `${at === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[at]}`;
 }
 
+export function count(number: number): string {
+  return number.toLocaleString("en");
+}
+
+const CENTS = new Intl.NumberFormat("en", { style: "currency", currency: "USD" });
+/** Small sums have enough digits to tell them from nothing. */
+const FRACTIONS = new Intl.NumberFormat("en", {
+  style: "currency",
+  currency: "USD",
+  maximumSignificantDigits: 2,
+});
+
+/** Nothing where the price is not known. */
+export function money(usd: number | null): string {
+  if (usd === null) return "";
+  return (usd === 0 || usd >= 0.1 ? CENTS : FRACTIONS).format(usd);
+}
+
 export function state(listing: { running: boolean; exitCode: number | null; signal: string | null }): string {
   if (listing.running) return "running";
   if (listing.signal !== null) return `ended by ${listing.signal}`;

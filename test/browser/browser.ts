@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { type BrowserContext, chromium, type Page } from "playwright-core";
 import { ServeChild } from "../support/serve.ts";
 
@@ -82,6 +83,16 @@ export async function screenText(page: Page): Promise<string> {
   return page.evaluate(
     `[...document.querySelectorAll(".xterm-accessibility-tree > div")].map((row) => row.textContent.trimEnd()).join("\\n")`,
   );
+}
+
+const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+
+/** What keeps people out of the page as it is now. */
+export async function axeFaults(page: Page): Promise<string[]> {
+  // The page's own policy lets no foreign script in; the checker is put there from outside.
+  const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
+  const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
+  return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
 }
 
 export async function keepScreenshot(page: Page, name: string): Promise<void> {

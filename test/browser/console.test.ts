@@ -1,12 +1,16 @@
 /** The web console in a real browser on a real server. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { until } from "../support/until.ts";
-import { keepScreenshot, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
-
-const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
+import {
+  axeFaults,
+  keepScreenshot,
+  openBrowser,
+  screenText,
+  serveConsole,
+  signedIn,
+  startOnPage,
+} from "./browser.ts";
 
 describe("the web console", { timeout: 240_000 }, () => {
   let opened: Awaited<ReturnType<typeof openBrowser>>;
@@ -156,16 +160,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page } = await signedIn(opened.browser, loginUrl);
-    const look = async (what: string) => {
-      // The page's own policy lets no foreign script in; the checker is put there from outside.
-      const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
-      const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
-      assert.deepEqual(
-        violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`),
-        [],
-        what,
-      );
-    };
+    const look = async (what: string) => assert.deepEqual(await axeFaults(page), [], what);
     for (const colorScheme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme });
       await page.getByRole("link", { name: "Processes" }).click();

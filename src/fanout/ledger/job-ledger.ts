@@ -13,6 +13,7 @@ import type {
   StoredAnswer,
 } from "../job.ts";
 import type { BatchLedger } from "./batch-ledger.ts";
+import type { LedgerViews } from "./ledger-views.ts";
 
 export interface JobStore extends AsyncDisposable {
   /**
@@ -96,6 +97,7 @@ export interface JobLedger extends AsyncDisposable {
   /** Rows may be settled by other processes, which only `settledSince` tells. */
   readonly shared: boolean;
   readonly batches: BatchLedger;
+  readonly views: LedgerViews;
   job(): Promise<JobRecord>;
   counts(): Promise<JobCounts>;
 

@@ -18,6 +18,7 @@ import {
   type TranscriptEntry,
 } from "../job.ts";
 import type { BatchPart, BatchPartState } from "./batch-ledger.ts";
+import type { FailureGroup, SettledSpan } from "./ledger-views.ts";
 
 /** A row of a database, of either kind: numbers may come as numbers, bigints or text, times as epoch milliseconds. */
 type DatabaseRow = Readonly<Record<string, unknown>>;
@@ -121,6 +122,23 @@ export function decodeBatchPart(row: DatabaseRow): BatchPart {
     error: textOrNull(row.last_error),
     createdAtMs: count(row.created_at),
   };
+}
+
+export function decodeFailureGroup(row: DatabaseRow): FailureGroup {
+  return {
+    errorClass: oneOf(ERROR_CLASSES, row.error_class),
+    rows: count(row.n),
+    usage: decodeUsage(row),
+  };
+}
+
+export function decodeSettledSpan(row: DatabaseRow): SettledSpan {
+  return { atMs: count(row.at), completed: count(row.completed), failed: count(row.failed) };
+}
+
+/** Finds the text anywhere, with nothing in it that LIKE takes for a sign of its own. */
+export function likePattern(text: string): string {
+  return `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 }
 
 const BATCH_PART_STATES: readonly BatchPartState[] = ["assigned", "uploaded", "created", "done"];

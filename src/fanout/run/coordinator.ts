@@ -17,6 +17,7 @@ import { PACKAGE_PRICES, type PriceTable } from "../money/price-table.ts";
 import type { ExportOptions } from "../output/export.ts";
 import { writeJobFiles } from "../output/job-files.ts";
 import type { JobEnd, JobListener } from "../output/job-listener.ts";
+import { PaceFile } from "../output/pace-file.ts";
 import { ProgressTicker } from "../output/progress-ticker.ts";
 import { ResultsLog } from "../output/results-log.ts";
 import { summarize } from "../output/summary.ts";
@@ -94,6 +95,7 @@ async function workOn(
   listener.started?.(job, await ledger.counts(), known.resumed);
   const batch = await openBatches(options, ledger, job, known.task, { folder, price, tell });
   const reading = known.rows ? new TableReading(options, ledger, job, known.task, known.rows) : null;
+  const pace = new PaceFile(folder, clock);
   const ticker = new ProgressTicker({
     ledger,
     batches: () => batch?.out ?? null,
@@ -102,7 +104,10 @@ async function workOn(
     health: options.health,
     price,
     clock,
-    onProgress: (progress) => listener.progress?.(progress),
+    onProgress: (progress) => {
+      pace.tell(progress);
+      listener.progress?.(progress);
+    },
     onSettled: tell,
   });
   ticker.start();
@@ -134,6 +139,7 @@ async function workOn(
     throw error;
   } finally {
     await ticker.stop().catch(() => undefined);
+    await pace.close();
     log.close();
   }
   // A stop is told first, because other processes obey it. A job is finished only once its files are there.

@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { link, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { Worker } from "node:worker_threads";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
@@ -150,5 +152,27 @@ test("reading a table in takes the disk no more than half again of the table", a
     const bytes = sizes.reduce((total, { size }) => total + size, 0);
     assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);
     assert.ok(bytes <= 1.5 * inputBytes, `${bytes} bytes for ${inputBytes}`);
+  });
+});
+
+test("a run begins although somebody looks at that very moment whether there is one", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    const lockFile = path.join(home, job.id, "ledger.sqlite.run-lock");
+    const looking = new Worker(
+      `const { DatabaseSync } = require("node:sqlite");
+       const { parentPort, workerData } = require("node:worker_threads");
+       const lock = new DatabaseSync(workerData);
+       lock.exec("BEGIN EXCLUSIVE");
+       parentPort.postMessage("held");
+       setTimeout(() => lock.close(), 20);`,
+      { eval: true, workerData: lockFile },
+    );
+    await once(looking, "message");
+    assert.equal(await ledger.beginRun(), true);
+    await once(looking, "exit");
   });
 });

@@ -487,4 +487,73 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal((await ledger.settledSince(0)).length, 602);
     assert.deepEqual(await ledger.settledSince(Number.MAX_SAFE_INTEGER), []);
   });
+
+  contract("a page of rows is found by status, class and text, wherever it begins", async (harness) => {
+    await using ledger = await started(harness, 120);
+    const claims = await claimSome(ledger, 60);
+    for (const claim of claims) {
+      const { rowIndex } = claim.item;
+      if (rowIndex % 3 === 0) {
+        await ledger.complete(claim, { result: `{"said":"Blue_${rowIndex}"}`, usage, stop: false });
+      } else if (rowIndex % 3 === 1) {
+        const errorClass = rowIndex % 2 === 0 ? "schema" : "timeout";
+        await ledger.fail(claim, { errorClass, message: `100% wrong at ${rowIndex}`, usage });
+      }
+    }
+    const { views } = ledger;
+    const ids = async (...query: Parameters<typeof views.page>) => {
+      const { total, items } = await views.page(...query);
+      return [total, ...items.map(({ rowIndex }) => rowIndex)];
+    };
+    assert.deepEqual(await ids({}, 0, 3), [120, 0, 1, 2]);
+    assert.deepEqual(await ids({}, 117, 10), [120, 117, 118, 119]);
+    assert.deepEqual(await ids({}, 500, 10), [120]);
+    assert.deepEqual(await ids({ statuses: ["completed"] }, 18, 5), [20, 54, 57]);
+    assert.deepEqual(await ids({ statuses: ["running", "failed"] }, 0, 4), [40, 1, 2, 4, 5]);
+    assert.deepEqual(await ids({ errorClasses: ["schema"] }, 1, 2), [10, 10, 16]);
+    assert.deepEqual(await ids({ text: "CAT_120" }, 0, 9), [1, 119]);
+    assert.deepEqual(await ids({ text: "blue_3" }, 0, 2), [5, 3, 30]);
+    assert.deepEqual(await ids({ text: "100% wrong at 5" }, 0, 9), [3, 52, 55, 58]);
+    assert.deepEqual(await ids({ text: "1__% wrong" }, 0, 9), [0]);
+    const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 10 };
+    await ledger.setOptions({ settings, outputPath: "out.csv" });
+    assert.deepEqual(await ids({ statuses: ["completed"] }, 0, 9), [4, 0, 3, 6, 9]);
+  });
+
+  contract("failures, waits and the rows of each second are counted where they are kept", async (harness) => {
+    await using ledger = await started(harness, 6);
+    const { views } = ledger;
+    assert.deepEqual(await views.failures(), []);
+    assert.deepEqual(await views.settled(0, 1000), []);
+    const [a, b, c, d, e] = await claimSome(ledger, 5);
+    assert.ok(a && b && c && d && e);
+    const failure = { message: "no", usage } as const;
+    await harness.pass(1_234);
+    await ledger.fail(a, { ...failure, errorClass: "timeout" });
+    await ledger.fail(b, { ...failure, errorClass: "schema" });
+    await ledger.fail(c, { ...failure, errorClass: "schema" });
+    await ledger.complete(d, { result: "{}", usage, stop: false });
+    await ledger.retry(e, { ...failure, errorClass: "rate_limit" }, 60_000);
+    assert.deepEqual(
+      (await views.failures()).map((group) => [group.errorClass, group.rows, group.usage.inputTokens]),
+      [
+        ["schema", 2, 20],
+        ["timeout", 1, 10],
+      ],
+    );
+    const endedAtMs = (await ledger.item(d.item.itemId))?.completedAtMs ?? 0;
+    assert.deepEqual(await views.waits(endedAtMs), { backingOff: 1, refusedForRate: 1 });
+    assert.deepEqual(await views.waits(endedAtMs + 120_000), { backingOff: 0, refusedForRate: 1 });
+    const spans = await views.settled(0, 1000);
+    assert.deepEqual(
+      [
+        spans.reduce((sum, span) => sum + span.completed, 0),
+        spans.reduce((sum, span) => sum + span.failed, 0),
+      ],
+      [1, 3],
+    );
+    assert.ok(spans.every(({ atMs }) => atMs % 1000 === 0 && atMs <= endedAtMs));
+    assert.equal((await views.settled(0, 3_600_000)).length, 1);
+    assert.deepEqual(await views.settled(endedAtMs + 1, 1000), []);
+  });
 }

@@ -65,6 +65,9 @@ function fakeLedger(rows: number) {
     batches: new Proxy({} as JobLedger["batches"], {
       get: () => () => Promise.reject(new Error("no batches here")),
     }),
+    views: new Proxy({} as JobLedger["views"], {
+      get: () => () => Promise.reject(new Error("nobody looks here")),
+    }),
     job: async () => job,
     counts: async () => ({
       total: rows,

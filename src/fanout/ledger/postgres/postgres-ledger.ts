@@ -38,6 +38,7 @@ import {
   SET_OPTIONS,
   SET_STATUS,
 } from "./postgres-statements.ts";
+import { PostgresViews } from "./postgres-views.ts";
 import { dropUnwanted, enqueueMissing } from "./queue-upkeep.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
@@ -68,6 +69,7 @@ export class PostgresLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = true;
   readonly batches: PostgresBatches;
+  readonly views: PostgresViews;
   #options: PostgresLedgerOptions;
   #database: PostgresDatabase;
   #queue: RowQueue;
@@ -86,6 +88,7 @@ export class PostgresLedger implements JobLedger {
     this.#queue = options.queue;
     this.#reads = new PostgresReads(options.database, options.jobId);
     this.#clock = options.clock;
+    this.views = new PostgresViews(options.database, options.jobId);
     this.batches = new PostgresBatches({
       database: options.database,
       queue: options.queue,

@@ -282,3 +282,38 @@ export const RELEASE_PART_ROW = statement(`
   UPDATE ${ITEMS} SET batch_part = '', ${SPEND} WHERE ${IN_PART} AND row_index = :rowIndex`);
 
 export const RELEASE_PART = statement(`UPDATE ${ITEMS} SET batch_part = '' WHERE ${IN_PART}`);
+
+// --- what people look at
+
+const SHOWN = `job_id = :jobId AND row_index < ${ROW_LIMIT}
+    AND (:statuses::text[] IS NULL OR status = ANY (:statuses))
+    AND (:errorClasses::text[] IS NULL OR (status = 'failed' AND error_class = ANY (:errorClasses)))
+    AND (:text::text IS NULL OR item_id ILIKE :text OR row_json ILIKE :text OR result_json ILIKE :text
+      OR last_error ILIKE :text)`;
+
+export const COUNT_PAGE = statement(`SELECT COUNT(*) AS n FROM ${ITEMS} WHERE ${SHOWN}`);
+
+export const READ_PAGE = statement(`
+  SELECT * FROM ${ITEMS} WHERE ${SHOWN} ORDER BY row_index LIMIT :limit OFFSET :offset`);
+
+export const COUNT_FAILURES = statement(`
+  SELECT error_class, COUNT(*) AS n, SUM(input_tokens) AS input_tokens,
+    SUM(cached_input_tokens) AS cached_input_tokens, SUM(output_tokens) AS output_tokens,
+    SUM(reasoning_output_tokens) AS reasoning_output_tokens, SUM(batch_input_tokens) AS batch_input_tokens,
+    SUM(batch_cached_input_tokens) AS batch_cached_input_tokens, SUM(batch_output_tokens) AS batch_output_tokens
+  FROM ${ITEMS}
+  WHERE job_id = :jobId AND status = 'failed' AND error_class IS NOT NULL AND row_index < ${ROW_LIMIT}
+  GROUP BY error_class ORDER BY n DESC, error_class`);
+
+export const COUNT_SETTLED = statement(`
+  SELECT completed_at / :span::bigint * :span::bigint AS at, COUNT(*) FILTER (WHERE status = 'completed') AS completed,
+    COUNT(*) FILTER (WHERE status = 'failed') AS failed
+  FROM ${ITEMS}
+  WHERE job_id = :jobId AND completed_at >= :since::bigint AND status IN ('completed', 'failed') AND row_index < ${ROW_LIMIT}
+  GROUP BY 1 ORDER BY 1`);
+
+export const COUNT_WAITS = statement(`
+  SELECT
+    (SELECT COUNT(*) FROM ${ITEMS}
+      WHERE job_id = :jobId AND status = 'pending' AND due_at > :now::bigint AND row_index < ${ROW_LIMIT}) AS waiting,
+    (SELECT COUNT(*) FROM ${ATTEMPTS} WHERE job_id = :jobId AND error_class = 'rate_limit') AS refused`);

@@ -82,10 +82,10 @@ export class SqliteDatabase {
 
 /**
  * The right to run a job is an open transaction on a file of its own: the system ends it with the process, however that
- * ends. Null: another process has it.
+ * ends. Null: another process has it, and had it all the time that was waited.
  */
-export function takeLock(path: string): DatabaseSync | null {
-  const lock = new DatabaseSync(path);
+export function takeLock(path: string, waitMs = 0): DatabaseSync | null {
+  const lock = new DatabaseSync(path, { timeout: waitMs });
   try {
     lock.exec("BEGIN EXCLUSIVE");
     return lock;

@@ -57,11 +57,15 @@ import {
   SET_OPTIONS,
   SET_STATUS,
 } from "./sqlite-statements.ts";
+import { SqliteViews } from "./sqlite-views.ts";
 import { type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
 import { itemValues } from "./write-ledger.ts";
 
 /** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
 const PAGE_ROWS = 500;
+
+/** Whoever only looks whether a job is being run has its lock for a moment; that must not refuse a run. */
+const OUTWAIT_LOOK_MS = 500;
 
 export interface SqliteLedgerOptions extends PatienceOptions {
   clock: Clock;
@@ -73,6 +77,7 @@ export class SqliteLedger implements JobLedger {
   readonly jobId: string;
   readonly shared = false;
   readonly batches: BatchLedger;
+  readonly views: SqliteViews;
   #db: SqliteDatabase;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
@@ -94,6 +99,7 @@ export class SqliteLedger implements JobLedger {
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
     this.#batch = settings.batch === true;
+    this.views = new SqliteViews(db, () => this.#rowLimit);
     this.batches = new SqliteBatches({
       db,
       clock: options.clock,
@@ -125,7 +131,7 @@ export class SqliteLedger implements JobLedger {
 
   async beginRun(): Promise<boolean> {
     if (this.#lock) return true;
-    this.#lock = takeLock(this.#lockPath);
+    this.#lock = takeLock(this.#lockPath, OUTWAIT_LOOK_MS);
     if (!this.#lock) return false;
     await this.#write(() => this.#db.run(RECOVER_ITEMS));
     return true;

@@ -196,3 +196,37 @@ export const RELEASE_PART_ROW = `
   UPDATE agent_job_items SET batch_part = '', ${SPEND} WHERE ${IN_PART} AND row_index = :rowIndex`;
 
 export const RELEASE_PART = `UPDATE agent_job_items SET batch_part = '' WHERE ${IN_PART}`;
+
+// --- what people look at
+
+const SHOWN = `row_index < :rowLimit
+    AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
+    AND (:errorClasses IS NULL OR (status = 'failed' AND error_class IN (SELECT value FROM json_each(:errorClasses))))
+    AND (:text IS NULL OR item_id LIKE :text ESCAPE '\\' OR row_json LIKE :text ESCAPE '\\'
+      OR result_json LIKE :text ESCAPE '\\' OR last_error LIKE :text ESCAPE '\\')`;
+
+export const COUNT_PAGE = `SELECT COUNT(*) AS n FROM agent_job_items WHERE ${SHOWN}`;
+
+export const READ_PAGE = `
+  SELECT * FROM agent_job_items WHERE ${SHOWN} ORDER BY row_index LIMIT :limit OFFSET :offset`;
+
+export const COUNT_FAILURES = `
+  SELECT error_class, COUNT(*) AS n, SUM(input_tokens) AS input_tokens,
+    SUM(cached_input_tokens) AS cached_input_tokens, SUM(output_tokens) AS output_tokens,
+    SUM(reasoning_output_tokens) AS reasoning_output_tokens, SUM(batch_input_tokens) AS batch_input_tokens,
+    SUM(batch_cached_input_tokens) AS batch_cached_input_tokens, SUM(batch_output_tokens) AS batch_output_tokens
+  FROM agent_job_items WHERE status = 'failed' AND error_class IS NOT NULL AND row_index < :rowLimit
+  GROUP BY error_class ORDER BY n DESC, error_class`;
+
+/** Numbers come from JavaScript as fractions, which nothing is cut off of when they are divided. */
+const SPAN = "CAST(:span AS INTEGER)";
+
+export const COUNT_SETTLED = `
+  SELECT completed_at / ${SPAN} * ${SPAN} AS at, SUM(status = 'completed') AS completed, SUM(status = 'failed') AS failed
+  FROM agent_job_items WHERE completed_at >= :since AND status IN ('completed', 'failed') AND row_index < :rowLimit
+  GROUP BY 1 ORDER BY 1`;
+
+export const COUNT_WAITS = `
+  SELECT
+    (SELECT COUNT(*) FROM agent_job_items WHERE status = 'pending' AND due_at > :now AND row_index < :rowLimit) AS waiting,
+    (SELECT COUNT(*) FROM agent_job_attempts WHERE error_class = 'rate_limit') AS refused`;

@@ -1,0 +1,41 @@
+import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
+import { decodeFailureGroup, decodeItem, decodeSettledSpan, likePattern } from "../record-codec.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
+import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./postgres-statements.ts";
+
+/** What people look at of a job in a database. */
+export class PostgresViews implements LedgerViews {
+  #database: PostgresDatabase;
+  #jobId: string;
+
+  constructor(database: PostgresDatabase, jobId: string) {
+    this.#database = database;
+    this.#jobId = jobId;
+  }
+
+  async page(filter: RowFilter, offset: number, limit: number): Promise<RowPage> {
+    const values = {
+      jobId: this.#jobId,
+      statuses: filter.statuses ?? null,
+      errorClasses: filter.errorClasses ?? null,
+      text: filter.text === undefined ? null : likePattern(filter.text),
+    };
+    const [counted] = await this.#database.all(COUNT_PAGE, values);
+    const rows = await this.#database.all(READ_PAGE, { ...values, offset, limit });
+    return { total: Number(counted?.n ?? 0), items: rows.map(decodeItem) };
+  }
+
+  async failures(): Promise<FailureGroup[]> {
+    return (await this.#database.all(COUNT_FAILURES, { jobId: this.#jobId })).map(decodeFailureGroup);
+  }
+
+  async settled(sinceMs: number, spanMs: number): Promise<SettledSpan[]> {
+    const values = { jobId: this.#jobId, since: sinceMs, span: spanMs };
+    return (await this.#database.all(COUNT_SETTLED, values)).map(decodeSettledSpan);
+  }
+
+  async waits(nowMs: number): Promise<Waits> {
+    const [row] = await this.#database.all(COUNT_WAITS, { jobId: this.#jobId, now: nowMs });
+    return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
+  }
+}

@@ -1,0 +1,22 @@
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import type { PriceTable } from "../money/price-table.ts";
+import type { ItemDetails } from "../output/item-report.ts";
+import { compileTask } from "../row/compiled-task.ts";
+import { rowInstructions, rowMessage } from "../row/row-prompt.ts";
+
+/** A row with everything that is known about it; null when the job has no such row. */
+export async function readItemDetails(
+  ledger: JobLedger,
+  itemId: string,
+  prices: PriceTable,
+): Promise<ItemDetails | null> {
+  const item = await ledger.item(itemId);
+  if (!item) return null;
+  const job = await ledger.job();
+  const { template } = await compileTask(job.task);
+  const prompt = {
+    instructions: rowInstructions(job.task.schema),
+    message: rowMessage(job, item, template.render(item.row)),
+  };
+  return { item, attempts: await ledger.attempts(itemId), prompt, price: prices.priceOf(job.task.model) };
+}

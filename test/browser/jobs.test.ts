@@ -1,0 +1,279 @@
+/** The pages of fan-out jobs in a real browser on a real server. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import {
+  answer,
+  functionCall,
+  report,
+  says,
+  startMockResponses,
+  toolOutputs,
+} from "../support/mock-responses.ts";
+import { type CliRun, startCli } from "../support/run-cli.ts";
+import { scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+import { axeFaults, keepScreenshot, openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
+
+/** What a real run with a real agent a row is through with in a few seconds. */
+const RUN_ROWS = 600;
+const WATCHED_ROWS = 10_000;
+const LARGE_ROWS = 100_000;
+
+describe("the console's jobs", { timeout: 240_000 }, () => {
+  let opened: Awaited<ReturnType<typeof openBrowser>>;
+  before(async () => {
+    opened = await openBrowser();
+  });
+  after(async () => {
+    await opened[Symbol.asyncDispose]();
+  });
+
+  test("a real run is watched to its end, and its failures are asked again", async () => {
+    using scratch = scratchDirectory();
+    const home = join(scratch.path, "home");
+    let failing = true;
+    const seenHalf = Promise.withResolvers<void>();
+    const mock = await startMockResponses(async (request) => {
+      const itemId = request.item?.itemId ?? "";
+      if (Number(itemId.slice("row-".length)) > RUN_ROWS / 2) await seenHalf.promise;
+      return failing && itemId.endsWith("77") ? says("<img src=x onerror=alert(1)>") : report(request);
+    });
+    const { server, loginUrl } = await serveConsole("--jobs", join(home, "jobs"));
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const runs: CliRun[] = [];
+    try {
+      await page.getByRole("link", { name: "Jobs" }).click();
+      await page.getByText("No job is here").waitFor();
+      const table = Array.from({ length: RUN_ROWS }, (_, index) => `cat_${index + 1}\n`).join("");
+      writeFileSync(join(scratch.path, "cats.csv"), `name\n${table}`);
+      const cli = (...args: string[]) => {
+        const env = { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: home };
+        const run = startCli(args, { cwd: scratch.path, env });
+        runs.push(run);
+        return run;
+      };
+      const fanout = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
+      const run = cli(...fanout, "--max-attempts", "1", "--concurrency", "8", "--model", "gpt-5");
+      await page.getByRole("row", { name: /running .* gpt-5/ }).waitFor();
+      await page.locator("tbody a").first().click();
+      await page.getByRole("heading", { name: /^Job [0-9a-f]{8}$/ }).waitFor();
+      const done = async () =>
+        Number(await page.getByRole("progressbar", { name: "Rows done" }).getAttribute("value"));
+      await until("half of it is done", async () => (await done()) === RUN_ROWS / 2);
+      await until("its pace is told", async () => (await page.getByText("Calls at once").count()) === 1);
+      assert.match((await page.locator("dl").textContent()) ?? "", /\d rows\/s/);
+      seenHalf.resolve();
+      assert.equal((await run.ended).code, 1);
+      await page.getByText("completed with errors").waitFor();
+      assert.equal(await done(), RUN_ROWS);
+      await page.getByText("600 of 600 rows, 6 failed, 0 running, 0 waiting").waitFor();
+
+      // One row, with all that was said; nothing of it runs.
+      await page.getByLabel("Failure").selectOption("no_report");
+      await page.getByText("6 rows", { exact: true }).waitFor();
+      await page.getByRole("link", { name: "row-77", exact: true }).click();
+      await page.getByText("about cat_77").first().waitFor();
+      await page.getByText("<img src=x onerror=alert(1)>").first().waitFor();
+      assert.equal(await page.locator("img").count(), 0);
+      await keepScreenshot(page, "row");
+      await page.goBack();
+
+      failing = false;
+      await page.getByRole("button", { name: "retry no_report" }).click();
+      const note = page.getByText("6 rows are pending again; ask them with:");
+      const said = (await note.textContent()) ?? "";
+      const command = /procwire (jobs retry .*)$/.exec(said)?.[1]?.split(" ");
+      assert.ok(command, said);
+      await page.getByText("594 of 600 rows, 0 failed, 0 running, 6 waiting").waitFor();
+      assert.equal((await cli(...command).ended).code, 0);
+      await page.getByText("600 of 600 rows, 0 failed, 0 running, 0 waiting").waitFor();
+      assert.deepEqual(problems, []);
+    } finally {
+      seenHalf.resolve();
+      for (const { child, ended } of runs) {
+        child.kill();
+        await ended;
+      }
+      await page.close();
+      await mock.close();
+    }
+  });
+
+  test("a row whose agent runs a command leads to its terminal", async () => {
+    using scratch = scratchDirectory();
+    const home = join(scratch.path, "home");
+    const { server, loginUrl } = await serveConsole("--jobs", join(home, "jobs"));
+    await using _ = server;
+    const mock = await startMockResponses((request) =>
+      toolOutputs(request.body).length === 0
+        ? answer(
+            functionCall("call-1", "exec_command", {
+              cmd: "echo of''the row; read -r _",
+              tty: true,
+              yield_time_ms: 30_000,
+            }),
+          )
+        : report(request),
+    );
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    writeFileSync(join(scratch.path, "cats.csv"), "name\ncat_1\n");
+    const fanout = [
+      "fanout",
+      "cats.csv",
+      "--instruction",
+      "about {name}",
+      "--output",
+      "out.csv",
+      "--tools",
+      "exec",
+    ];
+    const run = startCli([...fanout, "--connect", server.url, "--sandbox", "none"], {
+      cwd: scratch.path,
+      env: { OPENAI_BASE_URL: mock.url, PROCWIRE_HOME: home },
+    });
+    try {
+      await page.getByRole("link", { name: "Jobs" }).click();
+      await page.locator("tbody a").first().click();
+      await page.getByRole("link", { name: "row-1", exact: true }).click();
+      await page.getByRole("heading", { name: "Processes" }).waitFor();
+      await page.getByRole("listitem").filter({ hasText: "running" }).getByRole("link").click();
+      await until("its output", async () => /^ofthe row$/m.test(await screenText(page)));
+      assert.deepEqual(problems, []);
+    } finally {
+      run.child.kill();
+      await run.ended;
+      await page.close();
+      await mock.close();
+    }
+  });
+
+  test("a job of ten thousand rows is watched while a process settles them as fast as it can", async () => {
+    using scratch = scratchDirectory();
+    const jobId = await makeJob(scratch.path, WATCHED_ROWS);
+    const { server, loginUrl } = await serveConsole("--jobs", scratch.path);
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    await page.goto(`${new URL(page.url()).origin}/#/job/${jobId}`);
+    const done = page.getByRole("progressbar", { name: "Rows done" });
+    await done.waitFor();
+    const seen: number[] = [];
+    const worker = startWriter(scratch.path, jobId);
+    await until("every row is seen to be done", async () => {
+      seen.push(Number(await done.getAttribute("value")));
+      return seen.at(-1) === WATCHED_ROWS;
+    });
+    await worker;
+    assert.ok(
+      seen.every((rows, index) => rows >= (seen[index - 1] ?? 0)),
+      "it never goes back",
+    );
+    assert.ok(new Set(seen).size > 3, `it is seen at ${[...new Set(seen)].join(", ")}`);
+    await page.getByText("10,000 of 10,000 rows, 100 failed, 0 running, 0 waiting").waitFor();
+    await page.getByText("completed with errors").waitFor();
+    // The rows on the page are those of the end, too.
+    await page.getByText("10,000 rows", { exact: true }).waitFor();
+    await until("no row of the first is open", async () => {
+      const text = await page.getByRole("region", { name: "Rows of the job" }).textContent();
+      return !/pending|running/.test(text ?? "pending");
+    });
+    await keepScreenshot(page, "job");
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("a hundred thousand rows are scrolled through and searched, and few of them are on the page", async () => {
+    using scratch = scratchDirectory();
+    await makeJob(scratch.path, LARGE_ROWS);
+    const { server, loginUrl } = await serveConsole("--jobs", scratch.path);
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    await page.getByRole("link", { name: "Jobs" }).click();
+    await page.locator("tbody a").first().click();
+    await page.getByText("100,000 rows", { exact: true }).waitFor();
+    const rows = page.getByRole("region", { name: "Rows of the job" });
+    assert.equal(await rows.getByRole("table").getAttribute("aria-rowcount"), `${LARGE_ROWS + 1}`);
+    // By the keyboard alone.
+    await rows.focus();
+    await page.keyboard.press("End");
+    await page.getByRole("link", { name: `row-${LARGE_ROWS}`, exact: true }).waitFor();
+    const drawn = await rows.locator("tbody tr").count();
+    assert.ok(drawn < 200, `${drawn} rows are drawn`);
+    await page.evaluate(`document.querySelector(".rows").scrollTop = 50000 * 32`);
+    await page.getByRole("link", { name: "row-50001", exact: true }).waitFor();
+    await page.getByLabel("Text").fill("cell 77777 ");
+    await page.getByText("1 rows", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "row-77777", exact: true }).waitFor();
+    for (const colorScheme of ["light", "dark"] as const) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await axeFaults(page), [], `a job, ${colorScheme}`);
+    }
+    await page.getByRole("link", { name: "row-77777", exact: true }).click();
+    await page.getByRole("heading", { name: /^Row row-77777/ }).waitFor();
+    await page.getByText("see cell 77777").first().waitFor();
+    assert.deepEqual(await axeFaults(page), [], "a row, dark");
+    await page.setViewportSize({ width: 390, height: 800 });
+    for (const back of [false, true]) {
+      if (back) await page.goBack();
+      if (back) await rows.waitFor();
+      const overflow = await page.evaluate("document.documentElement.scrollWidth > innerWidth");
+      assert.equal(overflow, false, "the page is wider than a phone");
+    }
+    await page.setViewportSize({ width: 1100, height: 700 });
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+});
+
+async function makeJob(home: string, count: number): Promise<string> {
+  const rows = async function* () {
+    for (let rowIndex = 0; rowIndex < count; rowIndex++) {
+      const row = { name: `cell ${rowIndex + 1} of many`, note: "as long as cells are. ".repeat(5) };
+      yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row };
+    }
+  };
+  const { id } = await new SqliteStore(home).create(
+    {
+      id: crypto.randomUUID(),
+      key: "key",
+      task: {
+        instruction: "see {name}",
+        schema: null,
+        model: "gpt-5",
+        reasoningEffort: null,
+        tools: "none",
+        idColumn: null,
+      },
+      settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
+      inputPath: "many.csv",
+      outputPath: "out.csv",
+      createdAtMs: Date.now(),
+    },
+    rows(),
+    () => ({ headers: ["name", "note"], isReading: false }),
+  );
+  return id;
+}
+
+/** Settles every row of a job as the process that runs it would, without a model. */
+async function startWriter(home: string, jobId: string): Promise<void> {
+  await using ledger = await new SqliteStore(home).open(jobId);
+  assert.ok(ledger && (await ledger.beginRun()));
+  await ledger.setStatus("running", ["pending"]);
+  const usage = { inputTokens: 800, cachedInputTokens: 400, outputTokens: 60, reasoningOutputTokens: 0 };
+  for (;;) {
+    const claims = await ledger.claim(100);
+    if (claims.length === 0) break;
+    for (const claim of claims) {
+      if (claim.item.itemId.endsWith("77"))
+        await ledger.fail(claim, { errorClass: "timeout", message: "too slow", usage });
+      else await ledger.complete(claim, { result: '{"ok":true}', usage, stop: false });
+    }
+    // The browser is driven from this process, too.
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  await ledger.setStatus("completed_with_errors", ["running"]);
+}
