@@ -27,7 +27,7 @@ import { openExactDirectory } from "./exact-directory.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { LocalMachine } from "./machine.ts";
 import type { Orphan } from "./orphans.ts";
-import { OrphanKeeper } from "./orphans.ts";
+import { commandOf, OrphanKeeper } from "./orphans.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
 
@@ -46,6 +46,12 @@ export interface ResolvedWalls {
   ended(): Promise<void>;
 }
 
+/** What is to be walled. */
+export type SandboxedStart = StartParams & {
+  /** A descriptor of the exact directory to start in; the caller's, open until the start has ended. */
+  directory?: number | undefined;
+};
+
 export interface LocalBackendOptions {
   clock?: Clock;
   eventLogLimits?: Partial<EventLogLimits>;
@@ -59,14 +65,14 @@ export interface LocalBackendOptions {
   degraded?: readonly string[];
   /** Refuses an id that a live process has. Not below a server, where each session has ids of its own. */
   uniqueIds?: boolean;
-  /** Told at shutdown, when orphans were ended that could not be attributed to any process. */
+  /** Told when orphans are ended that could not be attributed to any process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
   /** Where inherited variables come from. */
   hostEnv?: Record<string, string | undefined>;
   /** Resolves when what walls kept on the host beyond a single process is removed, as far as it can be by now. */
   settleSandboxes?: (() => Promise<void>) | undefined;
   /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
-  resolveSandbox?: ((intent: unknown, params: StartParams) => Promise<ResolvedSandbox | null>) | undefined;
+  resolveSandbox?: ((intent: unknown, start: SandboxedStart) => Promise<ResolvedSandbox | null>) | undefined;
 }
 
 export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
@@ -82,6 +88,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #walls = new Set<Promise<void>>();
   /** Of everything that starts or is open, where they must be unique. */
   readonly #ids = new Set<string>();
+  /** Start times of the last unclaimed orphans that were told, by their numbers. */
+  readonly #lastUnclaimed = new Map<number, number>();
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
@@ -93,7 +101,12 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const { table, reaper } = machine;
     this.#orphans =
       reaper && options.subreaper ? new OrphanKeeper({ reaper, table, clock: this.#clock }) : null;
-    this.#killer = new TreeKiller({ table, clock: this.#clock, subreaper: this.#orphans !== null });
+    this.#killer = new TreeKiller({
+      table,
+      clock: this.#clock,
+      subreaper: this.#orphans !== null,
+      onUnclaimed: ({ pid, startTime }) => this.#tellUnclaimed(pid, startTime),
+    });
   }
 
   /** What does not work as well as it should here, each with its reason; empty when all is well. */
@@ -128,7 +141,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const { cwdIdentity } = params;
     using held = cwdIdentity === undefined ? null : openExactDirectory(named.cwd, cwdIdentity);
     const spec = held ? { ...named, directory: held.fd } : named;
-    const sandbox = await this.#resolveSandbox({ ...params, env });
+    const sandbox = await this.#resolveSandbox({ ...params, env, directory: held?.fd });
     // Awaited here, so that the directory stays open until the start has ended.
     if (sandbox.type === "none") return await this.#start(params, spec, null);
     try {
@@ -272,14 +285,25 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#orphans?.expect();
   }
 
+  /** Once each, though several trees may end it at once. */
+  #tellUnclaimed(pid: number, startTime: number): void {
+    if (this.#lastUnclaimed.get(pid) === startTime) return;
+    this.#lastUnclaimed.delete(pid);
+    this.#lastUnclaimed.set(pid, startTime);
+    const [oldest] = this.#lastUnclaimed.keys();
+    if (oldest !== undefined && this.#lastUnclaimed.size > UNCLAIMED_REMEMBERED)
+      this.#lastUnclaimed.delete(oldest);
+    this.#options.onOrphansEnded?.([{ pid, command: commandOf(pid) }]);
+  }
+
   /** This program ends with processes alive: the parent-death signal takes the leaders, this takes their trees. */
   #killAllNow(): void {
     for (const { child } of this.#open) if (child) this.#killer.killNow(child);
   }
 
-  async #resolveSandbox(params: StartParams): Promise<ResolvedSandbox> {
-    if (params.sandbox === undefined || params.sandbox === null) return { type: "none" };
-    const resolved = await this.#options.resolveSandbox?.(params.sandbox, params);
+  async #resolveSandbox(start: SandboxedStart): Promise<ResolvedSandbox> {
+    if (start.sandbox === undefined || start.sandbox === null) return { type: "none" };
+    const resolved = await this.#options.resolveSandbox?.(start.sandbox, start);
     if (!resolved) throw invalidParams("sandbox intent cannot be enforced on this executor");
     return resolved;
   }
@@ -318,6 +342,8 @@ function labelOf({ sandbox, sandboxType }: StartParams): SandboxType {
   return sandbox === undefined || sandbox === null ? (sandboxType ?? "none") : "none";
 }
 
+/** As many may be ended at one time and still be told once each. */
+const UNCLAIMED_REMEMBERED = 100;
 /** What the ended had still written is usually there at once. */
 const LAST_OUTPUT_MS = 100;
 /** A killed process is reaped and closed well before this, or the machine is in trouble. */

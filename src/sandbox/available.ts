@@ -1,7 +1,8 @@
 import { spawnSync } from "node:child_process";
-import { accessSync, constants, statSync } from "node:fs";
+import { accessSync, closeSync, constants, statSync } from "node:fs";
 import { join } from "node:path";
 import type { SandboxPrograms } from "./bubblewrap.ts";
+import { openPlace } from "./passed-descriptors.ts";
 import { filterArch } from "./seccomp-filter.ts";
 import { raiseWalls } from "./walls.ts";
 
@@ -34,17 +35,21 @@ export function sandboxPrograms(): SandboxPrograms | null {
 export function probe(places: readonly string[]): SandboxPrograms | null {
   const arch = process.platform === "linux" ? filterArch() : null;
   const env = findProgram("env", places);
+  const shell = findProgram("sh", places);
   const bwrap = findProgram("bwrap", places);
   if (arch === null || env === null || bwrap === null) return null;
-  for (const bindsDescriptors of [true, false]) {
-    const programs = { env, bwrap, arch, bindsDescriptors };
-    if (worksWith(programs)) return programs;
-  }
+  for (const bindsDescriptors of [true, false])
+    for (const sh of shell === null ? [null] : [shell, null]) {
+      const programs = { env, bwrap, arch, bindsDescriptors, sh };
+      if (worksWith(programs)) return programs;
+    }
   return null;
 }
 
 function worksWith(programs: SandboxPrograms): boolean {
+  let directory: number | null = null;
   try {
+    directory = openPlace("/");
     using walls = raiseWalls(
       {
         roots: [
@@ -57,7 +62,7 @@ function worksWith(programs: SandboxPrograms): boolean {
         tmp: "private",
         devices: "minimal",
       },
-      { argv: ["/bin/true"], env: {} },
+      { argv: ["/bin/true"], env: {}, directory },
       programs,
     );
     const { file, argv, env, descriptors } = walls;
@@ -70,6 +75,8 @@ function worksWith(programs: SandboxPrograms): boolean {
   } catch {
     // No place for an unnamed file, or /usr is a link: no sandbox.
     return false;
+  } finally {
+    if (directory !== null) closeSync(directory);
   }
 }
 

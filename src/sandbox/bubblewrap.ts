@@ -35,6 +35,8 @@ export interface SandboxPrograms {
   arch: FilterArch;
   /** Older ones bind by path only: between looking at a root and binding it there is then a moment. */
   bindsDescriptors: boolean;
+  /** A shell that can compare two files; null: the directory inside is entered by its name alone. */
+  sh: string | null;
 }
 
 /**

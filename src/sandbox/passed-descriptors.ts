@@ -34,6 +34,11 @@ function openUnnamed(): number {
   throw new Error("no folder here can hold a file without a name", { cause: problem });
 }
 
+/** A second descriptor of the same directory, for whoever closes what it passes on. */
+export function copyOf(directory: number): number {
+  return openSync(`/proc/self/fd/${directory}`, O_PATH | O_DIRECTORY);
+}
+
 /**
  * Holds what is at a path that is free of links; throws when the path leads elsewhere by now. A descriptor stays what it is
  * whatever is renamed afterwards.

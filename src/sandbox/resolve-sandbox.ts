@@ -35,6 +35,8 @@ export interface ResolvedWalls {
 /** What is to be walled. Without a directory there is no workspace either, unless the intent names one. */
 export type WalledStart = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {
   cwd: string | null;
+  /** A descriptor of the exact directory that `cwd` has to be; the caller's. */
+  directory?: number | undefined;
 };
 
 /** What the walls of a host have in common. */
@@ -76,7 +78,8 @@ export async function resolveSandbox(
     if (tmp) policy.tmp = { directory: tmp.directory };
     const writable = policy.roots.filter(({ access }) => access === "write");
     const roots = [...policy.roots, ...host.hidden.roots(writable), ...hiddenServices(intent)];
-    const walls = raiseWalls({ ...policy, roots }, { argv: withArg0(start), env: start.env }, programs);
+    const command = { argv: withArg0(start), env: start.env, directory: start.directory };
+    const walls = raiseWalls({ ...policy, roots }, command, programs);
     const { file, argv, env, descriptors } = walls;
     const { network } = policy;
     let onEnded = () => {};

@@ -111,7 +111,7 @@ test("in workspace-write mode .git stays as it is, and may be made where it is m
 test("a .git that is a file, as in a worktree, stays as it is too", { skip: noWalls }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, ".git"), "gitdir: /elsewhere\n");
-  const script = "cat .git; echo x >.git; rm -f .git; mv .git .old; echo over";
+  const script = "exec 2>&1; cat .git; echo x >.git; rm -f .git; mv .git .old; echo over";
   const ran = await run(recorded("workspace-write", ws.path), script, ws.path);
   assert.match(ran.output, /^gitdir: \/elsewhere\n.*over\n$/s);
   assert.equal(readFileSync(join(ws.path, ".git"), "utf8"), "gitdir: /elsewhere\n");

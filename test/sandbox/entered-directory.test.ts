@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { existsSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { RequestError } from "../../src/protocol/errors.ts";
+import { uriFromPath } from "../../src/protocol/path-uri.ts";
+import { sandboxPrograms } from "../../src/sandbox/available.ts";
+import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+import { noWalls } from "./walls.ts";
+
+/** Behind walls, too, a command begins in the directory that was judged, or not at all. */
+
+const ROUNDS = 150;
+const skip =
+  noWalls || skipUnless(sandboxPrograms()?.sh != null, "no shell here can compare two directories");
+
+/** Two directories, `sub` and `elsewhere`, each with a file that says its name. */
+function workspace(): Disposable & { path: string; identity: string } {
+  const path = join("/var/tmp", `procwire-ws-${randomUUID()}`);
+  for (const name of ["sub", "elsewhere"]) {
+    mkdirSync(join(path, name), { recursive: true });
+    writeFileSync(join(path, name, "name"), name);
+  }
+  const { dev, ino } = statSync(join(path, "sub"), { bigint: true });
+  return {
+    path,
+    identity: `${dev}:${ino}`,
+    [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }),
+  };
+}
+
+const writeIn = (path: string) => ({
+  permissions: {
+    type: "managed",
+    file_system: {
+      type: "restricted",
+      entries: [
+        { path: { type: "special", value: { kind: "root" } }, access: "read" },
+        { path: { type: "path", path: uriFromPath(path) }, access: "write" },
+      ],
+    },
+    network: "restricted",
+  },
+  workspaceRoots: [uriFromPath(path)],
+  windowsSandboxLevel: "disabled",
+});
+
+/** Runs a command, or a script, in `sub` of a workspace; `meanwhile` is done once the directory was judged and the walls are made ready. */
+async function run(
+  ws: ReturnType<typeof workspace>,
+  command: string | string[],
+  meanwhile: () => void = () => undefined,
+  env: Record<string, string> = { PATH: "/usr/bin:/bin" },
+) {
+  await using backend = createLocalBackend({
+    resolveSandbox: async (intent, start) => {
+      const walls = await resolveSandbox(intent, start);
+      meanwhile();
+      return walls;
+    },
+  });
+  const process = await backend.start({
+    processId: randomUUID(),
+    argv: typeof command === "string" ? ["/bin/sh", "-c", command] : command,
+    cwd: join(ws.path, "sub"),
+    cwdIdentity: ws.identity,
+    env,
+    tty: false,
+    sandbox: writeIn(ws.path),
+  });
+  await process.closed;
+  const { stdout, stderr } = await process.snapshot();
+  return {
+    stdout: Buffer.from(stdout).toString(),
+    stderr: Buffer.from(stderr).toString(),
+    exitCode: process.log.exit?.exitCode,
+  };
+}
+
+const SWAPS: Record<string, (path: string) => void> = {
+  "for a link": (path) => {
+    renameSync(join(path, "sub"), join(path, "old"));
+    symlinkSync("elsewhere", join(path, "sub"));
+  },
+  "for another directory": (path) => {
+    renameSync(join(path, "sub"), join(path, "old"));
+    renameSync(join(path, "elsewhere"), join(path, "sub"));
+  },
+};
+
+for (const [how, swap] of Object.entries(SWAPS)) {
+  test(`a directory that is swapped ${how} after it was judged is not begun in`, { skip }, async () => {
+    using ws = workspace();
+    const ran = await run(ws, "cat name; touch ran", () => swap(ws.path));
+    assert.equal(ran.stdout, "");
+    assert.match(ran.stderr, /^cwd `.*\/sub` is no longer the directory that was meant: /);
+    assert.equal(ran.exitCode, 126);
+    for (const name of ["sub", "old", "elsewhere"]) assert.ok(!existsSync(join(ws.path, name, "ran")));
+  });
+}
+
+test("the directory that was judged is begun in, with nothing of how it was compared", { skip }, async () => {
+  using ws = workspace();
+  assert.deepEqual(await run(ws, "cat name"), { stdout: "sub", stderr: "", exitCode: 0 });
+  // The last one is the folder it reads.
+  assert.equal((await run(ws, ["/bin/ls", "/proc/self/fd"])).stdout, "0\n1\n2\n3\n");
+  for (const more of [{}, { PWD: "/elsewhere", OLDPWD: "/old", SHLVL: "7", _: "it" }]) {
+    const env = { PATH: "/usr/bin:/bin", ...more };
+    const { stdout } = await run(ws, ["/usr/bin/env"], undefined, env);
+    const given = Object.entries(env).map((pair) => pair.join("="));
+    assert.deepEqual(stdout.trim().split("\n").sort(), given.sort());
+  }
+});
+
+test(`a directory that is swapped all the time is the one that was judged whenever a command begins, ${ROUNDS} times`, {
+  skip,
+  timeout: 60_000,
+}, async () => {
+  using ws = workspace();
+  const swapping = "while :; do mv sub aside; ln -s elsewhere sub; rm sub; mv aside sub; sleep 0.01; done";
+  const swapper = spawn("/bin/sh", ["-c", swapping], { cwd: ws.path, stdio: "ignore" });
+  let ran = 0;
+  let refused = 0;
+  try {
+    const round = async () => {
+      const ended = await run(ws, "cat name").catch((error: unknown) => {
+        if (error instanceof RequestError) return null;
+        throw error;
+      });
+      // It was judged, entered, and lost its name again: bubblewrap's own refusals have no text of the command either.
+      if (ended === null || ended.exitCode !== 0) {
+        refused++;
+        assert.equal(ended?.stdout ?? "", "");
+        return;
+      }
+      ran++;
+      assert.equal(ended.stdout, "sub");
+    };
+    while (ran + refused < ROUNDS || ran === 0) await round();
+  } finally {
+    swapper.kill("SIGKILL");
+    await once(swapper, "exit");
+  }
+});
