@@ -16,7 +16,7 @@ namespace {
 // ---- one process
 
 // (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups,
-// directory)
+// directory) -> its mark, before anybody can have it; 0: it gets none
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   auto request = std::make_unique<SpawnRequest>();
@@ -31,13 +31,13 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->passed = call.integers(10);
   const std::vector<double> limits = call.numbers(11);
   for (size_t at = 0; at + 2 < limits.size(); at += 3)
-    request->limits.push_back({static_cast<int>(limits[at]),
-                               {static_cast<uint64_t>(limits[at + 1]), static_cast<uint64_t>(limits[at + 2])},
-                               true});
+    request->limits.push_back(
+        {static_cast<int>(limits[at]), {static_cast<uint64_t>(limits[at + 1]), static_cast<uint64_t>(limits[at + 2])}});
   request->cgroups = call.texts(12);
   request->directory = static_cast<int>(call.number(13));
+  const uint64_t mark = request->mark = nextMark(request->marking);
   startProgram(*call.loop(), std::move(request), call.argv[8], call.argv[9]);
-  return nullptr;
+  return call.answer(static_cast<double>(mark));
 }
 
 // (child, bytes, writeId or undefined)

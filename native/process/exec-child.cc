@@ -100,9 +100,10 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
   closeInherited(firstUnused, plan->oldCallsOnly);
   resetSignals();
   for (int at = 0; at < plan->limitCount; at++)
-    if (syscall(SYS_prlimit64, 0, plan->limits[at].resource, plan->limits[at].values, nullptr) < 0 &&
-        plan->limits[at].required)
+    if (syscall(SYS_prlimit64, 0, plan->limits[at].resource, plan->limits[at].values, nullptr) < 0)
       failChild(plan, "setrlimit", errno);
+  if (plan->marking && syscall(SYS_prlimit64, 0, plan->marking->resource, plan->marking->values, nullptr) < 0)
+    plan->unmarked = true;
 
   // As execvp searches, except that a file the kernel cannot execute is never handed to a shell.
   int denied = 0;

@@ -11,7 +11,6 @@ namespace procwire {
 struct ResourceLimit {
   int resource;
   uint64_t values[2];  // soft, hard
-  bool required;       // the program must not start without it
 };
 
 // What the child tells: the failed call and its errno, 0 while nothing has failed.
@@ -34,8 +33,11 @@ struct ChildPlan {
   // Become 3, 4 and so on. Each is above all of these numbers.
   const int* passed;
   int passedCount;
+  // The program must not start without these.
   const ResourceLimit* limits;
   int limitCount;
+  // Carries its mark; it starts also when this cannot be set. Null: none.
+  const ResourceLimit* marking;
   // Files (cgroup.procs) that put the process that writes to them into a cgroup.
   const int* cgroups;
   int cgroupCount;
@@ -43,8 +45,9 @@ struct ChildPlan {
   bool oldCallsOnly;
   // Where the child's memory may be a copy of the parent's: a failure is written here too, and exec closes it. Else -1.
   int reportFd;
-  // Set by the child: that it runs in this memory, and what failed.
+  // Set by the child: that it runs in this memory, that it could not be marked, and what failed.
   volatile bool ran;
+  volatile bool unmarked;
   volatile ChildReport report;
 };
 

@@ -1,49 +1,72 @@
-// A mark is the soft limit on the time a realtime thread may run without sleeping: inherited by fork and exec, readable
-// by everybody, and above a century, so it never limits anything. Environments stay exact, nothing is left to clean up,
-// and it takes one system call and no privilege. A descendant that sets this limit itself is lost sight of; it still
-// ends with the server, to which orphans come.
+// A mark is a soft resource limit that limits nothing: inherited by fork and exec, and readable by everybody.
+// Environments stay exact, nothing is left to clean up, and it takes one system call and no privilege.
+//
+// It is the limit on file locks, which the kernel has not looked at since Linux 2.4, so that no program has a reason to
+// set it. One that does so was made to hide from us, and is ended for it once it is an orphan
+// (src/local/tree-kill.ts). A program that has such a mark itself, because another one above it marks, leaves it to its
+// descendants and uses the limit on the time a realtime thread may run without sleeping: above a century, it limits
+// nothing either.
 #include "process/mark.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 
+#include "process/mark-numbers.h"
+#include "process/process-tree.h"
+
 namespace procwire {
 namespace {
 
-// Microseconds: 142 years. Below 2^53 with all that is added, so that JavaScript's numbers hold it.
-constexpr uint64_t kFirstMark = uint64_t{1} << 52;
-constexpr int kSerialBits = 24;
 // The kernel's RLIM64_INFINITY, whose name not every C library has.
 constexpr uint64_t kUnlimited = ~uint64_t{0};
-constexpr int kProgramBits = 27;
 
-// The part of this program, so that two of them do not take each other's orphans for their own.
-uint64_t programPart() {
-  static const uint64_t part = [] {
-    uint64_t number = 0;
-    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) {
-      struct timespec now = {};
-      clock_gettime(CLOCK_REALTIME, &now);
-      number = static_cast<uint64_t>(now.tv_nsec) * 2654435761u + static_cast<uint64_t>(getpid());
-    }
-    return kFirstMark + ((number & ((uint64_t{1} << kProgramBits) - 1)) << kSerialBits);
-  }();
-  return part;
+struct Carrier {
+  int resource;
+  const char* nameInProc;
+};
+
+constexpr Carrier kLocks = {RLIMIT_LOCKS, "Max file locks"};
+constexpr Carrier kRealtime = {RLIMIT_RTTIME, "Max realtime timeout"};
+
+struct OwnLimit {
+  uint64_t soft = 0;
+  uint64_t hard = 0;
+
+  explicit OwnLimit(int resource) {
+    uint64_t values[2];
+    if (syscall(SYS_prlimit64, 0, resource, nullptr, values) < 0) return;
+    soft = values[0];
+    hard = values[1];
+  }
+
+  // A program above this one may have set a limit that means something: that one stays as it is.
+  bool canCarry(uint64_t mark) const { return hard >= mark && (soft == kUnlimited || is_mark(soft)); }
+  bool isFree() const { return canCarry(2 * MARK_FIRST) && soft == kUnlimited; }
+};
+
+const Carrier& carrier() {
+  static const Carrier& chosen = OwnLimit(RLIMIT_LOCKS).isFree() ? kLocks : kRealtime;
+  return chosen;
 }
 
-bool isMark(uint64_t value) { return value >= kFirstMark && value < 2 * kFirstMark; }
+uint64_t firstMark() {
+  static const uint64_t first = [] {
+    ProcessEntry own;
+    readEntry(getpid(), own);
+    return first_mark_of(getpid(), own.startTime);
+  }();
+  return first;
+}
 
 // For a process of another user: its limits as /proc shows them to everybody.
-uint64_t markInProc(pid_t pid) {
+uint64_t limitInProc(pid_t pid, const char* name) {
   char path[32];
   char text[4096];
   snprintf(path, sizeof path, "/proc/%d/limits", pid);
@@ -53,29 +76,26 @@ uint64_t markInProc(pid_t pid) {
   close(fd);
   if (length <= 0) return 0;
   text[length] = 0;
-  constexpr char kName[] = "Max realtime timeout";
-  const char* line = strstr(text, kName);
-  return line ? strtoull(line + sizeof kName - 1, nullptr, 10) : 0;
+  const char* line = strstr(text, name);
+  return line ? strtoull(line + strlen(name), nullptr, 10) : 0;
 }
 
 }  // namespace
 
-uint64_t nextMark(std::vector<ResourceLimit>& limits) {
+uint64_t nextMark(ResourceLimit& limit) {
   static std::atomic<uint64_t> serial{0};
-  uint64_t own[2] = {0, 0};  // soft, hard
-  if (syscall(SYS_prlimit64, 0, RLIMIT_RTTIME, nullptr, own) < 0) return 0;
-  const uint64_t mark = programPart() + (serial++ & ((uint64_t{1} << kSerialBits) - 1));
-  // A program above this one has set a limit that means something: it stays as it is.
-  if (own[1] < mark || (own[0] != kUnlimited && !isMark(own[0]))) return 0;
-  limits.push_back({RLIMIT_RTTIME, {mark, own[1]}, false});
+  const OwnLimit own(carrier().resource);
+  const uint64_t mark = firstMark() + (serial++ & ((uint64_t{1} << MARK_SERIAL_BITS) - 1));
+  if (!own.canCarry(mark)) return 0;
+  limit = {carrier().resource, {mark, own.hard}};
   return mark;
 }
 
 uint64_t markOf(pid_t pid) {
   uint64_t values[2] = {0, 0};
-  const bool told = syscall(SYS_prlimit64, pid, RLIMIT_RTTIME, nullptr, values) == 0;
-  const uint64_t mark = told ? values[0] : markInProc(pid);
-  return isMark(mark) ? mark : 0;
+  const bool told = syscall(SYS_prlimit64, pid, carrier().resource, nullptr, values) == 0;
+  const uint64_t mark = told ? values[0] : limitInProc(pid, carrier().nameInProc);
+  return is_mark(mark) ? mark : 0;
 }
 
 }  // namespace procwire

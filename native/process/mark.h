@@ -5,14 +5,13 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <vector>
 
 #include "process/exec-child.h"
 
 namespace procwire {
 
-// A mark that no other process has, and the limit that carries it, added to `limits`. 0 where none can be set.
-uint64_t nextMark(std::vector<ResourceLimit>& limits);
+// A mark that no other process has, and the limit that carries it. 0 where none can be set.
+uint64_t nextMark(ResourceLimit& limit);
 
 // The mark of a process; 0 when it has none, or is gone.
 uint64_t markOf(pid_t pid);

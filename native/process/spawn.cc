@@ -30,7 +30,6 @@
 #include "core/fd.h"
 #include "core/uv-lite.h"
 #include "process/exec-child.h"
-#include "process/mark.h"
 #include "process/process-tree.h"
 #include "process/wait-thread.h"
 
@@ -321,9 +320,9 @@ bool start(SpawnRequest& request) {
   plan.passedCount = static_cast<int>(child.passed.size());
   std::vector<ResourceLimit>& limits = request.limits;
   capLimits(limits);
-  request.mark = nextMark(limits);
   plan.limits = limits.data();
   plan.limitCount = static_cast<int>(limits.size());
+  plan.marking = request.mark ? &request.marking : nullptr;
   plan.cgroups = child.cgroups.data();
   plan.cgroupCount = static_cast<int>(child.cgroups.size());
   plan.parent = getpid();
@@ -362,6 +361,7 @@ bool start(SpawnRequest& request) {
     return false;
   }
   request.pid = pid;
+  if (plan.unmarked) request.mark = 0;
   // Nobody has reaped it yet, so this is it, dead or alive.
   ProcessEntry entry;
   if (readEntry(pid, entry)) request.startTime = entry.startTime;

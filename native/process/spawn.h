@@ -29,6 +29,7 @@ struct SpawnRequest final : Mail {
   unsigned short cols = 80;
   std::vector<int> passed;  // become 3, 4 and so on in the child; the asker's own, open until it is answered
   std::vector<ResourceLimit> limits;
+  ResourceLimit marking = {};        // counts where there is a `mark`
   std::vector<std::string> cgroups;  // files the child writes itself to
   std::shared_ptr<Mailbox> mailbox;
   // For the loop that asked.
@@ -40,7 +41,7 @@ struct SpawnRequest final : Mail {
   const char* syscall = "";
   std::string path;
   pid_t pid = -1;
-  uint64_t mark = 0;       // what its descendants are known by; 0: nothing
+  uint64_t mark = 0;       // what its descendants are known by; 0: nothing. Asked, and dropped when it could not be set
   uint64_t startTime = 0;  // as in /proc, tells the leader from a later process with its number
   int exitFd = -1;         // readable once the leader has ended
   int stdinFd = -1;        // write end, pipes only

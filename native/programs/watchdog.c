@@ -14,10 +14,13 @@
 // the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no file
 // of the server.
 //
-// Where the kernel gives a cgroup (server-group.h), the server and all it starts are in one. A third process, the
-// guard, then stands beside the two: when they and the server were all killed at once, it kills all that is left in the
-// group. It is no parent of anybody, has a session of its own, and is ended by the upper watchdog in every other case.
-// When it was killed as well, the next server that is started beside this one ends what is left.
+// A third process, the guard, stands beside the two: when they and the server were all killed at once, it kills all
+// that carries a mark of this server (mark-numbers.h). It is no parent of anybody, has a session of its own, and is
+// ended by the upper watchdog in every other case.
+//
+// Where the kernel gives a cgroup (server-group.h), the server and all it starts are in one. Then the guard kills all
+// that is left in it, marked or not; and when it was killed as well, the next server that is started beside this one
+// does.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -34,6 +37,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../process/mark-numbers.h"
 #include "server-group.h"
 
 #ifndef SYS_close_range
@@ -42,10 +46,15 @@
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
 
 // A process that has not died this long after SIGKILL hangs in the kernel, and no more can be done about it.
 #define SWEEP_SECONDS 10
 #define SWEEP_PAUSE_MS 2
+// A process that forks all the time may be between two processes at one look, hardly at so many.
+#define QUIET_LOOKS 5
 // A server that was told to end and has not even said that it heard, or has said nothing since, for this long is stuck.
 // Servers say so every second; the rest is for a machine under load. `--patience-ms` is for tests.
 #define PATIENCE_MS 10000
@@ -115,9 +124,16 @@ static int reap(pid_t server, int* status) {
   }
 }
 
-static pid_t parent_of(pid_t pid) {
+struct process {
+  char state;
+  pid_t parent;
+  unsigned long long start_time;
+};
+
+// -1 when it is gone.
+static int look_at(pid_t pid, struct process* process) {
   char path[32];
-  char text[512];
+  char text[1024];
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
@@ -127,9 +143,9 @@ static pid_t parent_of(pid_t pid) {
   text[length] = 0;
   // The name in parentheses may hold anything.
   const char* name_end = strrchr(text, ')');
-  int parent = -1;
-  if (!name_end || sscanf(name_end + 1, " %*c %d", &parent) != 1) return -1;
-  return parent;
+  const char* const fields = " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu";
+  if (!name_end) return -1;
+  return sscanf(name_end + 1, fields, &process->state, &process->parent, &process->start_time) == 3 ? 0 : -1;
 }
 
 // Kills every child; their children come to us when they are gone. Returns how many there were.
@@ -141,7 +157,8 @@ static int kill_children(void) {
   const struct dirent* entry;
   while ((entry = readdir(processes))) {
     pid_t pid = atoi(entry->d_name);
-    if (pid <= 0 || parent_of(pid) != self) continue;
+    struct process process;
+    if (pid <= 0 || look_at(pid, &process) < 0 || process.parent != self) continue;
     // It is our child and not reaped, so the number is still its own.
     kill(pid, SIGKILL);
     killed++;
@@ -159,6 +176,50 @@ static void sweep(void) {
     // ECHILD is the only proof: a child may be born between two looks at /proc.
     if (waitpid(-1, &ignored, WNOHANG) < 0 && errno == ECHILD) return;
     kill_children();
+    nanosleep(&pause, NULL);
+  }
+}
+
+static int has_mark_of(pid_t pid, uint64_t first) {
+  const int carriers[] = {RLIMIT_LOCKS, RLIMIT_RTTIME};
+  for (size_t at = 0; at < sizeof carriers / sizeof *carriers; at++) {
+    uint64_t values[2];
+    if (syscall(SYS_prlimit64, pid, carriers[at], NULL, values) == 0 && is_mark_of(values[0], first)) return 1;
+  }
+  return 0;
+}
+
+// Kills it if it lives and has a mark of the program that `first` belongs to. True when it did.
+static int kill_if_marked(pid_t pid, uint64_t first) {
+  struct process process;
+  // Opened before the looks, so that what was looked at is what is killed.
+  int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+  int killed = look_at(pid, &process) == 0 && process.state != 'Z' && has_mark_of(pid, first);
+  if (killed && fd >= 0) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
+  else if (killed) kill(pid, SIGKILL);
+  if (fd >= 0) close(fd);
+  return killed;
+}
+
+static int kill_marked(uint64_t first) {
+  DIR* processes = opendir("/proc");
+  if (!processes) return 0;
+  int killed = 0;
+  const struct dirent* entry;
+  while ((entry = readdir(processes))) {
+    pid_t pid = atoi(entry->d_name);
+    if (pid > 0) killed += kill_if_marked(pid, first);
+  }
+  closedir(processes);
+  return killed;
+}
+
+// Everything of this machine that a program has marked.
+static void end_marked(uint64_t first) {
+  struct timespec pause = {0, SWEEP_PAUSE_MS * 1000000L};
+  int quiet = 0;
+  for (int round = 0; quiet < QUIET_LOOKS && round < SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS; round++) {
+    quiet = kill_marked(first) > 0 ? 0 : quiet + 1;
     nanosleep(&pause, NULL);
   }
 }
@@ -268,7 +329,7 @@ static int watch(const struct below* below) {
   }
 }
 
-// Beside the watchdogs: waits until both of them and the server are gone, and ends what is left in the group. The lower
+// Beside the watchdogs: waits until both of them and the server are gone, and ends what is left of it. The lower
 // watchdog writes the server's number to `told`, and the pipe ends when neither watchdog has it open any more.
 static int guard(const struct server_group* group, int told) {
   pid_t server = 0;
@@ -280,25 +341,29 @@ static int guard(const struct server_group* group, int told) {
   end_deserted_groups(group);
   if (read(told, &server, sizeof server) != sizeof server) server = 0;
   int end = server > 0 ? (int)syscall(SYS_pidfd_open, server, 0) : -1;
+  struct process process;
+  const int known = server > 0 && look_at(server, &process) == 0;
+  const uint64_t first = known ? first_mark_of(server, process.start_time) : 0;
   // The watchdogs of a group may have been dying when it was looked at: look again, ever less often.
   struct pollfd both_gone = {.fd = told, .events = POLLIN};
-  int pause_ms = FIRST_LOOK_AGAIN_MS;
-  while (poll(&both_gone, 1, pause_ms) == 0) {
+  int pause_ms = group->fd < 0 ? -1 : FIRST_LOOK_AGAIN_MS;
+  while (poll(&both_gone, 1, pause_ms) <= 0) {
     end_deserted_groups(group);
-    if (pause_ms < LAST_LOOK_AGAIN_MS) pause_ms *= 2;
+    if (pause_ms > 0 && pause_ms < LAST_LOOK_AGAIN_MS) pause_ms *= 2;
   }
   while (read(told, &more, 1) < 0 && errno == EINTR) {}
   // A server that lost both watchdogs is told so by the kernel, and ends what it started itself.
   struct pollfd ended = {.fd = end, .events = POLLIN};
   while (end >= 0 && poll(&ended, 1, -1) < 0 && errno == EINTR) {}
   kill_group(group);
+  if (known) end_marked(first);
   remove_group(group);
   return 0;
 }
 
-// A watchdog does without one where there is no group, or no room for another process.
+// A watchdog does without one where there is no room for another process.
 static pid_t start_guard(const struct kept* kept, int told) {
-  if (kept->group.fd < 0 || told < 0) return 0;
+  if (told < 0) return 0;
   pid_t pid = fork();
   if (pid != 0) return pid;
   struct kept own = {.group = kept->group, .alive = told};

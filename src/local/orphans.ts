@@ -100,7 +100,7 @@ export class OrphanKeeper {
   }
 }
 
-function commandOf(pid: number): string {
+export function commandOf(pid: number): string {
   try {
     const commandLine = readFileSync(`/proc/${pid}/cmdline`, "utf8").replaceAll("\0", " ").trim();
     return commandLine || readFileSync(`/proc/${pid}/comm`, "utf8").trim();

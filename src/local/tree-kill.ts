@@ -3,6 +3,7 @@ import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
 import type { TerminateMode } from "../exec/exec-process.ts";
 import type { Child } from "./child.ts";
+import { knownTrees } from "./known-trees.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 import { isAlive } from "./process-table.ts";
 
@@ -43,16 +44,23 @@ export interface TreeKillerOptions {
   clock: Clock;
   /** Orphans come to this program, so what escaped is found among its own children instead of among all processes. */
   subreaper: boolean;
+  /** Told before an orphan is ended that has the mark of no process known: it was made to hide from us. */
+  onUnclaimed?: (orphan: ProcessIdentity) => void;
 }
 
 /**
  * Ends whole trees. The tree is looked at before the first signal, since a killed parent's children can no longer be
  * found through it; then the group is signalled, then the processes that left the group.
+ *
+ * Orphans are known by their mark. Whose descendant one was that has dropped it, nobody can tell: the kernel keeps no
+ * record, and whatever else a process inherits it can change as well. But no program has a reason to drop it, so such
+ * an orphan (unclaimed) is ended with the first tree that it may belong to: one whose leader is older than it.
  */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
   /** Whose children orphans become without a subreaper: an ancestor of this program. */
   readonly #adopters: ReadonlySet<number>;
+  readonly #ownSession: number;
   #scan: Scan | null = null;
   #scans = 0;
   /** Marks of the trees that are being swept: whatever carries one of them belongs to that tree alone. */
@@ -64,6 +72,8 @@ export class TreeKiller {
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
+    if (options.subreaper) knownTrees.keep();
+    this.#ownSession = options.table.entry(process.pid)?.session ?? 0;
     const adopters = new Set([1]);
     for (let pid = process.ppid; pid > 1 && !adopters.has(pid); pid = options.table.entry(pid)?.parent ?? 0)
       adopters.add(pid);
@@ -96,13 +106,15 @@ export class TreeKiller {
     const seen = new Map<number, ProcessEntry>();
     if (this.#sweeps > FEW_SWEEPS) return this.#sweep(child, seen);
     this.#look(child, seen, this.#scans);
-    return seen.size === 0 ? [] : this.#sweep(child, seen);
+    if (seen.size > 0) return this.#sweep(child, seen);
+    knownTrees.forget(child.mark);
+    return [];
   }
 
-  /** Whether descendants are left of a process whose leader has ended. */
+  /** Whether descendants are left of a process whose leader has ended; unclaimed orphans are nobody's. */
   hasLeft(child: Leader): boolean {
     const seen = new Map<number, ProcessEntry>();
-    this.#look(child, seen);
+    this.#work(() => this.#addBelonging(child, seen, 0, "claimed"));
     return seen.size > 0;
   }
 
@@ -159,7 +171,10 @@ export class TreeKiller {
       }
       if (alive.length > 0) quietAt = null;
       else if (quietAt === null) quietAt = scan;
-      else if (scan > quietAt) return tell([]);
+      else if (scan > quietAt) {
+        knownTrees.forget(child.mark);
+        return tell([]);
+      }
       this.#work(() => {
         for (const process of alive) this.#options.table.signal(process, SIGKILL);
       });
@@ -180,7 +195,7 @@ export class TreeKiller {
    * Returns the number of the list.
    */
   #look(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
-    return this.#work(() => this.#addBelonging(child, seen, afterScan));
+    return this.#work(() => this.#addBelonging(child, seen, afterScan, "all"));
   }
 
   /** All that is done in one turn of the event loop counts together. */
@@ -209,7 +224,12 @@ export class TreeKiller {
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
-  #addBelonging(child: Leader, seen: Map<number, ProcessEntry>, afterScan: number): number {
+  #addBelonging(
+    child: Leader,
+    seen: Map<number, ProcessEntry>,
+    afterScan: number,
+    orphans: "all" | "claimed",
+  ): number {
     const { table } = this.#options;
     const covered = new Set<number>();
     const add = (entry: ProcessEntry) => {
@@ -236,9 +256,18 @@ export class TreeKiller {
         (child.mark !== 0 && orphan.mark === child.mark) ||
         table.holds(entry.pid, child.ends);
       if (belongs) add(entry);
+      else if (orphans === "all" && child.mark !== 0 && this.#isUnclaimed(orphan)) {
+        this.#options.onUnclaimed?.(entry);
+        add(entry);
+      }
     }
     for (const { pid } of [...seen.values()]) descend(pid);
     return scan.number;
+  }
+
+  /** Children in this program's own session were started by other code here. */
+  #isUnclaimed({ entry, mark }: MarkedOrphan): boolean {
+    return this.#options.subreaper && entry.session !== this.#ownSession && knownTrees.isStrange(mark);
   }
 
   /**
@@ -259,6 +288,7 @@ export class TreeKiller {
       .map((entry) => ({ entry, mark: table.markOf(entry.pid) }));
     const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
     this.#scan = new Scan(++this.#scans, now, now + sharedMs, orphans);
+    if (subreaper) knownTrees.forgetEnded((mark) => this.#scan?.has(mark) ?? false);
     return this.#scan;
   }
 
@@ -310,6 +340,10 @@ class Scan {
     this.takenAt = takenAt;
     this.validUntil = validUntil;
     this.#byMark = Map.groupBy(orphans, ({ mark }) => mark);
+  }
+
+  has(mark: number): boolean {
+    return this.#byMark.has(mark);
   }
 
   /** Those that can belong to the tree of this mark: all but those that carry the mark of another tree. */

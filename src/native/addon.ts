@@ -41,6 +41,7 @@ export type NativeSpawnDone = (
  */
 export class NativeAddon {
   // ---- processes. A block is a text of parts, each ended by a zero byte.
+  /** Answers the mark the program is about to get; 0: none. */
   readonly spawn!: (
     file: string,
     argvBlock: string,
@@ -59,7 +60,7 @@ export class NativeAddon {
     cgroupsBlock: string,
     /** A descriptor of the directory to start in; -1: `cwd` is looked up. Stays the caller's until `onDone`. */
     directory: number,
-  ) => void;
+  ) => number;
   /** Names of a child's events, each at its number. */
   readonly childEvents!: readonly string[];
   readonly write!: (child: NativeChild, bytes: Uint8Array, writeId: string | undefined) => void;

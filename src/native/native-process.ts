@@ -2,6 +2,7 @@ import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
 import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild } from "../local/child.ts";
 import { NO_ENDS } from "../local/child.ts";
 import { unreadableOutput } from "../local/errno-text.ts";
+import { knownTrees } from "../local/known-trees.ts";
 import type { LocalMachine } from "../local/machine.ts";
 import type { ProcessEntry, ProcessTable } from "../local/process-table.ts";
 import { spawnErrorFromErrno } from "../local/spawn-error.ts";
@@ -29,7 +30,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
   return (spec, events) =>
     new Promise((resolve, reject) => {
       let started: StartedChild | null = null;
-      native.spawn(
+      const issued = native.spawn(
         spec.file,
         block(spec.argv),
         block(Object.entries(spec.env).map(([name, value]) => `${name}=${value}`)),
@@ -39,6 +40,9 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.terminal?.rows ?? 0,
         spec.terminal?.cols ?? 0,
         (errno, syscall, path, child, pid, startTime, pts, pipes, mark) => {
+          if (errno !== 0 || mark !== issued) knownTrees.forget(issued);
+          // It was to have one, and could not be given it.
+          if (errno === 0 && mark === 0 && issued !== 0) knownTrees.begins(mark);
           if (errno !== 0) {
             reject(spawnErrorFromErrno(errno, syscall, path));
             return;
@@ -54,6 +58,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         (number, first, second) => {
           const event = native.childEvents[number];
           if (event === "close") started?.forgetEnds();
+          if (event === "exit") knownTrees.leaderExited(issued);
           if (!tell(events, event, first, second))
             events.broken(new NativeEventError("child", event ?? number, [first, second]));
         },
@@ -62,6 +67,8 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.limits ? block(spec.limits.cgroups) : "",
         spec.directory ?? -1,
       );
+      // At once: a descendant may be an orphan already when the start is answered.
+      knownTrees.begins(issued);
     });
 }
 

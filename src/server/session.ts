@@ -396,7 +396,13 @@ export class Session {
       this.#drop(entry);
       this.#leave(entry);
       if (entry.role !== "owner" || entry.shared.lifetime === "server") return;
-      this.#outlived = [...this.#outlived, entry.process].filter((process) => process.hasLeft);
+      const { true: left = [], false: over = [] } = Object.groupBy(
+        [...this.#outlived, entry.process],
+        ({ hasLeft }) => `${hasLeft}` as const,
+      );
+      this.#outlived = left;
+      // Nothing of them can be found any more; what hides from us ends at the latest with them.
+      for (const process of over) endProcess(process);
     };
     this.#forgetting.set(entry, this.#deps.clock.after(CLOSED_PROCESS_KEPT_MS, forget, { keepAlive: false }));
   }

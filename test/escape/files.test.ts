@@ -13,6 +13,7 @@ import {
 import { join } from "node:path";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { until } from "../support/until.ts";
+import { USERS } from "../support/users.ts";
 import {
   at,
   compile,
@@ -20,7 +21,6 @@ import {
   READ_ROOT,
   readOnly,
   startParams,
-  USERS,
   WORKSPACE,
   wayOut,
   workspaceWrite,

@@ -12,30 +12,10 @@ import { fileURLToPath } from "node:url";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { noWalls } from "../sandbox/walls.ts";
 import { PROCWIRE, ServeChild } from "../support/serve.ts";
+import { commandAs, USERS, type User } from "../support/users.ts";
 import { startParams, type WireClient } from "../support/wire.ts";
 
 export type Json = Record<string, unknown>;
-
-/** Who runs the server. */
-export interface User {
-  name: "root" | "an ordinary user";
-  uid: number;
-}
-
-/** `nobody`, as which root can run anything. */
-const NOBODY = 65534;
-const own = process.getuid?.() ?? NOBODY;
-export const USERS: readonly User[] =
-  own === 0
-    ? [
-        { name: "root", uid: 0 },
-        { name: "an ordinary user", uid: NOBODY },
-      ]
-    : [{ name: "an ordinary user", uid: own }];
-
-/** What comes before a program's name to run it as somebody else. */
-const commandAs = ({ uid }: User) =>
-  uid === own ? [] : ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
 
 /** Why a user's walls cannot be tested here, or false; where they have to be, that is a failure. */
 function whyNot(user: User): string | false {

@@ -3,13 +3,13 @@ import { once } from "node:events";
 import { chmodSync, chownSync, existsSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
+import { USERS } from "../support/users.ts";
 import {
   attemptProgram,
   type Ground,
   intent,
   READ_ROOT,
   readOnly,
-  USERS,
   wayOut,
   workspaceWrite,
 } from "./inside.ts";

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Clock, systemClock } from "../../src/async/clock.ts";
+import { knownTrees } from "../../src/local/known-trees.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../src/local/process-table.ts";
 import { TreeKiller } from "../../src/local/tree-kill.ts";
 
@@ -68,6 +69,7 @@ class CountedMachine {
   /** A leader with a chain of descendants below it. */
   tree(mark: number, depth: number) {
     const leader = this.#add(SERVER, mark, true);
+    knownTrees.begins(mark);
     let parent = leader;
     for (let at = 0; at < depth; at++) parent = this.#add(parent, mark, false);
     const child = {

@@ -28,7 +28,7 @@ describe("orphans of a server's processes", { skip: NO_ADDON }, () => {
     assert.equal(told.other, 12);
     assert.deepEqual(told.aliveAfterShutdown, []);
     assert.equal(told.bystander, true);
-    // It cannot be attributed, and dies with the server.
+    // It cannot be attributed, and is told for that.
     const names = told.ended.map(({ name }: { name: string }) => name);
     assert.ok(names.includes("unmarked"), String(names));
     assert.ok(!names.includes("daemon"), String(names));

@@ -57,7 +57,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
       const native = replaced({
         spawn: (...args) => {
           tell = args[9];
-          addon().spawn(...args);
+          return addon().spawn(...args);
         },
       });
       const child = await nativeSpawn(native)(sleeper, events);
@@ -77,7 +77,7 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
         real = args[8];
         const wrongDone: NativeSpawnDone = (errno, syscall, path) =>
           Reflect.apply(args[8], null, [errno, syscall, path]);
-        addon().spawn(
+        return addon().spawn(
           args[0],
           args[1],
           args[2],

@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmodSync, existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { isAlive, PROCWIRE, ServeChild, scratchDirectory, serve, withEnvironment } from "../support/serve.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+import { until } from "../support/until.ts";
+import { commandAs, USERS, type User } from "../support/users.ts";
+import { sh, type WireClient } from "../support/wire.ts";
+
+/**
+ * Deserters: daemons that also drop the mark by which a server knows whose descendants they are (`native/process/mark.cc`).
+ * They end with the process that started them all the same.
+ */
+
+const ROUNDS = 200;
+const AT_ONCE = 10;
+
+const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const hasWatchdog = existsSync(watchdog);
+
+function skipFor(user: User): string | false {
+  const [program = "test", ...args] = [...commandAs(user), "test", "-x", PROCWIRE];
+  const canRun = spawnSync(program, args, { stdio: "ignore" }).status === 0;
+  return skipUnless(hasWatchdog && canRun, `${user.name} cannot run ${PROCWIRE} with its watchdog`);
+}
+
+async function serveAs(user: User, ...args: string[]): Promise<ServeChild> {
+  const [program = PROCWIRE, ...before] = [...commandAs(user), PROCWIRE, "serve"];
+  const server = new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
+    command: [program, ...before],
+    env: { HOME: "/nonexistent" },
+    cwd: "/",
+  });
+  return server.listening();
+}
+
+async function connected(server: ServeChild): Promise<WireClient> {
+  const client = await server.connect();
+  await client.handshake();
+  return client;
+}
+
+const CLOSED = ">/dev/null 2>&1 </dev/null";
+/** Twice forked, in a session of its own, deaf, holding nothing; `first` is what it does before it says that it is there. */
+const daemon = (first: string) =>
+  `(setsid bash -c 'trap "" TERM HUP; ${first}; echo $$ >$PLACE.new; mv $PLACE.new $PLACE; exec sleep 1000' ${CLOSED} &)`;
+const NOTHING = ":";
+/** Each limit that could carry a mark. */
+const DROPS_MARK = "ulimit -x 4096; ulimit -R 5000000";
+/** A mark that looks like one, of a process that was never there. */
+const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
+/** What programs with realtime threads do. */
+const LIMITS_REALTIME = "ulimit -R 5000000";
+
+/** Starts a daemon from a process of its own, and says its number. */
+async function startDaemon(client: WireClient, processId: string, first: string, then: string) {
+  using place = scratchDirectory();
+  chmodSync(place.path, 0o777);
+  const file = join(place.path, "pid");
+  const env = { PATH: "/usr/bin:/bin", PLACE: file };
+  await client.start(processId, sh(`${daemon(first)}; ${then}`), { cwd: "file:///", env });
+  await until(`the daemon of ${processId} is there`, () => existsSync(file));
+  const pid = Number(readFileSync(file, "utf8"));
+  assert.ok(isAlive(pid), `${pid} is not there to begin with`);
+  return pid;
+}
+
+for (const user of USERS) {
+  describe(`deserters of ${user.name}`, { skip: skipFor(user) }, () => {
+    test("end when the process that started them is terminated, are told, and nobody else's daemons end", async () => {
+      await using server = await serveAs(user);
+      const others = await connected(server);
+      const client = await connected(server);
+      const early = await startDaemon(others, "early", NOTHING, "exec sleep 1000");
+      const pids = [
+        await startDaemon(client, "dropped", DROPS_MARK, "exec sleep 1000"),
+        await startDaemon(client, "faked", FAKES_MARK, "exec sleep 1000"),
+      ];
+      const honest = [
+        early,
+        await startDaemon(others, "late", NOTHING, "exec sleep 1000"),
+        await startDaemon(others, "realtime", LIMITS_REALTIME, "exit 0"),
+        await startDaemon(client, "own", NOTHING, "exec sleep 1000"),
+      ];
+      for (const [at, processId] of ["dropped", "faked"].entries()) {
+        assert.deepEqual(await client.call("process/terminate", { processId }), { running: true });
+        await until(`${processId} is gone`, () => !isAlive(pids[at] ?? 0));
+      }
+      for (const pid of pids)
+        await until(`${pid} is told`, () => new RegExp(`ended orphans .*${pid}`).test(server.stderr));
+      assert.deepEqual(honest.filter(isAlive), honest);
+      assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
+    });
+
+    test("end with their session when the process that started them ended by itself", async () => {
+      await using server = await serveAs(user, "--detached-session-ttl", "0");
+      const others = await connected(server);
+      const honest = await startDaemon(others, "honest", NOTHING, "exit 0");
+      const client = await connected(server);
+      const pid = await startDaemon(client, "p", DROPS_MARK, "exit 0");
+      assert.equal((await client.finished("p")).exitCode, 0);
+      client.cut();
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(honest));
+    });
+
+    test(`end whenever they are on their way, ${ROUNDS} times`, async () => {
+      await using server = await serveAs(user);
+      const client = await connected(server);
+      const mark = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
+      const [name = "", value = ""] = mark.split("=");
+      const env = { PATH: "/usr/bin:/bin", PLACE: "/dev/null", [name]: value };
+      const desert = `(setsid bash -c '${DROPS_MARK}; (setsid sleep 1000 &); exec sleep 1000' ${CLOSED} &)`;
+      const round = async (at: number) => {
+        const processId = `p${at}`;
+        await client.start(processId, sh(`${desert}; exec sleep 1000`), { cwd: "file:///", env });
+        // None, some or all of its forks are behind it by then.
+        for (let turns = at % 8; turns > 0; turns--) await client.call("environment/status", {});
+        await client.call("process/terminate", { processId });
+      };
+      for (let at = 0; at < ROUNDS; at += AT_ONCE)
+        await Promise.all(Array.from({ length: AT_ONCE }, (_, next) => round(at + next)));
+      await until("none is left", () => withEnvironment(mark).length === 0);
+    });
+  });
+}
+
+describe("daemons of an ordinary user, where no cgroup can be made", () => {
+  const [user] = USERS.filter(({ name }) => name === "an ordinary user");
+  assert.ok(user);
+  const skip = skipFor(user);
+
+  test("end when the server and both watchdogs are killed at once, and other servers' stay", {
+    skip,
+  }, async () => {
+    await using other = await serve();
+    const stays = await startDaemon(await connected(other), "p", NOTHING, "exec sleep 1000");
+    const server = await serveAs(user);
+    const client = await connected(server);
+    const pids = [
+      await startDaemon(client, "p", NOTHING, "exec sleep 1000"),
+      await startDaemon(client, "gone", NOTHING, "exit 0"),
+    ];
+    const three = [server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()];
+    // Stopped, none of them can do anything between the deaths.
+    for (const signal of ["SIGSTOP", "SIGKILL"] as const) for (const pid of three) process.kill(pid, signal);
+    await until(`none is left (${pids.filter(isAlive)})`, () => !pids.some(isAlive));
+    await server.exited;
+    assert.ok(isAlive(stays));
+  });
+});
