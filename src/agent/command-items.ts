@@ -1,5 +1,10 @@
-import type { ExecCommandEnd, UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
-import type { ThreadItem } from "./notification.ts";
+import type {
+  ExecCommandEnd,
+  TerminalDriver,
+  TerminalWaiting,
+  UnifiedExecEvent,
+} from "../tools/sessions/exec-events.ts";
+import type { ThreadItem, ToolEvent } from "./notification.ts";
 
 export type CommandItem = Extract<ThreadItem, { type: "commandExecution" }>;
 
@@ -14,6 +19,7 @@ export const NO_EXIT_CODE = -1;
 export async function followCommands(
   events: AsyncIterable<UnifiedExecEvent>,
   tell: (method: "item/started" | "item/completed", item: CommandItem) => void,
+  tellTerminal: (event: ToolEvent) => void = () => undefined,
 ): Promise<void> {
   /** By session number, which both attempts at a command share. */
   const running = new Map<number, CommandItem>();
@@ -35,8 +41,28 @@ export async function followCommands(
       const item = running.get(event.sessionId);
       running.delete(event.sessionId);
       if (item && event.end.type !== "closed") tell("item/completed", ended(item, event));
+    } else if (event.type === "TerminalWaiting" || event.type === "TerminalDriver") {
+      tellTerminal(terminalEvent(event));
     }
   }
+}
+
+/** For programs a line of JSON, for people how to get there. */
+function terminalEvent(event: TerminalWaiting | TerminalDriver): ToolEvent {
+  const session = { session_id: event.sessionId };
+  if (event.type === "TerminalDriver") {
+    const json = JSON.stringify({ type: "terminal.driver", ...session, driver: event.driver });
+    const what = event.driver === "person" ? "a person drives" : "handed back";
+    return { json, line: `session ${event.sessionId}: ${what}` };
+  }
+  const { waitingFor, reason, attach } = event;
+  const fields = { waiting_for: waitingFor, reason: reason ?? undefined, attach: attach ?? undefined };
+  const what = waitingFor === "secret" ? "waits for a secret" : `asks for a person: ${reason}`;
+  const how = attach ? `; attach with: ${attach.command}` : "";
+  return {
+    json: JSON.stringify({ type: "terminal.waiting", ...session, ...fields }),
+    line: `session ${event.sessionId} ${what}${how}`,
+  };
 }
 
 function ended(item: CommandItem, { end, head, tail, omittedBytes }: ExecCommandEnd): CommandItem {

@@ -115,7 +115,12 @@ class HeadlessRun {
   /** Ends with the tools. */
   async #tellCommands({ events }: RunTools): Promise<void> {
     const ids = { threadId: this.#threadId, turnId: this.#turnId };
-    if (events) await followCommands(events(), (method, item) => this.#notify({ method, ...ids, item }));
+    if (!events) return;
+    await followCommands(
+      events(),
+      (method, item) => this.#notify({ method, ...ids, item }),
+      (event) => this.#notify({ method: "tool/event", ...ids, event }),
+    );
   }
 
   #turn(tools: Tool[]) {

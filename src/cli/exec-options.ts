@@ -8,7 +8,7 @@ import type { SandboxMode } from "../tools/policy/sandbox-mode.ts";
 import { UsageError } from "./command.ts";
 import { type ConnectValues, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { parseSandbox } from "./host-options.ts";
+import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
        procwire exec [options] resume THREAD_ID PROMPT
@@ -30,6 +30,8 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
       --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
                        say ask
       --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
+      --attachable     without --connect: a person can attach to its terminals (\`procwire attach\`), for example to type a
+                       password. With --connect always so
       --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
       --verbose        say which variables were left out as secrets
   -c KEY=VALUE         change a setting, may be repeated:
@@ -69,6 +71,7 @@ export interface ExecOptions {
   maxTurns: number | undefined;
   budgetTokens: number | undefined;
   ask: boolean;
+  attachable: boolean;
   rules: string | undefined;
   connectValues: ConnectValues;
   guard: GuardOptions;
@@ -96,6 +99,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
       color: { type: "string", default: "auto" },
       "dangerously-bypass-approvals-and-sandbox": { type: "boolean" },
       ...SERVER_OPTIONS,
+      ...ATTACHABLE_OPTIONS,
       sandbox: { type: "string", short: "s" },
       ask: { type: "boolean" },
       rules: { type: "string" },
@@ -139,6 +143,7 @@ export function parseExecOptions(argv: string[]): ExecOptions | null {
     maxTurns: count(values["max-turns"], "--max-turns"),
     budgetTokens: count(values.budget, "--budget"),
     ask: values.ask ?? false,
+    attachable: values.attachable ?? false,
     rules: values.rules,
     connectValues: {
       "token-file": values["token-file"],

@@ -11,6 +11,8 @@ export interface HostValues {
   values: ConnectValues;
   /** Go on in a new session when the server lost the session. */
   renews?: boolean | undefined;
+  /** Of this machine: a person can attach to the terminals. */
+  attachable?: boolean | undefined;
   guard: GuardOptions;
 }
 
@@ -28,13 +30,15 @@ export interface HostPoolValues extends HostValues {
   onTrouble?: ((message: string) => void) | undefined;
 }
 
+export const ATTACHABLE_OPTIONS = { attachable: { type: "boolean" } } as const;
+
 /** The machine that a command line names: a server by its URL, else this one. */
 export function hostOf(
   url: string | undefined,
-  { cwd, values, renews = false, guard }: HostValues,
+  { cwd, values, renews = false, attachable = false, guard }: HostValues,
 ): ExecHost {
   return url === undefined
-    ? localHost({ cwd, guard })
+    ? localHost({ cwd, guard, isAttachable: attachable })
     : serverHost(serverAddress(url, values), { cwd, guard, renews });
 }
 
@@ -51,6 +55,7 @@ export async function openHostPool(options: HostPoolValues): Promise<HostPool> {
     sandbox,
     writable,
     lastingTmp,
+    isAttachable: options.renews,
     approval,
     outagePatienceMs,
     signal,

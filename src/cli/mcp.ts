@@ -10,7 +10,7 @@ import { approvalPolicy } from "./approval-options.ts";
 import { type Command, UsageError } from "./command.ts";
 import { SERVER_HELP, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
-import { hostOf } from "./host-options.ts";
+import { ATTACHABLE_OPTIONS, hostOf } from "./host-options.ts";
 import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-over-http.ts";
 
 const HELP = `Usage: procwire mcp [options]
@@ -29,12 +29,15 @@ ${SERVER_HELP}  --cwd DIR          where commands run; default: here, or where t
   --rules FILE       which commands may run; what it would ask about is refused, unless there is --ask
   --ask              ask the client's user (by elicitation) before a command runs without a sandbox, or, with --rules,
                      where the rules say ask; refused when the client offers no elicitation
+  --attachable       without --connect: a person can attach to the terminals (\`procwire attach\`), for example to type a
+                     password; the model is told how, and can ask for it (hand_over). With --connect always so
 ${HTTP_HELP}`;
 
 const OPTIONS = {
   ...HTTP_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
   ...SERVER_OPTIONS,
+  ...ATTACHABLE_OPTIONS,
   cwd: { type: "string" },
   shell: { type: "string" },
   sandbox: { type: "string", default: "none" },
@@ -57,7 +60,10 @@ export const command: Command = {
     }
     const place = values.http === undefined ? null : httpPlace(values);
     const guard = guardFromFlags("mcp", values);
-    const named = hostOf(serverUrl(values.connect), { cwd: values.cwd, values, guard, renews: true });
+    const named = hostOf(serverUrl(values.connect), {
+      ...{ cwd: values.cwd, values, guard, renews: true },
+      attachable: values.attachable,
+    });
     const host = await named.connect();
     await using opened = new AsyncDisposableStack();
     opened.defer(() => host.close());
@@ -79,6 +85,7 @@ export const command: Command = {
           shell: values.shell ?? host.shell ?? (process.env.SHELL || "/bin/bash"),
           approval,
           renewals: () => host.renewals(),
+          attachUrl: host.attachUrl,
           onError: report,
         }),
       ).tools;

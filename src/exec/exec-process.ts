@@ -135,6 +135,11 @@ export interface ExecProcess extends AsyncDisposable {
   /** The names a `secretGuard` left out of its environment, where there was one. */
   readonly droppedEnv?: readonly string[] | undefined;
 
+  /** The public name by which a person can attach to it; absent or null where nobody can. */
+  readonly handle?: string | null | undefined;
+  /** Called when somebody who has attached begins to drive it, or ceases to. */
+  onDriverChanged?: (driver: "attached" | "none") => void;
+
   /** Replays what is retained, then follows; ends after `closed` or `failed`, throws the reason of an abort. */
   events(options?: EventsOptions): AsyncIterableIterator<ExecEvent>;
   /** A number that rises whenever something new can be read. */

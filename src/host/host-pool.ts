@@ -16,6 +16,8 @@ export interface HostPoolOptions {
   writable?: readonly string[];
   /** All commands of an agent find one /tmp behind their walls, until its tools are closed. Default: each has its own. */
   lastingTmp?: boolean | undefined;
+  /** A person may be told how to attach to the terminals. For one agent; nobody watches each of many. Default: false. */
+  isAttachable?: boolean | undefined;
   /** Shared by the tools of all agents; default: nobody is asked, and no command leaves the sandbox. */
   approval?: ApprovalPolicy | undefined;
   clock?: Clock;
@@ -36,6 +38,7 @@ export class HostPool implements AsyncDisposable {
   #sandbox: SandboxMode;
   #writable: readonly string[];
   #lastingTmp: boolean;
+  #isAttachable: boolean;
   #approval: ApprovalPolicy | undefined;
   #clock: Clock;
   #outage: Outage | null;
@@ -47,6 +50,7 @@ export class HostPool implements AsyncDisposable {
     this.#sandbox = options.sandbox;
     this.#writable = options.writable ?? [];
     this.#lastingTmp = options.lastingTmp ?? false;
+    this.#isAttachable = options.isAttachable ?? false;
     this.#approval = options.approval;
     this.#clock = options.clock ?? systemClock;
     this.#outage = options.outagePatienceMs ? this.#createOutage(options, options.outagePatienceMs) : null;
@@ -152,6 +156,7 @@ export class HostPool implements AsyncDisposable {
       approval: this.#approval,
       renewals: () => host.renewals(),
       shell: host.shell ?? undefined,
+      attachUrl: this.#isAttachable ? host.attachUrl : null,
     });
     let isOpen = true;
     return {

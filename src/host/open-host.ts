@@ -25,6 +25,8 @@ export interface ConnectedHost {
   realPath(path: string): string;
   /** False once it has been lost for good. */
   isAlive(): boolean;
+  /** Where a person reaches the same processes; null: nowhere. */
+  attachUrl: string | null;
   /** How often it was lost and begun anew without being given up. */
   renewals(): number;
   close(): Promise<void>;
@@ -42,10 +44,16 @@ export interface ServerHostOptions extends HostOptions {
   renews: boolean;
 }
 
-export function localHost({ cwd, guard }: HostOptions): ExecHost {
+export interface LocalHostOptions extends HostOptions {
+  /** Its processes are on a server of its own on a unix socket, so that a person can attach to them. */
+  isAttachable?: boolean | undefined;
+}
+
+export function localHost({ cwd, guard, isAttachable = false }: LocalHostOptions): ExecHost {
   return {
     name: "this machine",
     async connect() {
+      if (isAttachable) return (await import("./attachable-host.ts")).connectAttachable({ cwd, guard });
       const [{ createLocalBackend }, { availableSandboxes }] = await Promise.all([
         import("./this-machine.ts"),
         import("../sandbox/available.ts"),
@@ -58,6 +66,7 @@ export function localHost({ cwd, guard }: HostOptions): ExecHost {
         sandboxes: availableSandboxes(),
         realPath: (path) => realpathSync(resolve(path)),
         isAlive: () => true,
+        attachUrl: null,
         renewals: () => 0,
         close: () => backend[Symbol.asyncDispose](),
       };
@@ -77,6 +86,7 @@ async function connectOnce(address: ServerAddress, options: HostOptions): Promis
   });
   return {
     ...farHost(client.backend, await client.info(), options),
+    attachUrl: address.url,
     isAlive: () => alive,
     renewals: () => 0,
     close: () => client.close(),
@@ -88,6 +98,7 @@ async function connectRenewed(address: ServerAddress, options: HostOptions): Pro
   const { backend, info } = await openRenewedSession(address);
   return {
     ...farHost(backend, info, options),
+    attachUrl: address.url,
     isAlive: () => true,
     renewals: () => backend.renewals,
     close: () => backend.close(),

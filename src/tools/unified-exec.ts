@@ -7,6 +7,7 @@ import type { EnvPolicy, ExecBackend, TerminalSize } from "../exec/exec-process.
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 import { execCommandTool, startIn } from "./calls/exec-command.ts";
+import { handOverTool } from "./calls/hand-over.ts";
 import { killSessionTool } from "./calls/kill-session.ts";
 import { listSessionsTool } from "./calls/list-sessions.ts";
 import { OUTPUT_SCHEMAS } from "./calls/output-schemas.ts";
@@ -73,6 +74,11 @@ export interface UnifiedExecOptions {
   processPrefix?: string | undefined;
   /** How often the backend has lost its session and opened another; the model is told once each time. */
   renewals?: (() => number) | undefined;
+  /**
+   * The address by which a person reaches the same host with `procwire attach`. With it the model is told how a session that
+   * waits for a secret can be attached to, and has the tool hand_over.
+   */
+  attachUrl?: string | null | undefined;
   /** Called with failures in the background, which belong to no call. */
   onError?: (error: unknown) => void;
 }
@@ -94,8 +100,9 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
   const sessions = new SessionTable({ ...DEFAULT_SESSION_LIMITS, ...limits });
   const shelf = new ArchiveShelf(options.spillDirectory, { ...DEFAULT_ARCHIVE_LIMITS, ...limits });
   const feed = new EventFeed();
+  const attachUrl = options.attachUrl ?? null;
   const tasks = new TaskSet(options.onError ?? (() => undefined));
-  const keeper = new SessionKeeper({ clock, feed, shelf, sessions, tasks });
+  const keeper = new SessionKeeper({ attachUrl, clock, feed, shelf, sessions, tasks });
   const { env = {}, envPolicy = HOST_ENVIRONMENT } = options;
   const backend = options.envPolicy === undefined ? guardSecrets(options.backend) : options.backend;
   const ended = Promise.withResolvers<void>();
@@ -164,6 +171,7 @@ export function createUnifiedExec(options: UnifiedExecOptions): UnifiedExec {
       listSessionsTool(context),
       readOutputTool(context),
       readScreenTool(context),
+      ...(attachUrl === null ? [] : [handOverTool(context)]),
     ].map(untilClosed),
     events: () => feed.subscribe(),
     close,

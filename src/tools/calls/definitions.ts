@@ -159,6 +159,22 @@ export const readScreenSchema = {
   additionalProperties: false,
 } as const satisfies ArgumentsSchema;
 
+export const handOverSchema = {
+  type: "object",
+  properties: {
+    session_id: { type: "number", description: "The number of a session with a terminal." },
+    reason: { type: "string", description: "What the person is to do there, in one sentence." },
+    timeout_ms: {
+      type: "number",
+      minimum: 0,
+      description: "How long to wait for the person. Defaults to 300000; at most 3600000.",
+    },
+    max_output_tokens: maxOutputTokens,
+  },
+  required: ["session_id", "reason"],
+  additionalProperties: false,
+} as const satisfies ArgumentsSchema;
+
 export const definitions = {
   execCommand: {
     name: "exec_command",
@@ -200,5 +216,11 @@ export const definitions = {
     description:
       "Shows the screen of a session with a terminal as a person would see it: the text and where the cursor is.",
     parameters: readScreenSchema,
+  },
+  handOver: {
+    name: "hand_over",
+    description:
+      "Asks a person to take over the terminal of a session, for example to type a password that you must not know, and waits until they have handed it back.",
+    parameters: handOverSchema,
   },
 } as const satisfies Record<string, ToolDefinition>;

@@ -57,6 +57,24 @@ const session = answer(
       ...object({ secret: flag("True when what is typed is not shown, as with a password.") }),
       description: "Present when the program waits for something to be typed.",
     },
+    waiting_for: {
+      type: "string",
+      enum: ["secret"],
+      description:
+        "Present when the program waits for a secret: echo is off. A person can type it, see `attach`.",
+    },
+    attach: {
+      ...object({
+        handle: text("The public name of the process."),
+        command: text("What a person types in a shell to drive this terminal."),
+      }),
+      description: "With `waiting_for`: how a person gets to this terminal.",
+    },
+    person: {
+      type: "string",
+      enum: ["drives", "handed_back"],
+      description: "Present when a person drives this terminal now, or has done so since the last call.",
+    },
     truncation,
   },
 );
@@ -111,4 +129,5 @@ export const OUTPUT_SCHEMAS = {
   }),
   read_output: range,
   read_screen: screen,
+  hand_over: session,
 } as const satisfies Readonly<Record<string, JsonSchema>>;

@@ -79,6 +79,7 @@ export async function answer(
 ): Promise<ToolOutput> {
   const wallTimeMs = context.clock.now() - options.sinceMs;
   const awaitingInput = session.end ? undefined : await awaitedInput(context, session);
+  if (awaitingInput?.secret) session.waitsFor("secret");
   const isHeard = !options.signal?.aborted;
   const budget = Math.min(options.maxOutputTokens ?? DEFAULT_OUTPUT_TOKENS, context.maxOutputTokens);
   const result: CallResult = {
@@ -88,6 +89,8 @@ export async function answer(
     output: fitToBudget(isHeard ? session.takeOutput() : NO_OUTPUT, budget),
     archivedAs: session.sessionId,
     awaitingInput,
+    attach: awaitingInput?.secret ? (session.attachHint ?? undefined) : undefined,
+    person: isHeard ? session.takePerson() : undefined,
     waited: options.waited,
   };
   if (session.end && isHeard) context.sessions.remove(session);

@@ -14,6 +14,10 @@ export interface CallResult {
   archivedAs: number | null;
   /** The terminal's mode says that the program waits for input. */
   awaitingInput?: { secret: boolean } | undefined;
+  /** With a secret that is awaited: how a person gets there, where that is possible. */
+  attach?: { handle: string; command: string } | undefined;
+  /** What a person has to do with it, since the last call. */
+  person?: "drives" | "handed_back" | undefined;
   /** How a `wait_for` ended, in words. */
   waited?: string | undefined;
 }
@@ -30,12 +34,20 @@ export function renderText(result: CallResult): string {
   if (result.waited !== undefined) lines.push(`Wait ended: ${result.waited}`);
   if (result.awaitingInput)
     lines.push(`Awaiting input: ${result.awaitingInput.secret ? "secret (echo is off)" : "yes"}`);
+  if (result.attach)
+    lines.push(`Waiting for: secret; a person can type it with \`${result.attach.command}\``);
+  if (result.person) lines.push(`Person: ${PERSON[result.person]}`);
   if (output.omitted > 0 && result.archivedAs !== null)
     lines.push(`Left out: read_output with session_id ${result.archivedAs} reads it`);
   lines.push("Output:");
   if (output.omitted > 0) lines.push(...truncationLines(output));
   return `${lines.join("\n")}\n${output.text}`;
 }
+
+const PERSON = {
+  drives: "drives this terminal now",
+  handed_back: "has driven this terminal since the last call, and has handed it back",
+} as const;
 
 /** The same facts as an object, with the names models and programs know. */
 export function renderStructured(result: CallResult): Record<string, unknown> {
@@ -52,6 +64,9 @@ export function renderStructured(result: CallResult): Record<string, unknown> {
     original_token_count: tokensOf(output.original),
     wait: result.waited,
     awaiting_input: result.awaitingInput,
+    waiting_for: result.awaitingInput?.secret ? "secret" : undefined,
+    attach: result.attach,
+    person: result.person,
     truncation: output.omitted > 0 ? truncationOf(result) : undefined,
     output: output.text,
   });

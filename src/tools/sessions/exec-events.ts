@@ -6,6 +6,8 @@ export type UnifiedExecEvent =
   | ExecCommandBegin
   | ExecCommandOutputDelta
   | TerminalInteraction
+  | TerminalWaiting
+  | TerminalDriver
   | ExecCommandEnd;
 
 /** A process has started. Comes before anything else about it. */
@@ -41,6 +43,28 @@ export interface TerminalInteraction {
   processId: string;
   /** Left out when the terminal's echo was off: it was a secret. */
   stdin: string | null;
+  atMs: number;
+}
+
+/** A session waits for what only a person should type, or the model has asked for one. */
+export interface TerminalWaiting {
+  type: "TerminalWaiting";
+  sessionId: number;
+  processId: string;
+  waitingFor: "secret" | "person";
+  /** What the model says of it; null where it has not asked. */
+  reason: string | null;
+  /** How a person gets there; null where nobody can attach. */
+  attach: { handle: string; command: string } | null;
+  atMs: number;
+}
+
+/** A person has begun to drive a session's terminal, or has handed it back. What is typed there is in no event. */
+export interface TerminalDriver {
+  type: "TerminalDriver";
+  sessionId: number;
+  processId: string;
+  driver: "person" | "model";
   atMs: number;
 }
 

@@ -6,7 +6,14 @@ import { isSandboxDenial } from "../../sandbox/denial.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { CollectedOutput } from "../output/token-budget.ts";
 import { WholeCharacters } from "../output/utf8-boundary.ts";
-import type { EventFeed, ExecCommandBegin, ExecCommandEnd, SessionEnd } from "./exec-events.ts";
+import type {
+  EventFeed,
+  ExecCommandBegin,
+  ExecCommandEnd,
+  SessionEnd,
+  TerminalDriver,
+  TerminalWaiting,
+} from "./exec-events.ts";
 
 /** Output kept between two calls: half from the beginning, half from the end. */
 const CALL_OUTPUT_BYTES = 1024 * 1024;
@@ -17,7 +24,16 @@ const END_GRACE_MS = 2000;
 /** After that, how long the end is waited for before it is told anyway. */
 const END_DEADLINE_MS = 5000;
 
+/** How a person attaches to a session. */
+export interface AttachHint {
+  handle: string;
+  /** The line to type in a shell. */
+  command: string;
+}
+
 export interface SessionDeps {
+  /** Where a person reaches the host of the processes; null: not at all. */
+  attachUrl: string | null;
   clock: Clock;
   feed: EventFeed;
   archive: OutputArchive;
@@ -57,6 +73,13 @@ export class ExecSession {
   #untoldEnd: ExecCommandEnd | null = null;
   #waiting = 0;
   #onUnwatched: () => void = () => undefined;
+  /** Who types: somebody has attached as driver, or nobody but the model. */
+  #driver: TerminalDriver["driver"] = "model";
+  readonly #driverListeners = new Set<(driver: TerminalDriver["driver"]) => void>();
+  /** A person drives, or has driven, and no answer has told it yet. */
+  #isPersonUntold = false;
+  /** The last output when a wait for a secret was told: one prompt is told once. */
+  #waitToldAtSeq = -1;
 
   constructor(sessionId: number, process: ExecProcess, command: SessionCommand, deps: SessionDeps) {
     this.sessionId = sessionId;
@@ -68,6 +91,52 @@ export class ExecSession {
     this.startedAtMs = deps.clock.now();
     this.#lastOutputAtMs = this.startedAtMs;
     deps.feed.emit({ type: "ExecCommandBegin", ...this.#ids, ...command, atMs: this.startedAtMs });
+    process.onDriverChanged = (driver) => this.#driverChanged(driver === "attached" ? "person" : "model");
+  }
+
+  /** Null where nobody can attach. */
+  get attachHint(): AttachHint | null {
+    const { attachUrl } = this.#deps;
+    const { handle } = this.process;
+    return attachUrl === null || !handle || this.#end
+      ? null
+      : { handle, command: `procwire attach --connect ${attachUrl} ${handle}` };
+  }
+
+  /** It waits for what a person should type. A prompt is told once, whoever looks at it how often. */
+  waitsFor(waitingFor: TerminalWaiting["waitingFor"], reason: string | null = null): void {
+    if (this.#end || (waitingFor === "secret" && this.#waitToldAtSeq === this.#seq)) return;
+    this.#waitToldAtSeq = this.#seq;
+    const atMs = this.#deps.clock.now();
+    const attach = this.attachHint;
+    this.#deps.feed.emit({ type: "TerminalWaiting", ...this.#ids, waitingFor, reason, attach, atMs });
+  }
+
+  /** What an answer has to say of a person at this terminal, since the last one that said it. */
+  takePerson(): "drives" | "handed_back" | undefined {
+    if (this.#driver === "person") return "drives";
+    const isUntold = this.#isPersonUntold;
+    this.#isPersonUntold = false;
+    return isUntold ? "handed_back" : undefined;
+  }
+
+  get driver(): TerminalDriver["driver"] {
+    return this.#driver;
+  }
+
+  /** Calls back at each change. Returns how to stop. */
+  listenDriver(listener: (driver: TerminalDriver["driver"]) => void): () => void {
+    this.#driverListeners.add(listener);
+    return () => void this.#driverListeners.delete(listener);
+  }
+
+  #driverChanged(driver: TerminalDriver["driver"]): void {
+    if (this.#driver === driver) return;
+    this.#driver = driver;
+    this.#isPersonUntold = true;
+    for (const listener of this.#driverListeners) listener(driver);
+    if (this.#end) return;
+    this.#deps.feed.emit({ type: "TerminalDriver", ...this.#ids, driver, atMs: this.#deps.clock.now() });
   }
 
   /** Follows the process until its last event. Never rejects; its owner waits for it. */

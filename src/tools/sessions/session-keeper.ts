@@ -8,6 +8,7 @@ import { ExecSession } from "./exec-session.ts";
 import type { SessionTable } from "./session-table.ts";
 
 export interface KeeperDeps {
+  attachUrl: string | null;
   clock: Clock;
   feed: EventFeed;
   shelf: ArchiveShelf;
@@ -31,9 +32,9 @@ export class SessionKeeper {
 
   /** Begins to follow a process under a number; a session that is evicted for it is ended. */
   async open(sessionId: number, process: ExecProcess, command: SessionCommand): Promise<ExecSession> {
-    const { clock, feed, shelf, sessions, tasks } = this.#deps;
+    const { attachUrl, clock, feed, shelf, sessions, tasks } = this.#deps;
     const archive = await shelf.open(sessionId);
-    const session = new ExecSession(sessionId, process, command, { clock, feed, archive });
+    const session = new ExecSession(sessionId, process, command, { attachUrl, clock, feed, archive });
     this.#kept.add(session);
     tasks.run(async () => {
       await session.follow();

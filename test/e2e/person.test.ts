@@ -1,0 +1,179 @@
+/** A person takes over the terminal of a model, types a password, and hands it back. Nothing but their eyes sees it. */
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { loadAddon } from "../../src/native/addon.ts";
+import { PROGRAM, startMcp } from "../mcp/start-mcp.ts";
+import {
+  answer,
+  functionCall,
+  type MockHandler,
+  says,
+  startMockResponses,
+  toolOutputs,
+} from "../support/mock-responses.ts";
+import { startCli } from "../support/run-cli.ts";
+import { scratchDirectory, serve } from "../support/serve.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+import { until } from "../support/until.ts";
+
+const needsTerminals = {
+  skip: skipUnless(loadAddon().type === "loaded", "terminals need the addon"),
+  timeout: 120_000,
+};
+
+const PASSWORD = "correct-horse-battery";
+/** Asks for a password as many programs do, and says only how long it was. */
+const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; echo "length \${#p}"; read -r end`;
+
+/** What a person does: attaches, types the password at the prompt, and leaves by the key. */
+async function typePassword(attachCommand: string): Promise<string> {
+  await using backend = createLocalBackend();
+  const line = attachCommand.replace(/^procwire /, `${process.execPath} ${PROGRAM} `);
+  const terminal = await backend.start({
+    processId: "person",
+    argv: ["/bin/sh", "-c", `${line}; echo left`],
+    cwd: "/",
+    env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
+    tty: true,
+  });
+  const sees = async (pattern: string) => {
+    const { reason } = await terminal.wait({ until: { type: "output", pattern }, timeoutMs: 60_000 });
+    assert.equal(reason, "matched", pattern);
+  };
+  await sees("Password: ");
+  await until("the keys to be passed on", async () => (await terminal.snapshot()).tty?.canonical === false);
+  await terminal.write(Buffer.from(`${PASSWORD}\r`));
+  await sees("length");
+  await terminal.write(Buffer.from("\x1d"));
+  await sees("left");
+  return Buffer.from((await terminal.snapshot()).terminal).toString();
+}
+
+/** Every file below, whatever it is for. */
+function everythingBelow(folder: string): string {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .map((name) => join(folder, name))
+    .filter((path) => statSync(path).isFile())
+    .map((path) => readFileSync(path, "latin1"))
+    .join("\n");
+}
+
+/** Starts the program, looks until a person has acted, and says what it was told. */
+const model: MockHandler = ({ body }) => {
+  const outputs = toolOutputs(body);
+  const last = outputs.at(-1) ?? "";
+  if (outputs.length === 0)
+    return answer(functionCall("c0", "exec_command", { cmd: ASKS, tty: true, yield_time_ms: 1000 }));
+  const [, session] = /session ID (\d+)/.exec(outputs[0] ?? "") ?? [];
+  if (!/Person: has driven/.test(last) && outputs.length < 20)
+    return answer(
+      functionCall(`c${outputs.length}`, "hand_over", {
+        session_id: Number(session),
+        reason: "type the password",
+        timeout_ms: 60_000,
+      }),
+    );
+  return says("done");
+};
+
+async function execCase(
+  args: string[],
+  folder: string,
+): Promise<{ everything: string; outputs: string[]; events: Record<string, unknown>[] }> {
+  const mock = await startMockResponses(model);
+  try {
+    const run = startCli(["exec", "--json", "--dangerously-bypass-approvals-and-sandbox", ...args, "go"], {
+      cwd: folder,
+      env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "k", PROCWIRE_HOME: join(folder, "home") },
+    });
+    const events = () =>
+      run.stdout
+        .split("\n")
+        .slice(0, -1)
+        .map((line): Record<string, unknown> => JSON.parse(line));
+    const waiting = () =>
+      events().find(({ type, waiting_for }) => type === "terminal.waiting" && waiting_for === "secret");
+    await until("a wait for a secret to be told", () => waiting() !== undefined, run.ended);
+    const { command } = Object(waiting()?.attach);
+    const seen = await typePassword(String(command));
+    const { code, stdout, stderr } = await run.ended;
+    assert.equal(code, 0, stderr);
+    const asked = mock.requests.map(({ body }) => JSON.stringify(body));
+    return {
+      everything: [seen, stdout, stderr, ...asked, everythingBelow(folder)].join("\n"),
+      outputs: toolOutputs(mock.requests.at(-1)?.body ?? {}),
+      events: events(),
+    };
+  } finally {
+    await mock.close();
+  }
+}
+
+function checkCase({ everything, outputs, events }: Awaited<ReturnType<typeof execCase>>): void {
+  assert.ok(!everything.includes(PASSWORD), "the password was seen");
+  assert.match(
+    outputs[0] ?? "",
+    /Waiting for: secret; a person can type it with `procwire attach --connect \S+ [a-z2-7]{12}`/,
+  );
+  assert.match(
+    outputs.at(-1) ?? "",
+    /Person: has driven this terminal since the last call, and has handed it back/,
+  );
+  assert.ok(outputs.some((output) => output.includes(`length ${PASSWORD.length}`)));
+  const told = events.filter(({ type }) => String(type).startsWith("terminal."));
+  assert.deepEqual(told.map(({ waiting_for, driver }) => waiting_for ?? driver).slice(0, 4), [
+    "secret",
+    "person",
+    "person",
+    "model",
+  ]);
+}
+
+describe("a person at the terminal of a model", needsTerminals, () => {
+  test("of procwire exec on this machine", async () => {
+    using scratch = scratchDirectory();
+    checkCase(await execCase(["--attachable"], scratch.path));
+  });
+
+  test("of procwire exec on a server that keeps an audit log and a debug log", async () => {
+    using scratch = scratchDirectory();
+    const audit = join(scratch.path, "audit.jsonl");
+    await using server = await serve("--audit", audit, "--log-level", "debug");
+    const told = await execCase(["--connect", server.url], scratch.path);
+    checkCase(told);
+    const writes = readFileSync(audit, "utf8")
+      .split("\n")
+      .filter((line) => line.includes('"event":"write"'))
+      .map((line) => JSON.parse(line));
+    assert.equal(
+      writes.reduce((sum, { bytes }) => sum + bytes, 0),
+      PASSWORD.length + 1,
+    );
+    assert.ok(!server.stderr.includes(PASSWORD));
+  });
+
+  test("of procwire mcp", async () => {
+    await using mcp = await startMcp(["--attachable"]);
+    const started = await mcp.client.callTool({
+      name: "exec_command",
+      arguments: { cmd: ASKS, tty: true, yield_time_ms: 2000 },
+    });
+    const facts = Object(started.structuredContent);
+    assert.equal(facts.waiting_for, "secret");
+    const seen = await typePassword(facts.attach.command);
+    const after = await mcp.client.callTool({
+      name: "write_stdin",
+      arguments: { session_id: facts.session_id, chars: "end\r", yield_time_ms: 20_000 },
+    });
+    const told = Object(after.structuredContent);
+    assert.equal(told.person, "handed_back");
+    assert.equal(told.exit_code, 0);
+    assert.match(told.output, new RegExp(`length ${PASSWORD.length}`));
+    assert.ok(![JSON.stringify(started), JSON.stringify(after), seen].join("").includes(PASSWORD));
+    assert.ok(!everythingBelow(mcp.directory).includes(PASSWORD));
+  });
+});
