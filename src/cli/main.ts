@@ -25,6 +25,10 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
     summary: "run a command in a terminal and record what it shows",
     load: () => import("./record.ts"),
   },
+  share: {
+    summary: "let somebody else watch or drive one process of a server",
+    load: () => import("./share.ts"),
+  },
   replay: {
     summary: "show a recording, or what a process of a server has shown",
     load: () => import("./replay.ts"),

@@ -14,7 +14,7 @@ import type {
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { AttachedProcess, AttachOptions } from "./attached-process.ts";
+import type { AttachedProcess, AttachOptions, Role } from "./attached-process.ts";
 import type { Connect } from "./caller.ts";
 import { CommandSessions, type ExecServerEvent } from "./command-sessions.ts";
 import { connecting } from "./connect-error.ts";
@@ -61,6 +61,11 @@ export interface ExecServerClientOptions {
   logLimits?: Partial<EventLogLimits> | undefined;
   clock?: Clock;
   newId?: () => string;
+}
+
+export interface ShareOptions extends CallOptions {
+  role: Role;
+  ttlMs: number;
 }
 
 /** What one way of connecting needs to know besides. */
@@ -197,6 +202,12 @@ export class ExecServerClient implements AsyncDisposable {
   /** A process of the same principal and its descendants, by its handle: what they are and what they use just now. */
   tree(handle: string, options?: CallOptions): Promise<ProcessTree> {
     return this.call("process/tree", { handle }, options);
+  }
+
+  /** A token that lets its bearer watch, or drive, one process and nothing else, until its time is over or the process ends. */
+  share(handle: string, options: ShareOptions): Promise<ResultOf<"process/share">> {
+    const { signal, ...share } = options;
+    return this.call("process/share", { handle, ...share }, { signal });
   }
 
   list(options?: ListOptions): Promise<ProcessListing[]> {

@@ -104,3 +104,16 @@ export const treeResult = object("TreeResult", {
   /** So many more were there. */
   omitted: u64,
 });
+
+export const shareParams = object("ShareParams", {
+  handle: id,
+  role,
+  /** At most a week. */
+  ttlMs: u64,
+});
+
+export const shareResult = object("ShareResult", {
+  /** Brought like any other token. Told once; whoever has it has what it gives. */
+  token: string,
+  expiresAtMs: u64,
+});

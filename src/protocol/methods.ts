@@ -265,6 +265,13 @@ export const methods = {
     attach.treeResult,
     "The process of this handle and its descendants, as the system sees them now: what they are, what they do and what they use. For the same principal, as `process/attach`.",
   ),
+  "process/share": method(
+    "ours",
+    "exec",
+    attach.shareParams,
+    attach.shareResult,
+    "A token for one process of the same principal. A connection that brings it can attach to that process in that role (a driver also as viewer), and do nothing else: other methods and handles are refused. It ends with its time, and when the process ends; connections that came by it are closed when its time is over.",
+  ),
   "process/kill": method(
     "ours",
     "exec",

@@ -24,6 +24,7 @@ export type AuditEvent =
   | ({ event: "terminate"; mode: "force" | "graceful" } & AuditedProcess)
   | ({ event: "attach"; role: "viewer" | "driver" } & AuditedProcess)
   | ({ event: "detach" } & AuditedProcess)
+  | ({ event: "share"; role: "viewer" | "driver"; ttlMs: number } & AuditedProcess)
   | { event: "session"; change: "opened" | "resumed" | "taken over" }
   | ({ event: "end"; exitCode: number | null; signal: string | null; reason: string } & AuditedProcess);
 

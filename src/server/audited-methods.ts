@@ -93,6 +93,12 @@ export function auditedMethods(handlers: Handlers, deps: AuditedMethodsDeps): Ha
       tell({ event: "attach", processId: result.processId, handle: result.handle, role: result.role });
       return result;
     },
+    "process/share": async (params, context) => {
+      const result = await handlers["process/share"](params, context);
+      const { handle, role, ttlMs } = params;
+      tell({ event: "share", handle, role, ttlMs });
+      return result;
+    },
     "process/detach": async (params, context) => {
       const name = named(params.processId);
       const result = await handlers["process/detach"](params, context);

@@ -28,6 +28,11 @@ export type Verdict =
 /** Loaded by the first server that checks anybody: most do not. */
 const crypto = () => process.getBuiltinModule("node:crypto");
 
+/** The token of an `authorization` header, one character a byte; undefined where there is none. */
+export function bearerOf(authorization: string | undefined): string | undefined {
+  return /^bearer +([!-~\x80-\xff]+)$/i.exec(authorization ?? "")?.[1];
+}
+
 /** Looks at an `authorization` header, given as one character a byte. Never rejects. */
 export async function authorize(
   auth: WebSocketAuth,
@@ -36,7 +41,7 @@ export async function authorize(
 ): Promise<Verdict> {
   if (auth.type === "none") return { type: "admitted", principal: LOCAL };
   if (authorization === undefined) return refused("missing websocket bearer token", false);
-  const token = /^bearer +([!-~\x80-\xff]+)$/i.exec(authorization)?.[1];
+  const token = bearerOf(authorization);
   if (token === undefined) return refused("invalid authorization header", false);
   if (auth.operatorSha256 && isToken(token, auth.operatorSha256)) {
     return { type: "admitted", principal: { id: "operator", role: "operator" } };

@@ -22,6 +22,7 @@ import { processMethods } from "./process-methods.ts";
 import type { Session } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
 import type { Claim, SessionRegistry } from "./session-registry.ts";
+import { requireShared } from "./share-gate.ts";
 import type { SharedRoom } from "./shared-room.ts";
 import { V0Processes } from "./v0-methods.ts";
 import { discoverRoots } from "./walled-capability-roots.ts";
@@ -79,6 +80,7 @@ export class ConnectionHandler {
         session: () => this.#session(),
         listAll: () => sessions.listAll(principal),
         processOf: (handle) => sessions.processOf(handle, principal, this.#session().isExtended),
+        share: (...wanted) => sessions.shares.issue(...wanted),
         config,
         waits: room.waits.ofConnection(config.caps.waits.each),
       }),
@@ -103,6 +105,7 @@ export class ConnectionHandler {
     afterAnswer: (task: () => void) => void,
   ): Promise<ResultOf<M>> {
     this.#requireReady(methods[method].family);
+    if (this.#principal.share) requireShared(this.#principal.share, method, params);
     const gone = this.#gone.signal;
     const admit = async (bytes: number) => {
       afterAnswer(await this.#answers.take(bytes, gone));
@@ -151,7 +154,8 @@ export class ConnectionHandler {
     return {
       protocolVersion: PROTOCOL_VERSION,
       sessionId: session.id,
-      environmentInfo: this.#host.environment.info(),
+      // Whoever came for one process learns nothing of the host around it.
+      environmentInfo: this.#principal.share ? undefined : this.#host.environment.info(),
       extensions: granted,
       // Clients that asked for nothing get exactly the answer they know.
       attachmentId: granted.length > 0 ? session.attachmentId : undefined,

@@ -1,5 +1,5 @@
 import { readdirSync } from "node:fs";
-import { systemClock } from "../async/clock.ts";
+import { systemClock, type Timer } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
@@ -129,11 +129,17 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     return this.#host.isWalledPeer?.(peer) ?? false;
   }
 
+  /** Whom a share token lets in; null: it is none, or none any more. */
+  sharePrincipal(token: string): Principal | null {
+    return this.#sessions.shares.principalOf(token);
+  }
+
   /** Serves one connection until it ends, on behalf of the principal that was found at its other end. */
   accept(connection: Connection, principal: Principal = LOCAL): Promise<void> {
     this.#open.add(connection);
     this.#acceptedCount++;
     if (this.figures) this.figures.acceptedConnections++;
+    const expiry = principal.share && this.#closeAt(principal.share.untilMs, connection);
     const run = runConnection(connection, {
       principal,
       host: this.#host,
@@ -141,9 +147,18 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       config: this.config,
       room: this.room,
       log: this.#log,
-    }).finally(() => this.#open.delete(connection));
+    }).finally(() => {
+      this.#open.delete(connection);
+      expiry?.cancel();
+    });
     this.#connections.run(() => run);
     return run;
+  }
+
+  #closeAt(atMs: number, connection: Connection): Timer {
+    const clock = this.#host.clock ?? systemClock;
+    const leftMs = Math.max(0, atMs - clock.monotonic());
+    return clock.after(leftMs, () => connection.close("the share link has expired"), { keepAlive: false });
   }
 
   /** Serves a client in this program, without JSON. */

@@ -6,13 +6,14 @@ import type { ByteCodec } from "../connection/byte-codec.ts";
 import { nodeSocket } from "../connection/node-listener.ts";
 import { WebSocketConnection } from "../connection/websocket-connection.ts";
 import { messageOf } from "../protocol/message-of.ts";
-import { authorize, type Verdict, type WebSocketAuth, WRONG_TOKEN_DELAY_MS } from "./auth.ts";
+import { authorize, bearerOf, type Verdict, type WebSocketAuth, WRONG_TOKEN_DELAY_MS } from "./auth.ts";
 import { type DescriptorShares, shareDescriptors } from "./descriptor-shares.ts";
 import type { ExecServer } from "./exec-server.ts";
 import { FOREIGN_HOST, isOwnHost } from "./host-check.ts";
 import { hasWord, MAX_HEAD_BYTES, parseHead, type RequestHead } from "./http-head.ts";
 import { MAX_QUEUED_BYTES } from "./limits.ts";
 import { LOCAL, type Principal } from "./principal.ts";
+import { isShareToken } from "./share-tokens.ts";
 import { SUBPROTOCOL, subprotocolsOf } from "./web-access.ts";
 import { WebDoor, type WebOptions } from "./web-door.ts";
 
@@ -85,6 +86,7 @@ export class FrontDoor {
       ? new WebDoor(web, {
           auth,
           health: () => health(server),
+          share: (token) => this.#shareVerdict(token),
           refuse: (head) => refuseForeign(head, admission.hosts, this.#web),
           metrics: server.figures ? () => server.metrics() ?? "" : undefined,
           upgrade: (...args) => this.#upgradeLater(...args),
@@ -227,7 +229,8 @@ export class FrontDoor {
       return;
     }
     const isUnasked = auth.type === "none" && !(this.#web?.hasPage && head.headers.has("origin"));
-    const principal = isUnasked ? unasked(socket) : verdict.principal;
+    const isShared = verdict.principal.share !== undefined;
+    const principal = isUnasked && !isShared ? unasked(socket) : verdict.principal;
     this.#letIn(socket, head, Buffer.concat(early.bytes), principal);
   }
 
@@ -236,7 +239,18 @@ export class FrontDoor {
     const { auth } = this.#admission;
     const { headers } = head;
     if (this.#web?.hasPage && headers.has("origin")) return this.#web.judge(head, isOwnPage(head));
+    const share = this.#shareVerdict(bearerOf(headers.get("authorization")));
+    if (share) return Promise.resolve(share);
     return authorize(auth, headers.get("authorization"), Date.now());
+  }
+
+  /** Null for what is no share token. One that is none any more opens nothing, also where nobody is asked for a token. */
+  #shareVerdict(token: string | undefined): Verdict | null {
+    if (token === undefined || !isShareToken(token)) return null;
+    const principal = this.#server.sharePrincipal(token);
+    if (principal) return { type: "admitted", principal };
+    const reason = "this share link is unknown, has expired, or its process has ended";
+    return { type: "refused", reason, isGuess: true };
   }
 
   /** A connection that carried HTTP requests asks for a WebSocket: the same is asked of it as of any other. */

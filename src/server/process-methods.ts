@@ -5,6 +5,7 @@ import type { WireStartParams } from "../protocol/process-schemas.ts";
 import type { Handlers } from "./handlers.ts";
 import { type ServerConfig, SNAPSHOT_ANSWER_BYTES } from "./limits.ts";
 import type { Session } from "./session.ts";
+import type { ShareTokens } from "./share-tokens.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
 type ProcessMethod =
@@ -22,6 +23,7 @@ type ProcessMethod =
   | "process/detach"
   | "process/inputs"
   | "process/tree"
+  | "process/share"
   | "process/kill";
 
 export interface ProcessMethodDeps {
@@ -30,6 +32,7 @@ export interface ProcessMethodDeps {
   listAll: () => ProcessListing[];
   /** The process of this handle; refuses one that this connection may not use like one that is unknown. */
   processOf: (handle: string) => SharedProcess;
+  share: ShareTokens["issue"];
   config: ServerConfig;
   /** Counts the waits of this connection. */
   waits: { enter: () => () => void };
@@ -37,7 +40,7 @@ export interface ProcessMethodDeps {
 
 /** `process/*`: the current generation and what procwire adds to it. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, processOf, config, waits } = deps;
+  const { session, listAll, processOf, share, config, waits } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
@@ -136,6 +139,8 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
     "process/inputs": async ({ processId }) => (await session().entry(processId)).shared.inputs(),
 
     "process/tree": async ({ handle }) => processOf(handle).process.tree(),
+
+    "process/share": async ({ handle, role, ttlMs }) => share(processOf(handle), role, ttlMs),
 
     "process/kill": async ({ handle, signal, mode }) => {
       const { process } = processOf(handle);

@@ -4,6 +4,7 @@ import { notOfThis } from "./generation.ts";
 import { mayUse, type Principal } from "./principal.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
+import { ShareTokens } from "./share-tokens.ts";
 import type { SharedProcess } from "./shared-process.ts";
 
 interface Owned {
@@ -28,11 +29,14 @@ export class SessionRegistry {
   readonly #sessions = new Map<string, Owned>();
   readonly #deps: RegistryDeps;
   readonly #newId: () => string;
+  /** What lets others in to one process each. */
+  readonly shares: ShareTokens;
   #opened = 0;
 
   constructor(deps: RegistryDeps, newId: () => string) {
     this.#deps = deps;
     this.#newId = newId;
+    this.shares = new ShareTokens(deps.clock);
   }
 
   open(principal: Principal, attachment: Attachment): Session {
@@ -75,6 +79,10 @@ export class SessionRegistry {
    * whose they are.
    */
   listAll(principal: Principal): ProcessListing[] {
+    if (principal.share) {
+      const shared = this.#deps.handles.find(principal.share.handle);
+      return shared ? [shared.listing()] : [];
+    }
     const sessions = [...this.#sessions.values()].map(({ session, ownerId }) => ({
       ownerId,
       listings: () => session.listings(),
@@ -95,7 +103,8 @@ export class SessionRegistry {
   /** Another principal's process is answered like one that does not exist, so that nobody learns which handles do. */
   processOf(handle: string, principal: Principal, isExtended: boolean): SharedProcess {
     const shared = this.#deps.handles.find(handle);
-    if (!shared || !mayUse(principal, shared.ownerId))
+    const isShared = principal.share?.handle === handle;
+    if (!shared || !(isShared || mayUse(principal, shared.ownerId)))
       throw invalidRequest(`unknown handle ${handle}${this.#notOfThis(isExtended)}`);
     return shared;
   }

@@ -18,6 +18,8 @@ export interface WebOptions {
 
 export interface WebDoorDeps {
   auth: WebSocketAuth;
+  /** Judges a share token; null for what is none. */
+  share: (token: string) => Verdict | null;
   health: WebServerOptions["health"];
   refuse: WebServerOptions["refuse"];
   metrics?: (() => string) | undefined;
@@ -69,9 +71,12 @@ export class WebDoor {
     switch (credentials.type) {
       case "cookie":
         return { type: "admitted", principal: credentials.principal };
-      case "token":
+      case "token": {
+        const share = this.#deps.share(credentials.token);
+        if (share) return share;
         if (auth.type === "none") return SIGN_IN;
         return authorize(auth, `Bearer ${credentials.token}`, Date.now());
+      }
       case "none": {
         const authorization = head.headers.get("authorization");
         return auth.type === "none" || authorization === undefined

@@ -31,6 +31,7 @@ class FakeHost implements ExecHost {
       sandboxes: this.sandboxes,
       realPath: (path) => path,
       isAlive: () => this.alive,
+      attachUrl: null,
       renewals: () => 0,
       close: async () => {
         this.closes++;

@@ -1,0 +1,43 @@
+import { type Command, commandOf, UsageError } from "./command.ts";
+import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
+import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { parseDuration } from "./logs.ts";
+
+const HELP = `Usage: procwire share [options] ID
+
+Prints an address where somebody else can watch a process in a browser, without any other right. It works until its time is
+over or the process ends. Who has it has what it gives, so it is printed once and kept nowhere.
+
+  --drive            they may also type into it, signal it and end it
+  --expires TIME     for so long: 90s, 15m, 2h, 7d at most; default 1h
+${CONNECT_HELP}
+${HANDLE_HELP}Without --connect: ${DEFAULT_URL}. The page is there on a server with --web. On another one, or a unix socket, what is
+printed is the token, for \`PROCWIRE_TOKEN=TOKEN procwire attach --view ID\`.
+`;
+
+const DEFAULT_EXPIRY = "1h";
+
+export const command: Command = commandOf({
+  name: "share",
+  summary: "let somebody else watch or drive one process of a server",
+  help: HELP,
+  options: { ...CONNECT_OPTIONS, drive: { type: "boolean" }, expires: { type: "string" } },
+
+  async run(values, positionals) {
+    const [id, ...more] = positionals;
+    if (id === undefined || more.length > 0) throw new UsageError("give one ID");
+    const ttlMs = parseDuration(values.expires ?? DEFAULT_EXPIRY);
+    const url = values.connect ?? DEFAULT_URL;
+    await using client = await connectTo(url, values);
+    const { handle } = await findProcess(client, id);
+    const { token } = await client.share(handle, { role: values.drive ? "driver" : "viewer", ttlMs });
+    process.stdout.write(`${shareUrl(url, handle, token) ?? token}\n`);
+    return 0;
+  },
+});
+
+/** A fragment is sent to no server and stands in no log. Null where no browser gets to. */
+function shareUrl(url: string, handle: string, token: string): string | null {
+  if (!/^wss?:/.test(url)) return null;
+  return `${new URL(url.replace(/^ws/, "http")).origin}/#share=${token}&process=${handle}`;
+}
