@@ -11,11 +11,13 @@ import { startParams, type WireClient } from "../support/wire.ts";
 /** Each kind of thing a server has for its clients is counted: one more than there may be is refused, with the number. */
 
 const WAITS_OF_A_CONNECTION = 1024;
+const WAITS_OF_THE_SERVER = 16_384;
 const HANDLES_OF_A_CONNECTION = 128;
 const HANDLES_OF_THE_SERVER = 2048;
 const PATHS_OF_A_CONNECTION = 64;
 const WATCHED_PATHS_OF_THE_SERVER = 4096;
 const HTTP_REQUESTS_OF_A_CONNECTION = 128;
+const HTTP_REQUESTS_OF_THE_SERVER = 1024;
 
 async function ready(server: ServeChild): Promise<WireClient> {
   const client = await server.connect();
@@ -32,6 +34,22 @@ async function readyClients(
   const clients: WireClient[] = [];
   while (clients.length < count) clients.push(stack.adopt(await ready(server), (client) => client.cut()));
   return clients;
+}
+
+/** Answers each request with a head and a word of its body, and the rest not until a test says so. */
+async function unfinishedWeb(stack: DisposableStack): Promise<{ url: string; sockets: Socket[] }> {
+  const sockets: Socket[] = [];
+  const web = createServer((socket) => {
+    sockets.push(socket);
+    socket.on("error", () => undefined);
+    socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello"));
+  }).listen(0, "127.0.0.1");
+  stack.defer(() => {
+    web.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  await once(web, "listening");
+  return { url: `http://127.0.0.1:${(web.address() as AddressInfo).port}/`, sockets };
 }
 
 describe("what a server has for its clients", { timeout: 120_000 }, () => {
@@ -73,6 +91,33 @@ describe("what a server has for its clients", { timeout: 120_000 }, () => {
     await client.call("process/terminate", { processId: "cat" });
     await client.answer(10_000 + WAITS_OF_A_CONNECTION - 1);
     assert.equal((await client.call("process/wait", { processId: "cat" })).reason, "exited");
+  });
+
+  test(`${WAITS_OF_THE_SERVER} waits of all connections`, async () => {
+    await using server = await serve();
+    using stack = new DisposableStack();
+    const count = WAITS_OF_THE_SERVER / WAITS_OF_A_CONNECTION;
+    const [late, ...clients] = await readyClients(server, count + 1, stack);
+    assert.ok(late);
+    for (const client of clients) {
+      await client.start("cat", ["cat"], { pipeStdin: true });
+      for (let at = 0; at < WAITS_OF_A_CONNECTION; at++)
+        client.raw(JSON.stringify({ id: 10_000 + at, method: "process/wait", params: { processId: "cat" } }));
+    }
+    // Each has been taken when what came after it on the same connection is answered.
+    await Promise.all(clients.map((client) => client.call("environment/status", {})));
+    await late.start("late", ["cat"], { pipeStdin: true });
+    const refused = await late.refused("process/wait", { processId: "late" });
+    assert.equal(
+      refused.message,
+      "too many waits: this server may have 16384 at once; await the answer to one of them first",
+    );
+    // The waits of a connection end with it.
+    clients[0]?.cut();
+    await until("there is room", async () => {
+      const params = { processId: "late", timeoutMs: 1 };
+      return (await late.request("process/wait", params)).error === undefined;
+    });
   });
 
   test(`${HANDLES_OF_THE_SERVER} open files of all connections`, async () => {
@@ -139,20 +184,8 @@ describe("what a server has for its clients", { timeout: 120_000 }, () => {
   });
 
   test(`${HTTP_REQUESTS_OF_A_CONNECTION} HTTP requests of a connection, streamed bodies included`, async () => {
-    const sockets: Socket[] = [];
-    // It answers the head and a word, and no more until it is told to.
-    const web = createServer((socket) => {
-      sockets.push(socket);
-      socket.on("error", () => undefined);
-      socket.once("data", () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello"));
-    }).listen(0, "127.0.0.1");
     using stack = new DisposableStack();
-    stack.defer(() => {
-      web.close();
-      for (const socket of sockets) socket.destroy();
-    });
-    await once(web, "listening");
-    const url = `http://127.0.0.1:${(web.address() as AddressInfo).port}/`;
+    const { url, sockets } = await unfinishedWeb(stack);
     await using server = await serve();
     await using client = await ready(server);
     const get = (requestId: string) => ({ method: "GET", url, requestId, streamResponse: true });
@@ -172,5 +205,30 @@ describe("what a server has for its clients", { timeout: 120_000 }, () => {
       ({ method, params }) => method === "http/request/bodyDelta" && params?.done === true,
     );
     await client.call("http/request", get("more"));
+  });
+
+  test(`${HTTP_REQUESTS_OF_THE_SERVER} HTTP requests of all connections, streamed bodies included`, async () => {
+    using stack = new DisposableStack();
+    const { url, sockets } = await unfinishedWeb(stack);
+    await using server = await serve();
+    const count = HTTP_REQUESTS_OF_THE_SERVER / HTTP_REQUESTS_OF_A_CONNECTION;
+    const [late, ...clients] = await readyClients(server, count + 1, stack);
+    assert.ok(late);
+    const get = (requestId: string) => ({ method: "GET", url, requestId, streamResponse: true });
+    for (const client of clients)
+      await Promise.all(
+        Array.from({ length: HTTP_REQUESTS_OF_A_CONNECTION }, (_, at) =>
+          client.call("http/request", get(`r${at}`)),
+        ),
+      );
+    const refused = await late.refused("http/request", get("late"));
+    assert.equal(
+      refused.message,
+      "too many HTTP requests: this server may have 1024 at once; await the end of one of them first",
+    );
+    sockets[0]?.end("there");
+    await until("there is room", async () => {
+      return (await late.request("http/request", get("late"))).error === undefined;
+    });
   });
 });
