@@ -6,7 +6,10 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 /** The C programs, each with its sources as paths from `native`. */
-export const PROGRAMS = { watchdog: ["programs/watchdog.c", "programs/server-group.c"] };
+export const PROGRAMS = {
+  watchdog: ["programs/watchdog.c", "programs/server-group.c"],
+  keeper: ["programs/keeper.c"],
+};
 
 /** The folders the addon is made of, besides this one. */
 const ROOMS = ["core", "process", "wire"];

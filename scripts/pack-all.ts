@@ -74,7 +74,8 @@ function packMain(stage: string): void {
 
 function packPlatform(stage: string, { name, cpu, libc, ran }: Platform): void {
   const { version, license } = readManifest();
-  for (const file of ["procwire.node", "watchdog"]) copy(join(PREBUILT, name, file), join(stage, file));
+  for (const file of ["procwire.node", "watchdog", "keeper"])
+    copy(join(PREBUILT, name, file), join(stage, file));
   copy("LICENSE", join(stage, "LICENSE"));
   writeFileSync(
     join(stage, "README.md"),
@@ -91,7 +92,7 @@ function packPlatform(stage: string, { name, cpu, libc, ran }: Platform): void {
     libc: [libc],
     // Yarn must not leave programs inside an archive.
     preferUnplugged: true,
-    files: ["procwire.node", "watchdog"],
+    files: ["procwire.node", "watchdog", "keeper"],
   });
 }
 

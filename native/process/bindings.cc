@@ -1,11 +1,18 @@
 // What JavaScript asks of processes; `src/native/native-process.ts` is the only caller.
 #include "process/bindings.h"
 
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <memory>
+#include <utility>
 
+#include "core/fd.h"
 #include "process/child.h"
+#include "process/keeper-channel.h"
 #include "process/mark.h"
 #include "process/process-tree.h"
 #include "process/spawn.h"
@@ -16,7 +23,7 @@ namespace {
 // ---- one process
 
 // (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups,
-// directory) -> its mark, before anybody can have it; 0: it gets none
+// directory, record, most bytes of output) -> its mark, before anybody can have it; 0: it gets none
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   auto request = std::make_unique<SpawnRequest>();
@@ -36,6 +43,9 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->cgroups = call.texts(12);
   request->directory = static_cast<int>(call.number(13));
   const uint64_t mark = request->mark = nextMark(request->marking);
+  request->record = call.text(14);
+  const double mostOutputBytes = call.number(15);
+  if (mostOutputBytes < 9e15) request->mostOutputBytes = static_cast<uint64_t>(mostOutputBytes);
   startProgram(*call.loop(), std::move(request), call.argv[8], call.argv[9]);
   return call.answer(static_cast<double>(mark));
 }
@@ -46,8 +56,9 @@ napi_value write(napi_env env, napi_callback_info info) {
   Child* child = call.object<Child>();
   if (!child) return nullptr;
   const Call::Bytes bytes = call.bytes(1);
-  if (call.isText(2)) child->writeIds().add(call.text(2));
-  child->write(reinterpret_cast<const char*>(bytes.data), bytes.length);
+  const bool hasId = call.isText(2);
+  const std::string id = hasId ? call.text(2) : std::string();
+  child->write(reinterpret_cast<const char*>(bytes.data), bytes.length, hasId ? &id : nullptr);
   return nullptr;
 }
 
@@ -84,7 +95,7 @@ napi_value signalGroup(napi_env env, napi_callback_info info) {
 napi_value knowsWrite(napi_env env, napi_callback_info info) {
   Call call(env, info);
   Child* child = call.object<Child>();
-  return call.answer(child && child->writeIds().has(call.text(1)));
+  return call.answer(child && child->knowsWrite(call.text(1)));
 }
 
 // (most bytes queued for a child, how many of its write ids are remembered)
@@ -168,6 +179,146 @@ napi_value reap(napi_env env, napi_callback_info info) {
   return call.answer(reapChild(static_cast<pid_t>(call.number(0))));
 }
 
+// ---- the keeper
+
+Inheritance& inheritance() {
+  static Inheritance left;
+  return left;
+}
+
+// (fd, count, hung after ms) -> the descriptor of a listening socket, -1 where there is none; or the errno as text
+napi_value openKeeperAt(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  const bool opened = openKeeper(static_cast<int>(call.number(0)), static_cast<unsigned>(call.number(1)),
+                                 static_cast<uint64_t>(call.number(2)), inheritance());
+  if (opened) return call.answer(static_cast<double>(inheritance().listener));
+  napi_value why;
+  napi_create_string_utf8(env, strerror(errno), NAPI_AUTO_LENGTH, &why);
+  return why;
+}
+
+// (onLeave)
+napi_value watchKeeperLeave(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  watchKeeper(*call.loop(), call.argv[0]);
+  return nullptr;
+}
+
+// (word)
+napi_value tellKeeperWord(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(tellKeeper(call.number(0) == KEEPER_READY ? KEEPER_READY : KEEPER_ALIVE));
+}
+
+napi_value texted(napi_env env, const char* text, size_t length) {
+  napi_value made;
+  napi_create_string_utf8(env, text, length, &made);
+  return made;
+}
+
+// Nobody knows what it is: it is ended.
+void endUnreadable(Inherited& inherited) {
+  if (inherited.fds[KEPT_PIDFD] >= 0) syscall(SYS_pidfd_send_signal, inherited.fds[KEPT_PIDFD], SIGKILL, nullptr, 0);
+  for (int& fd : inherited.fds) closeFd(fd);
+  tellKeeper(KEEPER_CLOSED, inherited.id);
+  tellKeeper(KEEPER_FORGET, inherited.id);
+}
+
+napi_value keptEntries(napi_env env, Call& call, const Kept& kept) {
+  napi_value entries;
+  uint32_t count = 0;
+  napi_create_array(env, &entries);
+  kept.each([&](const kept_entry& entry, const char* bytes) {
+    napi_value made, copy;
+    napi_create_array_with_length(env, 4, &made);
+    napi_create_buffer_copy(env, entry.length, bytes, nullptr, &copy);
+    napi_set_element(env, made, 0, call.answer(static_cast<double>(entry.stream)));
+    napi_set_element(env, made, 1, call.answer(static_cast<double>(entry.seq)));
+    napi_set_element(env, made, 2, call.answer(static_cast<double>(entry.offset)));
+    napi_set_element(env, made, 3, copy);
+    napi_set_element(env, entries, count++, made);
+  });
+  return entries;
+}
+
+// (onEvent) -> the next process that an earlier server started: [child, pid, start time, pts, pipes, mark, record,
+// left its session, attachments, rows, cols, stdin is closed, entries, seq and bytes before them, seq and status of its
+// exit or undefined]; true for one that cannot be read and was ended; undefined when there is none left. It tells
+// nothing before `beginKept`.
+napi_value takeKept(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Loop* loop = call.loop();
+  std::vector<Inherited>& left = inheritance().kept;
+  if (left.empty()) return nullptr;
+  Inherited inherited = left.back();
+  left.pop_back();
+  std::unique_ptr<Kept> kept =
+      Kept::adopt(inherited.id, std::exchange(inherited.fds[KEPT_MEMORY], -1),
+                  std::exchange(inherited.fds[KEPT_TO_KEEPER], -1), std::exchange(inherited.fds[KEPT_TO_SERVER], -1));
+  if (!kept) {
+    endUnreadable(inherited);
+    return call.answer(true);
+  }
+  const kept_header& header = kept->header();
+  napi_ref onEvent;
+  napi_create_reference(env, call.argv[0], 1, &onEvent);
+  napi_value made, pipes;
+  napi_create_array(env, &made);
+  napi_create_array(env, &pipes);
+  for (uint32_t at = 0, length = 0; at < 3; at++)
+    if (header.pipes[at] != 0)
+      napi_set_element(env, pipes, length++, call.answer(static_cast<double>(header.pipes[at])));
+  const char* record = reinterpret_cast<const char*>(&header) + header.record_at;
+  napi_value entries = keptEntries(env, call, *kept);
+  napi_value text = texted(env, record, header.record_bytes);
+  const double numbers[] = {static_cast<double>(header.pid), static_cast<double>(header.start_time),
+                            static_cast<double>(header.pts)};
+  const kept_header copy = header;
+  const bool isClosed = kept->closeWasTold();
+  const bool hasExited = kept->exitWasTold();
+  Child* child = new Child(loop, inherited, std::move(kept), onEvent);
+  closeFd(inherited.fds[KEPT_PIDFD]);
+  uint32_t at = 0;
+  napi_set_element(env, made, at++, child->handle(env));
+  // One that is over lives as long as JavaScript has it.
+  if (isClosed) child->release();
+  else loop->add(child);
+  for (const double number : numbers) napi_set_element(env, made, at++, call.answer(number));
+  napi_set_element(env, made, at++, pipes);
+  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.mark)));
+  napi_set_element(env, made, at++, text);
+  napi_set_element(env, made, at++, call.answer(copy.left_session != 0));
+  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.attachments)));
+  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.rows)));
+  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.cols)));
+  napi_set_element(env, made, at++, call.answer(copy.in_closing != 0));
+  napi_set_element(env, made, at++, entries);
+  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.gone_seq)));
+  napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.gone_bytes)));
+  if (hasExited) {
+    napi_set_element(env, made, at++, call.answer(static_cast<double>(copy.exit_seq)));
+    napi_set_element(env, made, at++, texted(env, copy.exit_status, copy.exit_status_bytes));
+  }
+  return made;
+}
+
+// (child, status)
+napi_value recordExit(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  if (Child* child = call.object<Child>()) child->recordExit(call.text(1));
+  return nullptr;
+}
+
+// (child, has left it, attachments)
+napi_value noteSession(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  Child* child = call.object<Child>();
+  if (!child || !child->kept()) return nullptr;
+  KEPT_STORE(child->kept()->header().attachments, static_cast<uint32_t>(call.number(2)));
+  KEPT_STORE(child->kept()->header().left_session, call.boolean(1) ? 1u : 0u);
+  return nullptr;
+}
+
 }  // namespace
 
 Bindings processBindings(napi_env env) {
@@ -195,6 +346,15 @@ Bindings processBindings(napi_env env) {
       binding("signal", signal),
       binding("setSubreaper", subreaper),
       binding("reap", reap),
+      binding("openKeeper", openKeeperAt),
+      binding("watchKeeper", watchKeeperLeave),
+      binding("tellKeeper", tellKeeperWord),
+      binding("takeKept", takeKept),
+      binding("beginKept", ask<Child, &Child::begin>),
+      binding("recordExit", recordExit),
+      binding("recordClosed", ask<Child, &Child::recordClosed>),
+      binding("forgetKept", ask<Child, &Child::forgetKept>),
+      binding("noteSession", noteSession),
   };
 }
 

@@ -28,6 +28,7 @@ bool Child::writeThrough(const WriteRequest& request) {
   if (base64Decode(reinterpret_cast<const uint8_t*>(request.chunk.data()), request.chunk.size(),
                    reinterpret_cast<uint8_t*>(bytes)) != static_cast<ptrdiff_t>(length))
     return false;
+  if (kept_) return writeKeptThrough(bytes, length, request.writeId, request.writeId.data() != nullptr);
   if (request.writeId.data()) {
     if (writeIds_.has(request.writeId)) return true;
     writeIds_.add(request.writeId);
@@ -39,7 +40,9 @@ bool Child::writeThrough(const WriteRequest& request) {
   return true;
 }
 
-void Child::write(const char* bytes, size_t length) {
+void Child::write(const char* bytes, size_t length, const std::string* id) {
+  if (kept_) return writeKept(bytes, length, id ? KeptWriteId(*id) : KeptWriteId());
+  if (id) writeIds_.add(*id);
   int fd = stdinFd();
   if (!loop_ || fd < 0 || stdinEnding_ || length == 0) return;
   forgetBurst();
@@ -102,28 +105,43 @@ void Child::flush(bool hungUp) {
 }
 
 void Child::closeStdin() {
+  if (kept_) return closeKeptStdin();
   if (!loop_ || stdinEnding_ || stdinFd() < 0) return;
   if (!terminal_) {
     stdinEnding_ = true;
     if (queue_.empty()) endStdin();
     return;
   }
-  // A terminal has no end of its own: its keystroke for it says so to a program that reads lines. After an unfinished
-  // line the first one only hands that line over.
+  char keys[2];
+  write(keys, endOfFileKeys(lineOpen_, keys));
+  stdinEnding_ = true;
+}
+
+// A terminal has no end of its own: its keystroke for it says so to a program that reads lines. After an unfinished
+// line the first one only hands that line over.
+size_t Child::endOfFileKeys(bool lineOpen, char (&keys)[2]) const {
   struct termios mode;
-  char key = 4;
   bool canonical = true;
+  keys[0] = 4;
   if (tcgetattr(out_[0].watch.fd, &mode) == 0) {
-    if (mode.c_cc[VEOF] != 0) key = static_cast<char>(mode.c_cc[VEOF]);
+    if (mode.c_cc[VEOF] != 0) keys[0] = static_cast<char>(mode.c_cc[VEOF]);
     canonical = mode.c_lflag & ICANON;
   }
-  const char keys[2] = {key, key};
-  write(keys, canonical && lineOpen_ ? 2 : 1);
-  stdinEnding_ = true;
+  keys[1] = keys[0];
+  return canonical && lineOpen ? 2 : 1;
 }
 
 // Drops what nobody will read, and closes our end. A terminal's descriptor stays: it is also the way out.
 void Child::endStdin() {
+  if (kept_) {
+    keptQueue_.clear();
+    queuedBytes_ = 0;
+    if (!closed_) return;
+    // Its descriptor is the memory's own.
+    loop_->arm(in_, 0);
+    in_.fd = -1;
+    return;
+  }
   queue_.clear();
   queueOffset_ = 0;
   queuedBytes_ = 0;

@@ -50,7 +50,7 @@ void Child::armOut(OutStream& stream) {
   if (stream.watch.fd < 0) return;
   uint32_t events = 0;
   if (!paused_ && !stream.watch.delayed) events |= EPOLLIN;
-  if (stream.terminal && queuedBytes_ > 0) events |= EPOLLOUT;
+  if (stream.terminal && queuedBytes_ > 0 && !kept_) events |= EPOLLOUT;
   loop_->arm(stream.watch, events);
 }
 
@@ -106,7 +106,9 @@ void Child::forgetBurst() {
 
 // Bytes read (`chunk` is set), 0 at the end, -1 when there is nothing now, kReadFailed with errno when reading failed.
 ssize_t Child::readChunk(OutStream& stream, size_t most, napi_value& chunk) {
-  ssize_t length = stream.terminal ? readTerminal(stream, most, chunk) : readPipe(stream, most, chunk);
+  ssize_t length = kept_             ? readKept(stream, most, chunk)
+                   : stream.terminal ? readTerminal(stream, most, chunk)
+                                     : readPipe(stream, most, chunk);
   if (length >= 0) return length;
   if (errno == EAGAIN) return -1;
   if (stream.terminal && errno == EIO && hasHungUp(slave_)) return 0;
@@ -143,21 +145,26 @@ ssize_t Child::readPipe(OutStream& stream, size_t most, napi_value& chunk) {
 
 ssize_t Child::readTerminal(OutStream& stream, size_t most, napi_value& chunk) {
   char* scratch = loop_->scratch();
+  const ssize_t length = readTerminalInto(stream, scratch, most);
+  if (length <= 0) return length;
+  if (napi_create_buffer_copy(loop_->env(), static_cast<size_t>(length), scratch, nullptr, &chunk) != napi_ok) {
+    errno = ENOMEM;
+    return -1;
+  }
+  return length;
+}
+
+ssize_t Child::readTerminalInto(OutStream& stream, char* to, size_t most) {
   size_t length = 0;
   ssize_t last = 0;
   while (length < most && (length == 0 || terminalHasMore(stream.watch.fd, length))) {
-    last = read(stream.watch.fd, scratch + length, most - length);
+    last = read(stream.watch.fd, to + length, most - length);
     if (last < 0 && errno == EINTR) continue;
     if (last <= 0) break;
     length += static_cast<size_t>(last);
   }
   // What came before an end is told first; the end is met again by the next read.
-  if (length == 0) return last;
-  if (napi_create_buffer_copy(loop_->env(), length, scratch, nullptr, &chunk) != napi_ok) {
-    errno = ENOMEM;
-    return -1;
-  }
-  return static_cast<ssize_t>(length);
+  return length == 0 ? last : static_cast<ssize_t>(length);
 }
 
 // What the stream held is lost, so its end is no end like others: it is told with the reason.

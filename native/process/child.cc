@@ -13,8 +13,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/fd.h"
+#include "process/keeper-channel.h"
 #include "process/wait-thread.h"
 
 namespace procwire {
@@ -32,10 +34,13 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
       terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
       slave_(request.slaveFd),
+      kept_(std::move(request.kept)),
       limits_(inputLimits()),
       writeIds_(limits_.rememberedWriteIds) {
+  // How a kept process ends is told by its keeper, by the same way as everything else it tells.
+  if (kept_) closeFd(request.exitFd);
   exit_.fd = request.exitFd;
-  in_.fd = request.stdinFd;
+  in_.fd = kept_ ? kept_->toServer() : request.stdinFd;
   out_[0].watch.fd = request.stdoutFd;
   out_[0].event = terminal_ ? Event::kTerminal : Event::kStdout;
   out_[0].terminal = terminal_;
@@ -44,9 +49,38 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
   for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
 }
 
+Child::Child(Loop* loop, Inherited& inherited, std::unique_ptr<Kept> kept, napi_ref onEvent)
+    : loop_(loop),
+      onEvent_(onEvent),
+      pid_(kept->header().pid),
+      terminal_(kept->header().is_terminal != 0),
+      pipeStdin_(!terminal_ && kept->header().has_stdin != 0),
+      slave_(std::exchange(inherited.fds[KEPT_SLAVE], -1)),
+      kept_(std::move(kept)),
+      limits_(inputLimits()),
+      writeIds_(limits_.rememberedWriteIds) {
+  in_.fd = kept_->toServer();
+  reaped_ = exitTold_ = kept_->exitWasTold();
+  closed_ = kept_->closeWasTold();
+  if (closed_) {
+    loop_ = nullptr;
+    in_.fd = -1;
+  }
+  stdinEnding_ = kept_->header().in_closing != 0;
+  out_[0].watch.fd = std::exchange(inherited.fds[KEPT_OUT], -1);
+  out_[0].event = terminal_ ? Event::kTerminal : Event::kStdout;
+  out_[0].terminal = terminal_;
+  out_[1].watch.fd = std::exchange(inherited.fds[KEPT_ERR], -1);
+  out_[1].event = Event::kStderr;
+  for (Watch* watch : {&exit_, &in_, &out_[0].watch, &out_[1].watch}) watch->owner = this;
+}
+
 void Child::begin() {
+  if (!loop_) return;
   loop_->arm(exit_, EPOLLIN);
+  if (kept_) loop_->arm(in_, EPOLLIN);
   for (OutStream& stream : out_) armOut(stream);
+  if (exitTold_) loop_->settleSoon(this);
 }
 
 // ---- events of the loop
@@ -60,7 +94,8 @@ void Child::onReady(Watch& watch, uint32_t events) {
   if (&watch == &exit_) {
     onExit();
   } else if (&watch == &in_) {
-    flush(hungUp);
+    if (kept_) onPoke();
+    else flush(hungUp);
   } else {
     // A terminal is one descriptor for both directions.
     bool reading = watch.armed & EPOLLIN;
@@ -87,7 +122,9 @@ OutStream* Child::outStreamOf(Watch& watch) { return &watch == &out_[0].watch ? 
 
 void Child::onExit() {
   siginfo_t info = {};
-  if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) < 0) {
+  if (kept_) {
+    keptStatus(info);
+  } else if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) < 0) {
     if (errno == EINTR) return;
     // Other code has reaped it; how it ended can no longer be learned.
     info.si_code = CLD_EXITED;
@@ -182,7 +219,8 @@ void Child::settle() {
 }
 
 void Child::abandon() {
-  if (!reaped_) {
+  // What is kept lives on.
+  if (!reaped_ && !kept_) {
     kill(-pid_, SIGKILL);
     reapLater(pid_);
   }
@@ -191,6 +229,7 @@ void Child::abandon() {
     giveBackPipe(stream.grown);
   }
   giveBackPipe(stdinGrown_);
+  if (kept_) in_.fd = -1;
   closeFd(in_.fd);
   closeFd(exit_.fd);
   closeFd(slave_);
@@ -231,6 +270,10 @@ bool Child::resize(unsigned short rows, unsigned short cols) {
   struct winsize size = {};
   size.ws_row = rows;
   size.ws_col = cols;
+  if (kept_) {
+    kept_->header().rows = rows;
+    kept_->header().cols = cols;
+  }
   return terminal_ && out_[0].watch.fd >= 0 && ioctl(out_[0].watch.fd, TIOCSWINSZ, &size) == 0;
 }
 

@@ -3,19 +3,24 @@
 #define PROCWIRE_CHILD_H
 
 #include <node_api.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/loop.h"
 #include "process/input-limits.h"
+#include "process/kept.h"
 #include "process/spawn.h"
 #include "process/write-ids.h"
 
 namespace procwire {
 
+struct Inherited;
 struct WriteRequest;
 
 // The first argument of a child's event callback, and its name in JavaScript, which is given this list.
@@ -44,6 +49,9 @@ class Child final : public Resident {
  public:
   Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
 
+  // One that an earlier server started.
+  Child(Loop* loop, Inherited& inherited, std::unique_ptr<Kept> kept, napi_ref onEvent);
+
   // Starts watching.
   void begin();
 
@@ -54,7 +62,8 @@ class Child final : public Resident {
   void abandon() override;
 
   // What JavaScript asks for. All harmless after the end.
-  void write(const char* bytes, size_t length);
+  void write(const char* bytes, size_t length, const std::string* id = nullptr);
+  bool knowsWrite(std::string_view id) const;
   size_t queuedBytes() const { return queuedBytes_; }
   void closeStdin();
   void pause();
@@ -65,7 +74,12 @@ class Child final : public Resident {
   void cut();
   // It is being ended: writes from now on are left to JavaScript, which refuses them.
   void refuseInput() { refusesInput_ = true; }
-  WriteIds& writeIds() { return writeIds_; }
+  // Null for one that ends with the server.
+  Kept* kept() { return kept_.get(); }
+  // What the next server must know of its end.
+  void recordExit(std::string_view status);
+  void recordClosed();
+  void forgetKept();
 
   // Takes a write that came by a socket, when it can be accepted at once; false leaves it to JavaScript.
   bool writeThrough(const WriteRequest& request);
@@ -90,6 +104,16 @@ class Child final : public Resident {
   void flush(bool hungUp);
   void endStdin();
   int stdinFd() const;
+  size_t endOfFileKeys(bool lineOpen, char (&keys)[2]) const;
+  ssize_t readTerminalInto(OutStream& stream, char* to, size_t most);
+  ssize_t readKept(OutStream& stream, size_t most, napi_value& chunk);
+  void writeKept(const char* bytes, size_t length, const KeptWriteId& id);
+  bool writeKeptThrough(const char* bytes, size_t length, std::string_view id, bool hasId);
+  void flushKept();
+  void closeKeptStdin();
+  void endKeptInput();
+  void onPoke();
+  void keptStatus(siginfo_t& info) const;
   void forgetBurst();
   void tell(Event event, napi_value first = nullptr, napi_value second = nullptr);
 
@@ -116,6 +140,15 @@ class Child final : public Resident {
   bool lineOpen_ = false;  // the last byte written to a terminal did not end its line
   bool wantsDrain_ = false;
   bool refusesInput_ = false;
+  // Of a process that outlives the server, what has not found room yet.
+  struct KeptWrite {
+    std::string bytes;
+    KeptWriteId id;
+    size_t done;
+    bool begun;
+  };
+  std::unique_ptr<Kept> kept_;
+  std::deque<KeptWrite> keptQueue_;
   const InputLimits limits_;
   WriteIds writeIds_;
   AnswerHabit habit_;

@@ -30,6 +30,7 @@
 #include "core/fd.h"
 #include "core/uv-lite.h"
 #include "process/exec-child.h"
+#include "process/keeper-channel.h"
 #include "process/process-tree.h"
 #include "process/wait-thread.h"
 
@@ -257,7 +258,7 @@ bool readReport(ChildFds& child, ChildReport& report) {
 }
 
 // Starts the child; the flags decide whether its memory is ours. Answers -1 with errno set.
-pid_t cloneChild(ChildPlan& plan, bool pidfd, int& exitFd) {
+pid_t cloneChild(ChildPlan& plan, bool pidfd, int more, int& exitFd) {
   void* stack = childStack();
   if (!stack) {
     errno = ENOMEM;
@@ -265,12 +266,12 @@ pid_t cloneChild(ChildPlan& plan, bool pidfd, int& exitFd) {
   }
   const ChildMemory memory = forkOnly ? ChildMemory::copied : childMemory.load();
   if (memory != ChildMemory::copied) {
-    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | (pidfd ? CLONE_PIDFD : 0);
+    const int flags = CLONE_VM | CLONE_VFORK | SIGCHLD | more | (pidfd ? CLONE_PIDFD : 0);
     const pid_t pid = clone(execChild, stack, flags, &plan, &exitFd);
     if (pid >= 0 || errno != EINVAL || memory == ChildMemory::shared) return pid;
   }
   exitFd = -1;
-  return clone(execChild, stack, SIGCHLD, &plan);
+  return clone(execChild, stack, SIGCHLD | more, &plan);
 }
 
 void reapNow(pid_t pid) {
@@ -302,6 +303,14 @@ bool start(SpawnRequest& request) {
   if (reports && !openReport(request, child)) return false;
   if (!pidfd && pipe2(exitEnds, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
 
+  const bool isKept = !request.record.empty();
+  if (isKept && !pidfd) {
+    errno = ENOSYS;
+    return failed(request, "pidfd_open", request.file);
+  }
+  if (isKept && !(request.kept = Kept::make(request.record, request.mostOutputBytes)))
+    return failed(request, "memfd_create", request.file);
+
   std::vector<std::string> candidates = candidatesFor(request);
   std::vector<char*> paths = pointers(candidates);
   std::vector<char*> argv = pointers(request.argv);
@@ -325,13 +334,16 @@ bool start(SpawnRequest& request) {
   plan.marking = request.mark ? &request.marking : nullptr;
   plan.cgroups = child.cgroups.data();
   plan.cgroupCount = static_cast<int>(child.cgroups.size());
-  plan.parent = getpid();
+  // A kept process is the keeper's child, so that it gets its signal when that one dies and not this program.
+  plan.parent = isKept ? getppid() : getpid();
   plan.oldCallsOnly = oldCallsOnly;
   plan.reportFd = child.report[1];
 
-  pid_t pid = cloneChild(plan, pidfd, request.exitFd);
+  if (isKept && !tellKeeper(KEEPER_STARTING)) return failed(request, "sendmsg", request.file);
+  pid_t pid = cloneChild(plan, pidfd, isKept ? CLONE_PARENT : 0, request.exitFd);
   if (pid < 0) {
     failed(request, "clone", request.file);
+    if (isKept) tellKeeper(KEEPER_DROPPED);
     closeFd(exitEnds[0]);
     closeFd(exitEnds[1]);
     return false;
@@ -352,7 +364,9 @@ bool start(SpawnRequest& request) {
     }
   }
   if (report.err != 0) {
-    reapNow(pid);
+    // The keeper reaps its own.
+    if (isKept) tellKeeper(KEEPER_DROPPED);
+    else reapNow(pid);
     closeFd(exitEnds[0]);
     closeFd(exitEnds[1]);
     request.err = report.err;
@@ -368,6 +382,16 @@ bool start(SpawnRequest& request) {
   if (!pidfd) {
     request.exitFd = exitEnds[0];
     watchExit(pid, exitEnds[1]);
+  }
+  if (isKept) {
+    if (!request.kept->started(request)) {
+      failed(request, "sendmsg", request.file);
+      kill(-pid, SIGKILL);
+      tellKeeper(KEEPER_DROPPED);
+      return false;
+    }
+    // The keeper alone writes to it, so that closing its end is an end.
+    closeFd(request.stdinFd);
   }
   return true;
 }
@@ -432,7 +456,7 @@ std::vector<pid_t> spawnerThreads() {
 }
 
 void SpawnRequest::discard() {
-  if (pid > 0) {
+  if (pid > 0 && !kept) {
     kill(-pid, SIGKILL);
     reapLater(pid);
   }

@@ -12,6 +12,7 @@
 
 #include "core/mailbox.h"
 #include "process/exec-child.h"
+#include "process/kept.h"
 
 namespace procwire {
 
@@ -30,6 +31,8 @@ struct SpawnRequest final : Mail {
   std::vector<int> passed;  // become 3, 4 and so on in the child; the asker's own, open until it is answered
   std::vector<ResourceLimit> limits;
   ResourceLimit marking = {};        // counts where there is a `mark`
+  std::string record;                // of one that is to outlive the server, for the next one; empty for all others
+  uint64_t mostOutputBytes = UINT64_MAX;
   std::vector<std::string> cgroups;  // files the child writes itself to
   std::shared_ptr<Mailbox> mailbox;
   // For the loop that asked.
@@ -50,6 +53,7 @@ struct SpawnRequest final : Mail {
   int slaveFd = -1;  // the terminal's other side, kept so that the master never hangs up while the leader lives
   int pts = -1;
   uint64_t pipeInodes[3] = {0, 0, 0};
+  std::unique_ptr<Kept> kept;
 
   // Makes a child of it, or tells why there is none.
   void arrive(Loop& loop) override;

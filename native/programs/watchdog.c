@@ -1,4 +1,4 @@
-// watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]
+// watchdog [--patience-ms N] [--reloads] [--] PROGRAM [ARGUMENT...]
 //
 // Runs a server and stands above it, so that nothing the server ever started can outlive it. It is the subreaper of
 // everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
@@ -13,6 +13,9 @@
 // knows this program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as
 // the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no file
 // of the server.
+//
+// A program that `--reloads` (the keeper, keeper.c) stays when it gets HUP from another program; a terminal that hangs up
+// ends it like TERM.
 //
 // A third process, the guard, stands beside the two: when they and the server were all killed at once, it kills all
 // that carries a mark of this server (mark-numbers.h). It is no parent of anybody, has a session of its own, and is
@@ -272,6 +275,7 @@ struct below {
   pid_t pid;
   const sigset_t* taken;
   long patience_ms;
+  int reloads;
   // Whom the word of a server that ends is passed on to; 0 for nobody.
   pid_t above;
   // 0 where there is none, and for the lower watchdog.
@@ -315,6 +319,13 @@ static int watch(const struct below* below) {
       case SIGHUP:
       case SIGINT:
       case SIGQUIT:
+        if (number == SIGHUP && below->reloads) {
+          if (info.si_code <= 0) {
+            kill(below->pid, SIGHUP);
+            break;
+          }
+          number = SIGTERM;
+        }
         if (number == SIGTERM || number == SIGHUP || info.si_code <= 0) kill(below->pid, number);
         if (stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
         break;
@@ -379,9 +390,14 @@ int main(int argc, char** argv) {
     patience_ms = atol(command[1]);
     command += 2;
   }
+  int reloads = 0;
+  if (*command && strcmp(*command, "--reloads") == 0) {
+    reloads = 1;
+    command++;
+  }
   if (*command && strcmp(*command, "--") == 0) command++;
   if (!*command) {
-    fprintf(stderr, "usage: watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]\n");
+    fprintf(stderr, "usage: watchdog [--patience-ms N] [--reloads] [--] PROGRAM [ARGUMENT...]\n");
     return 2;
   }
   adopt_orphans();
@@ -402,7 +418,7 @@ int main(int argc, char** argv) {
   if (pipe2(pipe_ends, O_CLOEXEC) < 0) pipe_ends[0] = pipe_ends[1] = -1;
   kept.alive = pipe_ends[1];
 
-  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .above = 0, .kept = &kept};
+  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .reloads = reloads, .above = 0, .kept = &kept};
   pid_t upper = getpid();
   below.pid = fork();
   if (below.pid == 0) {

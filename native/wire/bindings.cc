@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "process/child.h"
+#include "process/keeper-channel.h"
 #include "wire/bytes.h"
 #include "wire/listener.h"
 #include "wire/socket.h"
@@ -16,12 +17,17 @@ namespace {
 
 // ---- sockets
 
-// (host, port, backlog, onConnection) -> [listener, port], or the errno. Port -1: the host is a unix socket's path.
+// (host, port, backlog, onConnection, descriptor or -1) -> [listener, port], or the errno. Port -1: the host is a unix
+// socket's path. A keeper above this program is given the socket, for the server after this one.
 napi_value listenAt(napi_env env, napi_callback_info info) {
   Call call(env, info);
   const int port = static_cast<int>(call.number(1));
   const int backlog = static_cast<int>(call.number(2));
-  const int fd = port < 0 ? listenUnix(call.text(0), backlog) : listenTcp(call.text(0), port, backlog);
+  // One that listens already, of the server before this one.
+  const int inherited = call.count > 4 ? static_cast<int>(call.number(4)) : -1;
+  const int fd = inherited >= 0 ? inherited
+                 : port < 0     ? listenUnix(call.text(0), backlog)
+                                : listenTcp(call.text(0), port, backlog);
   if (fd < 0) return call.answer(static_cast<double>(errno));
   const int timer = makeTimer();
   if (timer < 0) {
@@ -31,6 +37,7 @@ napi_value listenAt(napi_env env, napi_callback_info info) {
   }
   napi_ref onConnection;
   napi_create_reference(env, call.argv[3], 1, &onConnection);
+  if (haveKeeper() && inherited < 0) tellKeeperListener(fd);
   Listener* listener = new Listener(call.loop(), fd, timer, onConnection);
   napi_value made;
   napi_create_array_with_length(env, 2, &made);

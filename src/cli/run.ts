@@ -30,6 +30,8 @@ on, and its exit code is this program's.
   --detach           print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
                      \`logs\` and \`kill\`. Needs --connect
   --record-input     the server keeps what is typed into it for \`export --input\`, but for what is not echoed
+  --lifetime WHICH   with --detach: server (default), or kept: it outlives a crash, a reload and an upgrade of a server
+                     that runs with --keep
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
 Without a server the command runs on this machine.
@@ -47,6 +49,7 @@ const OPTIONS = {
   tty: { type: "boolean" },
   detach: { type: "boolean" },
   "record-input": { type: "boolean" },
+  lifetime: { type: "string" },
   timeout: { type: "string" },
   cwd: { type: "string" },
   env: { type: "string", multiple: true },
@@ -58,6 +61,7 @@ interface RunValues extends ConnectValues, EnvironmentValues {
   tty?: boolean | undefined;
   detach?: boolean | undefined;
   "record-input"?: boolean | undefined;
+  lifetime?: string | undefined;
   timeout?: string | undefined;
   cwd?: string | undefined;
   env?: string[] | undefined;
@@ -93,6 +97,8 @@ export async function runCommand(
   const url = serverUrl(values.connect);
   if (values.detach && url === undefined)
     throw new UsageError("--detach needs a server that the command runs on: --connect URL");
+  if (values.lifetime !== undefined && !values.detach)
+    throw new UsageError("--lifetime is for a command that is left alone: add --detach");
   const timeoutMs = seconds(values.timeout);
   const extraEnv = variables(values.env ?? []);
   return withBackend(url, values, async (backend, isUnreachable) => {
@@ -180,12 +186,17 @@ function startParams(
     size: tty ? (terminalSize() ?? undefined) : undefined,
     // Nobody writes to one that is left alone, and nobody would end its input.
     pipeStdin: !values.detach,
-    lifetime: values.detach ? "server" : undefined,
+    lifetime: values.detach ? lifetimeOf(values.lifetime) : undefined,
     timeoutMs,
     // The terminal in front of this program answers; nobody looks at one that is left alone.
     terminalQueries: values.detach ? "server" : "client",
     recordInput: values["record-input"],
   };
+}
+
+function lifetimeOf(text = "server"): "server" | "kept" {
+  if (text === "server" || text === "kept") return text;
+  throw new UsageError(`unsupported --lifetime \`${text}\`; expected server or kept`);
 }
 
 async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<number> {

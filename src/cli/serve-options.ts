@@ -7,7 +7,7 @@ import type { RunMainOptions } from "../host/run-main.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
 import type { LogLevel } from "../server/host-services.ts";
-import { LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
+import { DEFAULT_HUNG_AFTER_MS, LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
 import { isLogLevel } from "../server/log.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
 import type { AskJobs } from "../server/web-jobs.ts";
@@ -154,6 +154,16 @@ const OPTIONS = {
     value: "ORIGIN",
     help: "another site's pages that may connect with a token, as https://NAME; may be repeated",
   },
+  keep: {
+    type: "boolean",
+    value: "",
+    help: "run below a keeper: processes of lifetime `kept` outlive a crash, a reload (SIGHUP) and an upgrade",
+  },
+  "hung-after": {
+    type: "seconds",
+    value: "SECONDS",
+    help: "with --keep: a server that gives no sign of life for so long is replaced (default 30; 0 never)",
+  },
   metrics: { type: "boolean", value: "", help: "count, and tell operators at /metrics in Prometheus's text" },
   "metrics-listen": {
     type: "string",
@@ -289,6 +299,7 @@ function toOptions(values: Values): ServeOptions {
     metricsAt: metricsAddress(text("metrics-listen")),
     auditFile: text("audit"),
     idleExitMs: inMs(values["idle-exit"]),
+    keep: keepOf(values),
     logLevel,
     secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile].filter(
       (path) => path !== undefined,
@@ -307,6 +318,24 @@ function jobsOf(folder: string | undefined, inDatabase: boolean): AskJobs | unde
     folder: folder === undefined ? jobsHome(process.env, process.cwd()) : resolve(folder),
     databaseUrl,
   });
+}
+
+function keepOf(values: Values): ServeOptions["keep"] {
+  if (values.keep !== true) {
+    if (values["hung-after"] !== undefined)
+      throw new UsageError("--hung-after is about the server below a keeper; add --keep");
+    return undefined;
+  }
+  const listen = values.listen ?? DEFAULT_LISTEN_URL;
+  if (listen === DEFAULT_LISTEN_URL)
+    throw new UsageError(
+      "--keep needs a socket that outlives the server: --listen ws://IP:PORT or unix://PATH",
+    );
+  if (values["ws-auth"] === "auto")
+    throw new UsageError(
+      "--ws-auth auto makes a token for one server, and --keep runs several after one another; give --ws-token-file",
+    );
+  return { hungAfterMs: inMs(values["hung-after"]) ?? DEFAULT_HUNG_AFTER_MS };
 }
 
 function checkedOrigin(text: string): string {

@@ -45,8 +45,8 @@ export type ListenAddress = { host: string; port: number } | { path: string };
 export interface Listener {
   /** The real port; 0 for a unix socket. */
   readonly port: number;
-  /** Takes no more connections. */
-  close(): void;
+  /** Takes no more connections. Replaced: another program listens on the same socket. */
+  close(reason?: "replaced"): void;
 }
 
 /** Rejects when the address cannot be used. */

@@ -1,4 +1,4 @@
-import type { ListenAt } from "./accepted-socket.ts";
+import type { AcceptedSocket, ListenAt, Listener } from "./accepted-socket.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import { nodeListener } from "./node-listener.ts";
 
@@ -6,6 +6,10 @@ import { nodeListener } from "./node-listener.ts";
 export interface Wire {
   readonly codec: ByteCodec;
   readonly listenAt: ListenAt;
+  /** Listens on a socket that was handed over; absent where that cannot be done. */
+  readonly listenOn?:
+    | ((descriptor: number, onConnection: (socket: AcceptedSocket) => void) => Promise<Listener>)
+    | undefined;
   /** Whether its sockets know the user of a unix socket's peer. */
   readonly tellsPeerUid: boolean;
 }

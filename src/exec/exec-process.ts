@@ -26,6 +26,7 @@ import type {
   writeResult,
 } from "../protocol/process-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
+import type { KeptOwner } from "./kept-process.ts";
 
 /*
  * What the wire carries as it is, is defined there; here stand the names, and what a backend adds to the wire or leaves out.
@@ -81,6 +82,8 @@ export interface StartParams
   sandbox?: unknown;
   /** Starts with the same object agree on where the roots of their intents lead: what leads elsewhere later is refused. */
   sandboxScope?: SandboxScope;
+  /** With the lifetime `kept`: whose it is, for the next server. */
+  keptFor?: KeptOwner | undefined;
 }
 
 /** What starts behind walls have in common: a session, or a set of tools. */

@@ -11,6 +11,7 @@ import type {
   TtyState,
   WriteStatus,
 } from "./exec-process.ts";
+import type { KeptSide } from "./kept-process.ts";
 
 /** What became of input. */
 export interface Fed {
@@ -31,6 +32,8 @@ export interface HostProcess extends ExecProcess {
   readonly size: TerminalSize | null;
   /** It has exited, and somebody it started lives on. */
   readonly hasLeft: boolean;
+  /** Of one that outlives the server; absent or null for all others. */
+  readonly kept?: KeptSide | null | undefined;
   /** Like `write`, but taken also after the exit: others of its group may still read, and the protocol's answer is the same. */
   feed(bytes: Uint8Array, options?: { writeId?: string | undefined }): Promise<Fed>;
   /** How its terminal stands now; null without one. Cheap, unlike a snapshot. */
@@ -50,4 +53,8 @@ export interface HostBackend {
   degraded(): string[];
   /** Ends everything it started: TERM, grace, KILL, and the descendants that escaped. Idempotent. */
   shutdown(graceMs: number): Promise<void>;
+  /** Processes can outlive the server here. */
+  readonly keeps?: boolean | undefined;
+  /** Ends everything that is not kept. */
+  endUnkept?(graceMs: number): Promise<void>;
 }

@@ -6,6 +6,7 @@
 import { ByteLedger } from "../async/byte-ledger.ts";
 import { localEnvironment } from "../environment/host-facts.ts";
 import { RetentionBudget } from "../exec/retention-budget.ts";
+import type { KeptMachine } from "../local/kept-child.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import { requireNodeThreads } from "../native/node-threads.ts";
 import type { HiddenFiles } from "../sandbox/hidden-files.ts";
@@ -39,6 +40,8 @@ export interface LocalHostOptions {
   uniqueIds?: boolean;
   /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
   keepFreedMemory?: boolean;
+  /** The keeper above this program: processes can outlive it. */
+  keeper?: KeptMachine | undefined;
 }
 
 /** A host, and its backend for programs that use it without a server. */
@@ -63,6 +66,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     snapshotBudget: budget(MEMORY_SHARES.snapshots),
     uniqueIds: options.uniqueIds ?? false,
     subreaper: options.subreaper ?? false,
+    keeper: options.keeper,
     degraded: options.subreaper ? unguarded() : [],
     onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),
     resolveSandbox: async (intent, params) => {

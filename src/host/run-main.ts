@@ -1,10 +1,13 @@
+import type { LocalBackend } from "../local/local-backend.ts";
+import { loadAddon } from "../native/addon.ts";
 import { exitNow } from "../native/exit-now.ts";
+import type { Keeper } from "../native/native-keeper.ts";
 import { makeNodeThreads } from "../native/node-threads.ts";
 import { AuditLog } from "../server/audit-log.ts";
 import { ExecServer } from "../server/exec-server.ts";
 import { ServerFigures } from "../server/figures.ts";
-import type { LogLevel } from "../server/host-services.ts";
-import type { ServerConfig } from "../server/limits.ts";
+import type { LogLevel, ServerLog } from "../server/host-services.ts";
+import { type ServerConfig, SIGN_OF_LIFE_EVERY_MS } from "../server/limits.ts";
 import type { ListenOptions } from "../server/listen.ts";
 import { stderrLog } from "../server/log.ts";
 import { listenForMetrics } from "../server/metrics-listener.ts";
@@ -35,6 +38,8 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   secretFiles?: readonly string[];
   /** What is told on stderr; default `warn`. */
   logLevel?: LogLevel;
+  /** Runs below a keeper: processes can outlive it, and so does its listening socket. */
+  keep?: { hungAfterMs: number } | undefined;
 }
 
 /** Late enough not to delay the first request, early enough that clients have not used up the process limit yet. */
@@ -73,15 +78,26 @@ export async function runMainWithTransport(
     ...(auditFile === undefined ? [] : [auditFile]),
     ...(transport.type === "unix" ? [transport.path] : []),
   ];
-  const host = createLocalHost({ log, config, hidden, subreaper: true, keepFreedMemory: true });
+  const keeper = options.keep ? await openKeeper(options.keep.hungAfterMs) : null;
+  const host = createLocalHost({
+    log,
+    config,
+    hidden,
+    subreaper: true,
+    keepFreedMemory: true,
+    keeper: keeper?.machine,
+  });
   const server = new ExecServer(
     {
       ...host,
+      generation: keeper?.generation,
       figures: metrics ? new ServerFigures() : undefined,
       audit: auditFile === undefined ? undefined : new AuditLog(auditFile),
     },
     config,
   );
+  const leaving = Promise.withResolvers<void>();
+  if (keeper) restoreKept(server, host.backend, log);
   const figures = metricsAt ? await listenForMetrics(server, metricsAt) : null;
   const warn = () => {
     for (const part of [...warnings, ...server.degraded()]) log("warn", part);
@@ -95,7 +111,16 @@ export async function runMainWithTransport(
     web: web ? { ...web, folder: webFolder() } : metrics ? { folder: null } : undefined,
     idleExitMs: options.idleExitMs,
     exit: exitNow,
+    inherited: keeper?.listener ?? undefined,
+    leave: leaving.promise,
     onListening: (url, loginUrl) => {
+      keeper?.onLeave(leaving.resolve);
+      if (keeper) signOfLife(keeper);
+      // Whoever waited for the first server's line has it.
+      if (keeper && keeper.listener !== null) {
+        log("info", "took the place of another server", { url, generation: keeper.generation });
+        return;
+      }
       // stderr first, so that whoever waits for the line on stdout finds this one there already.
       writeStandardLine(2, `procwire exec-server listening on ${url}`);
       if (newToken !== undefined) writeStandardLine(2, tokenHint(url, newToken));
@@ -106,6 +131,36 @@ export async function runMainWithTransport(
       warn();
     },
   }).finally(() => figures?.close());
+  // The line to it would hold the program.
+  if (keeper) exitNow(0);
+}
+
+async function openKeeper(hungAfterMs: number): Promise<Keeper> {
+  const native = loadAddon();
+  if (native.type === "missing")
+    throw new Error(`--keep needs the native addon, which is missing: ${native.why}`);
+  const { openKeeper } = await import("../native/native-keeper.ts");
+  const keeper = openKeeper(native.addon, hungAfterMs);
+  if (!keeper)
+    throw new Error(
+      "--keep needs the keeper above the server; `procwire serve --keep` brings it where it was built",
+    );
+  return keeper;
+}
+
+/** Sessions and processes of earlier servers are known before anybody can ask for them. */
+function restoreKept(server: ExecServer, backend: LocalBackend, log: ServerLog): void {
+  const { restored, unreadable } = backend.takeKept();
+  server.restore(restored);
+  if (unreadable > 0)
+    log("error", "ended kept processes of another version of procwire, whose records cannot be read", {
+      processes: unreadable,
+    });
+}
+
+function signOfLife(keeper: Keeper): void {
+  keeper.ready();
+  setInterval(() => keeper.alive(), SIGN_OF_LIFE_EVERY_MS).unref();
 }
 
 /** The only place where a generated token is shown. */

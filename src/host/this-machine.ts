@@ -4,21 +4,28 @@
  */
 
 import type { StartParams } from "../exec/exec-process.ts";
+import type { KeptMachine } from "../local/kept-child.ts";
 import { LocalBackend, type LocalBackendOptions } from "../local/local-backend.ts";
 import { type LocalMachine, plainMachine } from "../local/machine.ts";
 import { loadAddon } from "../native/addon.ts";
 import { nativeMachine } from "../native/native-process.ts";
 
 export interface ThisMachineOptions extends LocalBackendOptions {
+  /** The keeper above this program. */
+  keeper?: KeptMachine | null | undefined;
   /** Do without the addon even where it is there. */
   forceFallback?: boolean | undefined;
 }
 
 /** Starts processes on this machine. The sandbox code is loaded by the first start that has a sandbox intent. */
-export function createLocalBackend({ forceFallback, ...options }: ThisMachineOptions = {}): LocalBackend {
+export function createLocalBackend({
+  forceFallback,
+  keeper = null,
+  ...options
+}: ThisMachineOptions = {}): LocalBackend {
   const resolveSandbox = options.resolveSandbox ?? resolvePlainly;
   let hasWalls = false;
-  return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(), {
+  return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(keeper), {
     uniqueIds: true,
     ...options,
     resolveSandbox: (intent, params) => {
@@ -38,7 +45,7 @@ async function resolvePlainly(intent: unknown, params: StartParams) {
   return resolveSandbox(intent, params);
 }
 
-function thisMachine(): LocalMachine {
+function thisMachine(keeper: KeptMachine | null): LocalMachine {
   const loaded = loadAddon();
-  return loaded.type === "loaded" ? nativeMachine(loaded.addon) : plainMachine(loaded.why);
+  return loaded.type === "loaded" ? nativeMachine(loaded.addon, keeper) : plainMachine(loaded.why);
 }

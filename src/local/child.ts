@@ -1,5 +1,6 @@
 import type { OutputStream, TerminalSize, TtyState } from "../exec/exec-process.ts";
 import type { EnforcedLimits } from "./enforced-limits.ts";
+import type { KeptChildSide } from "./kept-child.ts";
 
 /** A program as the operating system is asked to start it: everything resolved, nothing left to choose. */
 export interface ChildSpec {
@@ -19,6 +20,8 @@ export interface ChildSpec {
   descriptors: readonly number[];
   /** What the system holds it to. */
   limits?: Pick<EnforcedLimits, "resources" | "cgroups"> | undefined;
+  /** Of one that outlives this program: what the next one must know of it. */
+  kept?: { record: string; startedAtMs: number; maxOutputBytes: number } | undefined;
 }
 
 /** Exactly one of the two: how it ended, in the system's own numbers. */
@@ -55,6 +58,8 @@ export interface ChildInput {
   knows(writeId: string): boolean;
   /** What the system has not taken yet; 0 also when nobody can read it any more. */
   readonly queuedBytes: number;
+  /** So much may be queued before whoever writes waits. None for one that is kept: what is queued here would be lost. */
+  readonly maxQueuedBytes?: number | undefined;
   /** Closes it once the queue is empty. On a terminal: an end-of-file keystroke. */
   close(): void;
   /** What this machine's own sockets may write to without asking; null where there is no such thing. */
@@ -82,6 +87,8 @@ export interface Child {
   cut(): void;
   /** Empty once closed or cut. */
   readonly ends: ChildEnds;
+  /** Of one that outlives this program. */
+  readonly kept?: KeptChildSide | null | undefined;
 }
 
 export const NO_ENDS: ChildEnds = { pipes: [], pts: null };

@@ -1,10 +1,11 @@
+import { constants } from "node:os";
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Clock } from "../async/clock.ts";
 import { sleep, systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
-import { EventLog } from "../exec/event-log.ts";
+import { EventLog, type EventLogOptions } from "../exec/event-log.ts";
 import type {
   CallOptions,
   ExecBackend,
@@ -15,6 +16,7 @@ import type {
 } from "../exec/exec-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
+import { KEPT_RETAINED_BYTES, KEPT_RETAINED_CHUNKS, type RestoredProcess } from "../exec/kept-process.ts";
 import type { ProcessLimits } from "../exec/process-limits.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
 import { startUntil } from "../exec/start-until.ts";
@@ -24,10 +26,13 @@ import type { ChildSpec } from "./child.ts";
 import { childEnvironment, droppedSecrets } from "./child-env.ts";
 import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
 import { openExactDirectory } from "./exact-directory.ts";
+import type { InheritedChild } from "./kept-child.ts";
+import { type KeptRecord, readRecord, writeRecord } from "./kept-record.ts";
 import { LocalProcess } from "./local-process.ts";
 import type { LocalMachine } from "./machine.ts";
 import type { Orphan } from "./orphans.ts";
 import { commandOf, OrphanKeeper } from "./orphans.ts";
+import { restoreLog } from "./restore-log.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
 
@@ -106,7 +111,44 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       clock: this.#clock,
       subreaper: this.#orphans !== null,
       onUnclaimed: ({ pid, startTime }) => this.#tellUnclaimed(pid, startTime),
+      keeperPid: machine.keeper?.pid,
     });
+  }
+
+  /** There is a keeper, so processes can outlive this program. */
+  get keeps(): boolean {
+    return Boolean(this.#machine.keeper);
+  }
+
+  /** Everything that earlier servers below the same keeper left. Those that cannot be read are ended, and counted. */
+  takeKept(): { restored: RestoredProcess[]; unreadable: number } {
+    const restored: RestoredProcess[] = [];
+    let unreadable = 0;
+    for (;;) {
+      const taken = this.#takeOne();
+      if (taken === null) return { restored, unreadable };
+      if (taken === "unreadable") unreadable++;
+      else restored.push(taken);
+    }
+  }
+
+  #takeOne(): RestoredProcess | "unreadable" | null {
+    const inherited = this.#machine.keeper?.take();
+    if (!inherited || inherited === "unreadable") return inherited ?? null;
+    const record = readRecord(inherited.record);
+    const { child } = inherited;
+    if (!record) {
+      child.signalGroup(SIGKILL);
+      child.kept?.forget();
+      child.cut();
+      return "unreadable";
+    }
+    const process = this.#restore(record, inherited);
+    const { sessionId, ownerId, handle } = record;
+    const { hasLeft, attachments } = inherited;
+    const { terminalQueries, recordInput } = record.params;
+    const owner = { sessionId, ownerId, handle };
+    return { process, owner, hasLeft, attachments, terminalQueries, recordInput };
   }
 
   /** What does not work as well as it should here, each with its reason; empty when all is well. */
@@ -162,10 +204,59 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     enforceLimits(limits, this.#machine.canLimitResources).release();
   }
 
+  #restore(record: KeptRecord, inherited: InheritedChild): LocalProcess {
+    const { child, exit, isStdinClosed } = inherited;
+    const { params, startedAtMs } = record;
+    const log = new EventLog(this.#logOptions(true));
+    // Nothing is evicted before whoever holds it has said so: a client that was away may need all of it.
+    const beginning = log.cursor({ holding: true, extraBytes: Number.POSITIVE_INFINITY });
+    restoreLog(log, inherited);
+    const limits = params.limits;
+    const restored: LocalProcess = new LocalProcess(
+      { ...params, env: {} },
+      params.tty ? inherited.size : null,
+      {
+        log,
+        clock: this.#clock,
+        killer: this.#killer,
+        sandboxType: "none",
+        droppedEnv: undefined,
+        limitMetBy: (signal) => (signal === SIGXCPU && limits?.cpuTimeMs !== undefined ? "cpuTimeMs" : null),
+        wasDenied: () => false,
+        onClose: () => this.#forget(restored),
+        startedAtMs,
+        restored: { isStdinClosed, hasExited: exit !== null },
+      },
+    );
+    restored.attach(child);
+    if (!log.isClosed) this.#remember(restored);
+    // After the session has put its own cursor there.
+    setImmediate(() => {
+      beginning.close();
+      inherited.begin(restored.childEvents);
+    });
+    return restored;
+  }
+
+  #logOptions(isKept: boolean): EventLogOptions {
+    const { eventLogLimits, budget, snapshotBudget } = this.#options;
+    const retainedBytes = Math.min(eventLogLimits?.retainedBytes ?? KEPT_RETAINED_BYTES, KEPT_RETAINED_BYTES);
+    const limits = isKept
+      ? { ...eventLogLimits, retainedBytes, retainedChunks: KEPT_RETAINED_CHUNKS }
+      : eventLogLimits;
+    return { clock: this.#clock, limits, budget, snapshotBudget };
+  }
+
   async #start(params: StartParams, spec: ChildSpec, walls: ResolvedWalls | null): Promise<LocalProcess> {
     const limits = params.limits ? enforceLimits(params.limits, this.#machine.canLimitResources) : null;
+    const kept = this.#keptSpec(params);
     try {
-      const process = await this.#startWithin(limits, params, limits ? { ...spec, limits } : spec, walls);
+      const process = await this.#startWithin(
+        limits,
+        params,
+        { ...spec, limits: limits ?? undefined, kept },
+        walls,
+      );
       if (limits) void process.closed.then(() => limits.release());
       return process;
     } catch (error) {
@@ -174,18 +265,20 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     }
   }
 
+  #keptSpec({ keptFor, ...params }: StartParams): ChildSpec["kept"] {
+    if (keptFor === undefined) return undefined;
+    const startedAtMs = this.#clock.now();
+    const record = writeRecord(keptFor, startedAtMs, { ...params, lifetime: "kept" });
+    return { record, startedAtMs, maxOutputBytes: params.limits?.outputBytes ?? Number.POSITIVE_INFINITY };
+  }
+
   async #startWithin(
     limits: EnforcedLimits | null,
     params: StartParams,
     spec: ChildSpec,
     walls: ResolvedWalls | null,
   ): Promise<LocalProcess> {
-    const log = new EventLog({
-      clock: this.#clock,
-      limits: this.#options.eventLogLimits,
-      budget: this.#options.budget,
-      snapshotBudget: this.#options.snapshotBudget,
-    });
+    const log = new EventLog(this.#logOptions(spec.kept !== undefined));
     const process = new LocalProcess(params, spec.terminal, {
       log,
       clock: this.#clock,
@@ -195,6 +288,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       limitMetBy: (signal) => limits?.metBy(signal) ?? null,
       wasDenied: walls?.wasDenied ?? (() => false),
       onClose: () => this.#forget(process),
+      startedAtMs: spec.kept?.startedAtMs,
     });
     const starting = this.#launch(process, spec);
     this.#starting.add(starting);
@@ -233,16 +327,30 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
    * closed; can be called again. Rejects, after all that, when one of them could not be ended.
    */
   async shutdown(graceMs: number, reason: ExitReason = "terminated"): Promise<void> {
+    await this.#endThose(() => true, graceMs, reason);
+  }
+
+  /** The same for all but those that outlive this program. */
+  async endUnkept(graceMs: number): Promise<void> {
+    await this.#endThose(({ kept }) => kept === null, graceMs, "terminated");
+  }
+
+  async #endThose(
+    isMeant: (process: LocalProcess) => boolean,
+    graceMs: number,
+    reason: ExitReason,
+  ): Promise<void> {
     const failures: unknown[] = [];
+    const open = () => [...this.#open].filter(isMeant);
     const end = (process: LocalProcess) =>
       this.#end(process, graceMs, reason).catch((error: unknown) => {
         failures.push(error);
         this.#forget(process);
       });
     // What is being started while everything ends, ends too.
-    while (this.#open.size > 0 || this.#starting.size > 0) {
+    while (open().length > 0 || this.#starting.size > 0) {
       await Promise.allSettled(this.#starting);
-      await Promise.all([...this.#open].map(end));
+      await Promise.all(open().map(end));
     }
     await Promise.allSettled(this.#walls);
     await this.#options.settleSandboxes?.();
@@ -298,7 +406,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   /** This program ends with processes alive: the parent-death signal takes the leaders, this takes their trees. */
   #killAllNow(): void {
-    for (const { child } of this.#open) if (child) this.#killer.killNow(child);
+    for (const { child } of this.#open) if (child && !child.kept) this.#killer.killNow(child);
   }
 
   async #resolveSandbox(start: SandboxedStart): Promise<ResolvedSandbox> {
@@ -348,6 +456,8 @@ const UNCLAIMED_REMEMBERED = 100;
 const LAST_OUTPUT_MS = 100;
 /** A killed process is reaped and closed well before this, or the machine is in trouble. */
 const CLOSE_DEADLINE_MS = 5000;
+
+const { SIGKILL, SIGXCPU } = constants.signals;
 
 const hasNul = (text: string) => text.includes("\0");
 

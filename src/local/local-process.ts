@@ -30,6 +30,7 @@ import type {
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { Fed, HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
+import type { KeptSide } from "../exec/kept-process.ts";
 import { listingOf, snapshotOf } from "../exec/log-views.ts";
 import type { LimitName } from "../exec/process-limits.ts";
 import { TerminalAnswers } from "../exec/terminal-answers.ts";
@@ -60,6 +61,15 @@ export interface LocalProcessDeps {
   /** Looks at how a sandboxed process ended: did its walls refuse something? */
   wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
   onClose: (process: LocalProcess) => void;
+  /** Default: now. */
+  startedAtMs?: number | undefined;
+  /** Of one that an earlier server started: what was done to it. */
+  restored?: RestoredState | undefined;
+}
+
+export interface RestoredState {
+  isStdinClosed: boolean;
+  hasExited: boolean;
 }
 
 /** One process on this machine. Owns its child and its log; `await using` ends it and gives both back. */
@@ -97,8 +107,13 @@ export class LocalProcess implements HostProcess {
     this.#deps = deps;
     this.#size = size;
     this.#stdin = params.tty || params.pipeStdin ? "open" : "none";
-    this.#startedAtMs = deps.clock.now();
+    this.#startedAtMs = deps.startedAtMs ?? deps.clock.now();
     if (params.terminalQueries === "server") this.answerQueries(true);
+    if (!deps.restored) return;
+    const { isStdinClosed, hasExited } = deps.restored;
+    if (isStdinClosed && this.#stdin === "open") this.#stdin = "closed";
+    this.#hasExited = hasExited;
+    if (this.log.isClosed) this.#closed.resolve();
   }
 
   /**
@@ -119,12 +134,16 @@ export class LocalProcess implements HostProcess {
   /** @internal */
   attach(child: Child): void {
     this.#child = child;
+    this.#recordEnd(child);
     if (this.log.failure !== null) void this.end("terminated").catch(() => undefined);
     this.log.onPressure = (paused) => (paused ? child.pause() : child.resume());
     if (this.log.exit) return;
     const { limits, timeoutMs = NEVER, maxAgeMs = NEVER } = this.#params;
     const endAfterMs = Math.min(timeoutMs, maxAgeMs);
-    const after = (ms: number, fn: () => void) => this.#deps.clock.after(ms, fn, { keepAlive: false });
+    // One of an earlier server has lived for a while.
+    const ageMs = this.#deps.restored ? this.#deps.clock.now() - this.#startedAtMs : 0;
+    const after = (ms: number, fn: () => void) =>
+      this.#deps.clock.after(Math.max(ms - ageMs, 0), fn, { keepAlive: false });
     if (endAfterMs !== NEVER) this.#timeout = after(endAfterMs, () => this.#endLate("timeout"));
     const wallTimeMs = limits?.wallTimeMs;
     if (wallTimeMs !== undefined) this.#wallTime = after(wallTimeMs, () => this.#onLimit("wallTimeMs"));
@@ -141,6 +160,10 @@ export class LocalProcess implements HostProcess {
    */
   get child(): Child | null {
     return this.#child;
+  }
+
+  get kept(): KeptSide | null {
+    return this.#child?.kept ?? null;
   }
 
   get straightInput(): object | null {
@@ -219,7 +242,7 @@ export class LocalProcess implements HostProcess {
     if (!input) return { status: "starting" };
     input.write(bytes, writeId);
     const isTaken = input.queuedBytes === 0;
-    if (input.queuedBytes > MAX_QUEUED_INPUT_BYTES) {
+    if (input.queuedBytes > (input.maxQueuedBytes ?? MAX_QUEUED_INPUT_BYTES)) {
       this.#drained ??= Promise.withResolvers<void>();
       await this.#drained.promise;
     }
@@ -347,6 +370,7 @@ export class LocalProcess implements HostProcess {
     this.#wallTime?.cancel();
     this.#hasExited = true;
     const status = this.#exitStatus(raw);
+    this.#child?.kept?.recordExit(status);
     this.log.exited(status);
     // The caller that ended it does not wait for a process out of reach that holds a stream.
     if (this.#endReason !== null)
@@ -357,9 +381,17 @@ export class LocalProcess implements HostProcess {
     this.#cutTimer?.cancel();
     this.#wakeWriters();
     this.#answers?.dispose();
+    this.#child?.kept?.recordClosed();
     this.log.closed();
     this.#closed.resolve();
     this.#deps.onClose(this);
+  }
+
+  /** It may have ended before its child was known here. */
+  #recordEnd({ kept }: Child): void {
+    if (this.#deps.restored || !kept) return;
+    if (this.log.exit) kept.recordExit(this.log.exit);
+    if (this.log.isClosed) kept.recordClosed();
   }
 
   #exitStatus(raw: RawExit): ExitStatus {

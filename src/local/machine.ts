@@ -1,5 +1,6 @@
 import type { SpawnChild } from "./child.ts";
 import { spawnFallbackChild } from "./fallback-child.ts";
+import type { KeptMachine } from "./kept-child.ts";
 import { type ProcessTable, procFsTable } from "./process-table.ts";
 
 /** What a backend works with: how programs are started, seen and reaped here. */
@@ -10,6 +11,8 @@ export interface LocalMachine {
   readonly reaper: OrphanReaper | null;
   /** Whether children can be held to resource limits and cgroups. */
   readonly canLimitResources: boolean;
+  /** The keeper above this program; null where there is none. */
+  readonly keeper?: KeptMachine | null | undefined;
   /** What does not work as well as it should, each with its reason. */
   readonly degraded: readonly string[];
 }

@@ -46,6 +46,8 @@ export interface TreeKillerOptions {
   subreaper: boolean;
   /** Told before an orphan is ended that has the mark of no process known: it was made to hide from us. */
   onUnclaimed?: (orphan: ProcessIdentity) => void;
+  /** The keeper above this program: what loses its parent below a kept process comes to it. */
+  keeperPid?: number | undefined;
 }
 
 /**
@@ -266,7 +268,8 @@ export class TreeKiller {
   }
 
   /** Children in this program's own session were started by other code here. */
-  #isUnclaimed({ entry, mark }: MarkedOrphan): boolean {
+  #isUnclaimed({ entry, mark, isKeepers }: MarkedOrphan): boolean {
+    if (isKeepers) return false;
     return this.#options.subreaper && entry.session !== this.#ownSession && knownTrees.isStrange(mark);
   }
 
@@ -275,7 +278,7 @@ export class TreeKiller {
    * from fork to exec that one holds everything this program holds.
    */
   #scanOrphans(afterScan: number): Scan {
-    const { table, clock, subreaper } = this.#options;
+    const { table, clock, subreaper, keeperPid } = this.#options;
     const now = clock.monotonic();
     const last = this.#scan;
     const isGood = last && now < last.validUntil && now >= last.takenAt && last.number > afterScan;
@@ -285,7 +288,14 @@ export class TreeKiller {
       : table.children(this.#adopters);
     const orphans = entries
       .filter((entry) => !entry.zombie)
-      .map((entry) => ({ entry, mark: table.markOf(entry.pid) }));
+      .map((entry) => ({ entry, mark: table.markOf(entry.pid), isKeepers: false }));
+    if (keeperPid !== undefined) {
+      // Not the server itself, which has the other ends of all pipes; it was started by nobody who marks.
+      for (const entry of table.children(new Set([keeperPid]))) {
+        const mark = entry.zombie || entry.pid === process.pid ? 0 : table.markOf(entry.pid);
+        if (mark !== 0) orphans.push({ entry, mark, isKeepers: true });
+      }
+    }
     const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
     this.#scan = new Scan(++this.#scans, now, now + sharedMs, orphans);
     if (subreaper) knownTrees.forgetEnded((mark) => this.#scan?.has(mark) ?? false);
@@ -326,6 +336,8 @@ export class TreeKiller {
 interface MarkedOrphan {
   entry: ProcessEntry;
   mark: number;
+  /** A child of the keeper: what is nobody's there is ended by the keeper, with this server. */
+  isKeepers: boolean;
 }
 
 /** Living processes whose parent has ended, as they were at one moment. */

@@ -35,6 +35,26 @@ export type NativeSpawnDone = (
   mark: number,
 ) => void;
 
+export type NativeInherited = [
+  child: NativeChild,
+  pid: number,
+  startTime: number,
+  pts: number,
+  pipes: number[],
+  mark: number,
+  record: string,
+  hasLeft: boolean,
+  attachments: number,
+  rows: number,
+  cols: number,
+  isStdinClosed: boolean,
+  entries: [stream: number, seq: number, offset: number, bytes: Uint8Array][],
+  goneSeq: number,
+  goneBytes: number,
+  exitSeq?: number,
+  exitStatus?: string,
+];
+
 /**
  * What the addon has. A class, so that its names are there when the program runs: a file is the addon of this version
  * when it has them all, and a test holds that it has no others. Nobody makes one but that check.
@@ -60,6 +80,10 @@ export class NativeAddon {
     cgroupsBlock: string,
     /** A descriptor of the directory to start in; -1: `cwd` is looked up. Stays the caller's until `onDone`. */
     directory: number,
+    /** Of one that outlives this program, for the next one; "" for all others. */
+    record: string,
+    /** Of such a one: beyond it nothing is written down. */
+    maxOutputBytes: number,
   ) => number;
   /** Names of a child's events, each at its number. */
   readonly childEvents!: readonly string[];
@@ -94,6 +118,20 @@ export class NativeAddon {
   readonly setSubreaper!: (on: boolean) => number;
   readonly reap!: (pid: number) => boolean;
 
+  // ---- the keeper
+  /** Answers the descriptor of a socket that listens, -1 where there is none; or why there is no keeper. */
+  readonly openKeeper!: (fd: number, count: number, hungAfterMs: number) => number | string;
+  readonly watchKeeper!: (onLeave: () => void) => void;
+  /** 8: this server is ready; 9: it lives. */
+  readonly tellKeeper!: (word: 8 | 9) => boolean;
+  /** The next process that an earlier server left; true for one that could not be read and was ended. */
+  readonly takeKept!: (onEvent: NativeEventListener) => NativeInherited | true | undefined;
+  readonly beginKept!: (child: NativeChild) => void;
+  readonly recordExit!: (child: NativeChild, status: string) => void;
+  readonly recordClosed!: (child: NativeChild) => void;
+  readonly noteSession!: (child: NativeChild, hasLeft: boolean, attachments: number) => void;
+  readonly forgetKept!: (child: NativeChild) => void;
+
   // ---- sockets
   /** Port -1: the host is a unix socket's path. Answers the listener with its real port, or an errno. */
   readonly listenAt!: (
@@ -102,6 +140,8 @@ export class NativeAddon {
     backlog: number,
     /** The uid is that of a unix socket's peer, else -1. */
     onConnection: (socket: NativeSocket, peerName: string, peerUid: number) => void,
+    /** A socket that listens already, of the server before this one; -1: none. */
+    descriptor: number,
   ) => [listener: NativeListener, port: number] | number;
   readonly closeListener!: (listener: NativeListener) => void;
   /** Names of a socket's events, each at its number. */

@@ -2,15 +2,18 @@ import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
 import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild } from "../local/child.ts";
 import { NO_ENDS } from "../local/child.ts";
 import { unreadableOutput } from "../local/errno-text.ts";
+import type { KeptChildSide, KeptMachine } from "../local/kept-child.ts";
 import { knownTrees } from "../local/known-trees.ts";
 import type { LocalMachine } from "../local/machine.ts";
 import type { ProcessEntry, ProcessTable } from "../local/process-table.ts";
 import { spawnErrorFromErrno } from "../local/spawn-error.ts";
 import { type NativeAddon, type NativeChild, type NativeEntries, NativeEventError } from "./addon.ts";
+import { keptSide } from "./kept-side.ts";
 
 /** This machine through the addon. */
-export function nativeMachine(native: NativeAddon): LocalMachine {
+export function nativeMachine(native: NativeAddon, keeper: KeptMachine | null = null): LocalMachine {
   return {
+    keeper,
     spawn: nativeSpawn(native),
     table: nativeProcessTable(native),
     reaper: {
@@ -52,27 +55,31 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
             return;
           }
           const identity = { pid, startTime, mark };
-          started = new StartedChild(native, child, identity, { pipes, pts: pts < 0 ? null : pts });
+          const isKept = spec.kept !== undefined;
+          started = new StartedChild(native, child, identity, { pipes, pts: pts < 0 ? null : pts }, isKept);
           resolve(started);
         },
         (number, first, second) => {
           const event = native.childEvents[number];
           if (event === "close") started?.forgetEnds();
           if (event === "exit") knownTrees.leaderExited(issued);
-          if (!tell(events, event, first, second))
+          if (!tellChild(events, event, first, second))
             events.broken(new NativeEventError("child", event ?? number, [first, second]));
         },
         spec.descriptors.length === 0 ? NO_DESCRIPTORS : Int32Array.from(spec.descriptors),
         spec.limits ? Float64Array.from(spec.limits.resources) : NO_LIMITS,
         spec.limits ? block(spec.limits.cgroups) : "",
         spec.directory ?? -1,
+        spec.kept?.record ?? "",
+        spec.kept?.maxOutputBytes ?? Number.POSITIVE_INFINITY,
       );
       // At once: a descendant may be an orphan already when the start is answered.
       knownTrees.begins(issued);
     });
 }
 
-class StartedChild implements Child {
+export class StartedChild implements Child {
+  readonly kept: KeptChildSide | null;
   readonly pid: number;
   readonly startTime: number;
   readonly mark: number;
@@ -86,14 +93,16 @@ class StartedChild implements Child {
     child: NativeChild,
     { pid, startTime, mark }: Pick<Child, "pid" | "startTime" | "mark">,
     ends: ChildEnds,
+    isKept: boolean,
   ) {
+    this.kept = isKept ? keptSide(native, child) : null;
     this.#native = native;
     this.#child = child;
     this.pid = pid;
     this.startTime = startTime;
     this.mark = mark;
     this.#ends = ends;
-    this.input = new StartedInput(native, child);
+    this.input = new StartedInput(native, child, isKept);
   }
 
   get ends(): ChildEnds {
@@ -136,9 +145,13 @@ class StartedInput implements ChildInput {
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
 
-  constructor(native: NativeAddon, child: NativeChild) {
+  /** What is queued here is lost with this program, so nothing of a kept process counts as taken before. */
+  readonly maxQueuedBytes: number | undefined;
+
+  constructor(native: NativeAddon, child: NativeChild, isKept: boolean) {
     this.#native = native;
     this.#child = child;
+    this.maxQueuedBytes = isKept ? 0 : undefined;
   }
 
   write(bytes: Uint8Array, writeId?: string): void {
@@ -169,7 +182,12 @@ class StartedInput implements ChildInput {
 const STREAMS = { stdout: "stdout", stderr: "stderr", terminal: "pty" } as const;
 
 /** False when it is no event, or has not what belongs to it. */
-function tell(events: ChildEvents, event: string | undefined, first: unknown, second: unknown): boolean {
+export function tellChild(
+  events: ChildEvents,
+  event: string | undefined,
+  first: unknown,
+  second: unknown,
+): boolean {
   switch (event) {
     case "stdout":
     case "stderr":

@@ -16,7 +16,12 @@ import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.t
 
 /** What a server's connections go by where the addon is there: its byte loops, and sockets that it reads and writes. */
 export function nativeWire(native: NativeAddon): Wire {
-  return { codec: nativeCodec(native), listenAt: nativeListener(native), tellsPeerUid: true };
+  return {
+    codec: nativeCodec(native),
+    listenAt: nativeListener(native),
+    listenOn: (descriptor, onConnection) => nativeListener(native, descriptor)({ path: "" }, onConnection),
+    tellsPeerUid: true,
+  };
 }
 
 export function nativeCodec(native: NativeAddon): ByteCodec {
@@ -32,13 +37,13 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   };
 }
 
-/** Listens in the addon: what connects is read and written there. */
-export function nativeListener(native: NativeAddon): ListenAt {
+/** Listens in the addon: what connects is read and written there. With a socket that listens already, on that. */
+export function nativeListener(native: NativeAddon, descriptor = -1): ListenAt {
   return async (address, onConnection) => {
     const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
-    const made = native.listenAt(host, port, LISTEN_BACKLOG, (socket, peerName, peerUid) =>
-      onConnection(new AddonSocket(native, socket, peerName, peerUid < 0 ? null : peerUid)),
-    );
+    const take = (socket: NativeSocket, peerName: string, peerUid: number) =>
+      onConnection(new AddonSocket(native, socket, peerName, peerUid < 0 ? null : peerUid));
+    const made = native.listenAt(host, port, LISTEN_BACKLOG, take, descriptor);
     if (typeof made === "number") {
       const name = util.getSystemErrorName(-made);
       throw Object.assign(new Error(`listen ${name}: ${util.getSystemErrorMessage(-made)}`), { code: name });

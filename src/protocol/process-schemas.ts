@@ -32,7 +32,7 @@ export const terminalSize = object("TerminalSize", { rows: u16, cols: u16 });
 export const exitReason = oneOf("exited", "signaled", "timeout", "terminated", "sessionExpired", "limit");
 
 /** How long a process may live: as long as its session, or as long as the server. */
-export const lifetime = oneOf("session", "server");
+export const lifetime = oneOf("session", "server", "kept");
 
 /** How a child's environment is made from the host's; `exec/host-environment.ts` has the order of the steps. */
 export const envPolicy = object("ExecEnvPolicy", {
@@ -149,8 +149,8 @@ export const startParams = object("WireExecParams", {
   /** What it may use at most; refused where it cannot be enforced. */
   limits: optional(processLimits),
   cwdIdentity: optional(directoryIdentity),
-  /** Default: `session`. `kept` needs a server that outlives itself, and is refused by others. */
-  lifetime: optional(oneOf("session", "server", "kept")),
+  /** Default: `session`. `kept` outlives the server too; refused by one that runs without a keeper. */
+  lifetime: optional(lifetime),
   /** Ends the process after this long with reason `timeout`, whatever its lifetime is. */
   maxAgeMs: optional(u64),
   /**

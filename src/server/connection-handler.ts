@@ -82,6 +82,7 @@ export class ConnectionHandler {
         processOf: (handle) => sessions.processOf(handle, principal, this.#session().isExtended),
         share: (...wanted) => sessions.shares.issue(...wanted),
         config,
+        keeps: host.backend.keeps ?? false,
         waits: room.waits.ofConnection(config.caps.waits.each),
       }),
       ...lazyFileMethods(() => this.#openFiles()),

@@ -6,6 +6,7 @@ import type { Connection } from "../connection/connection.ts";
 import { nodeWire, type Wire } from "../connection/wire-parts.ts";
 import type { StartParams } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
+import type { RestoredProcess } from "../exec/kept-process.ts";
 import { tightest } from "../exec/process-limits.ts";
 import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
@@ -14,7 +15,12 @@ import { ConnectionHandler } from "./connection-handler.ts";
 import type { ServerFigures } from "./figures.ts";
 import { newGeneration } from "./generation.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
-import { CONNECTIONS_CLOSE_WITHIN_MS, DEFAULT_SERVER_CONFIG, type ServerConfig } from "./limits.ts";
+import {
+  CONNECTIONS_CLOSE_WITHIN_MS,
+  DEFAULT_SERVER_CONFIG,
+  HAND_OVER_GRACE_MS,
+  type ServerConfig,
+} from "./limits.ts";
 import { metricsText } from "./metrics-text.ts";
 import type { Peer } from "./peer.ts";
 import { LOCAL, type Principal } from "./principal.ts";
@@ -188,6 +194,40 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     };
   }
 
+  /** Takes what an earlier server below the same keeper has left. Before the first connection. */
+  restore(left: readonly RestoredProcess[]): void {
+    for (const restored of left) {
+      this.#countUntilOver(restored.process);
+      this.#sessions.restore(restored);
+    }
+  }
+
+  /**
+   * Another server takes this one's place: ends what is not kept, then every connection. Their clients come back to the
+   * other one. Answers that are made meanwhile still go out; a wait under way does not hold this up.
+   */
+  async handOver(): Promise<void> {
+    this.#closing ??= this.#leave();
+    await this.#closing;
+  }
+
+  async #leave(): Promise<void> {
+    const graceMs = Math.min(this.config.shutdownGraceMs, HAND_OVER_GRACE_MS);
+    await this.#host.backend
+      .endUnkept?.(graceMs)
+      .catch((error: unknown) =>
+        this.#log("error", "a process could not be ended", { error: describe(error) }),
+      );
+    for (const connection of [...this.#open]) connection.close("server is being replaced");
+    await withDeadline(
+      this.#connections.settled(),
+      CONNECTIONS_CLOSE_WITHIN_MS,
+      "every connection to close",
+      this.#host.clock ?? systemClock,
+    ).catch((error: unknown) => this.#log("warn", "leaving all the same", { error: describe(error) }));
+    await this.#host.walledFiles?.close();
+  }
+
   /** Ends every process (TERM, grace, KILL, sweep) and every connection. Idempotent. */
   close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -232,6 +272,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       },
       degraded: () => backend.degraded(),
       shutdown: (graceMs) => backend.shutdown(graceMs),
+      keeps: backend.keeps,
     };
   }
 
@@ -247,24 +288,26 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
     try {
       const started = await backend.start(params);
       this.figures?.processStarted(started, performance.now() - beganAtMs);
-      const { log } = started;
-      const isOver = () => log.exit !== null || log.isClosed || log.failure !== null;
-      const stop = log.listen(() => {
-        if (!isOver()) return;
-        stop();
-        this.#liveProcesses--;
-      });
-      // It may have ended before anybody listened.
-      if (isOver()) {
-        stop();
-        this.#liveProcesses--;
-      }
+      this.#countUntilOver(started);
       return started;
     } catch (error) {
-      this.#liveProcesses--;
       this.figures?.startFailed();
       throw error;
+    } finally {
+      this.#liveProcesses--;
     }
+  }
+
+  #countUntilOver({ log }: HostProcess): void {
+    const isOver = () => log.exit !== null || log.isClosed || log.failure !== null;
+    // It may have ended before anybody listened.
+    if (isOver()) return;
+    this.#liveProcesses++;
+    const stop = log.listen(() => {
+      if (!isOver()) return;
+      stop();
+      this.#liveProcesses--;
+    });
   }
 
   async #callInProcess<M extends MethodName>(

@@ -50,7 +50,7 @@ export interface Listening {
   /** Where a person opens the web console, with a new token that works once; null without one. */
   loginUrl(): string | null;
   /** Stops accepting; connections that are open stay. Resolves once they too are gone. */
-  close(): Promise<void>;
+  close(reason?: "replaced"): Promise<void>;
   /** Drops what is left of plain HTTP, such as a request whose head never ends. */
   drop(): void;
 }
@@ -101,8 +101,8 @@ export class FrontDoor {
     return {
       url,
       loginUrl: () => this.#web?.loginUrl(url.replace(/^ws/, "http"), LOCAL) ?? null,
-      close: async () => {
-        listener.close();
+      close: async (reason) => {
+        listener.close(reason);
         await Promise.all([...this.#open].map((socket) => socket.closed));
       },
       drop: () => {

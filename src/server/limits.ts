@@ -92,6 +92,16 @@ export const CLOSED_PROCESS_KEPT_MS = 30_000;
 export const CONNECTIONS_CLOSE_WITHIN_MS = 2_000;
 
 /**
+ * Between TERM and KILL for what is not kept when another server takes this one's place, also where `shutdownGraceMs` is
+ * more. With the time connections have to close it stays far below the ten seconds the keeper waits.
+ */
+export const HAND_OVER_GRACE_MS = 2_000;
+
+/** Between two signs of life to the keeper, which takes a server for hung after `--hung-after` seconds. */
+export const SIGN_OF_LIFE_EVERY_MS = 1_000;
+export const DEFAULT_HUNG_AFTER_MS = 30_000;
+
+/**
  * How long a client that came back has to read what it missed before it may be evicted: clients do so at once, and one
  * that never does must not keep its processes held back.
  */

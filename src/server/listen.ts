@@ -20,6 +20,8 @@ export interface ListenOptions {
   allowHosts?: readonly string[] | undefined;
   /** Serves the web console beside the WebSockets. */
   web?: WebOptions | undefined;
+  /** A socket that listens already, of the server before this one. */
+  inherited?: number | undefined;
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -31,7 +33,7 @@ export async function listen(
   transport: Extract<ExecServerTransport, { type: "websocket" | "unix" }>,
   options: ListenOptions = {},
 ): Promise<Listening> {
-  const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web } = options;
+  const { auth = { type: "none" }, operatorUids = [], allowHosts = [], web, inherited } = options;
   if (transport.type === "websocket" && auth.type === "none" && !isLoopback(transport.host)) {
     throw new Error(
       `refusing to listen on ${ExecServerTransport.toUrl(transport)} without authentication: anyone who can reach it could run commands; add \`--ws-auth capability-token --ws-token-file PATH\`, or listen on a loopback address`,
@@ -40,7 +42,7 @@ export async function listen(
   if (operatorUids.length > 0) refuseUnknownUids(server, transport, auth);
   // Now rather than for the first who connects: where it cannot be loaded, nobody could come in.
   if (auth.type === "signed-bearer-token") await import("./jwt.ts");
-  const { codec, listenAt } = server.wire;
+  const { codec, listenAt, listenOn } = server.wire;
   const isUnix = transport.type === "unix";
   const door = new FrontDoor(
     server,
@@ -55,11 +57,16 @@ export async function listen(
     shareDescriptors(descriptorLimit()),
   );
   const onConnection = (socket: AcceptedSocket) => door.take(socket);
+  const takeOn = (descriptor: number) => {
+    if (!listenOn) throw new Error("a socket that was handed over needs the native addon, which is missing");
+    return listenOn(descriptor, onConnection);
+  };
   if (transport.type === "unix") {
-    const listener = await bindUnix(listenAt, transport.path, onConnection);
-    return door.behind(listener, ExecServerTransport.toUrl(transport));
+    const { path } = transport;
+    const bound = inherited === undefined ? bindUnix(listenAt, path, onConnection) : takeOn(inherited);
+    return door.behind(removing(await bound, path), ExecServerTransport.toUrl(transport));
   }
-  const listener = await listenAt(transport, onConnection);
+  const listener = await (inherited === undefined ? listenAt(transport, onConnection) : takeOn(inherited));
   return door.behind(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
 }
 
@@ -107,18 +114,24 @@ async function bindUnix(
   try {
     const listener = await listenAt({ path }, onConnection);
     chmodSync(path, UNIX_SOCKET_MODE);
-    const { ino } = lstatSync(path);
-    return {
-      port: 0,
-      close() {
-        // First, and only its own: once it is refused there, another server may take its place.
-        if (lstatSync(path, { throwIfNoEntry: false })?.ino === ino) removeSocket(path);
-        listener.close();
-      },
-    };
+    return listener;
   } finally {
     process.umask(mask);
   }
+}
+
+/** Its file goes with it, unless another server has taken this one's place. */
+function removing(listener: Listener, path: string): Listener {
+  const { ino } = lstatSync(path);
+  return {
+    port: 0,
+    close(reason) {
+      // First, and only its own: once it is refused there, another server may take its place.
+      const isOwn = lstatSync(path, { throwIfNoEntry: false })?.ino === ino;
+      if (reason !== "replaced" && isOwn) removeSocket(path);
+      listener.close();
+    },
+  };
 }
 
 /** A socket file whose server is gone is in the way; one that answers, or a file that is no socket, is not ours to remove. */

@@ -18,13 +18,23 @@ export class ProcessHandles<P> {
 
   /** One that no other process of this server has. */
   take(process: P): string {
+    const handle = this.draw();
+    this.#taken.set(handle, process);
+    return handle;
+  }
+
+  /** One that was drawn before, by this server or an earlier one. */
+  put(handle: string, process: P): void {
+    this.#taken.set(handle, process);
+  }
+
+  /** One that nobody has, for a process that is not there yet. */
+  draw(): string {
     for (;;) {
       if (this.#drawn.length === 0) this.#drawn = this.#random(LENGTH * DRAWN_AT_ONCE);
       const handle = Array.from(this.#drawn.subarray(0, LENGTH), (byte) => LETTERS[byte & 31]).join("");
       this.#drawn = this.#drawn.subarray(LENGTH);
-      if (this.#taken.has(handle)) continue;
-      this.#taken.set(handle, process);
-      return handle;
+      if (!this.#taken.has(handle)) return handle;
     }
   }
 

@@ -34,17 +34,19 @@ export interface ProcessMethodDeps {
   processOf: (handle: string) => SharedProcess;
   share: ShareTokens["issue"];
   config: ServerConfig;
+  /** Processes can outlive this server. */
+  keeps: boolean;
   /** Counts the waits of this connection. */
   waits: { enter: () => () => void };
 }
 
 /** `process/*`: the current generation and what procwire adds to it. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, processOf, share, config, waits } = deps;
+  const { session, listAll, processOf, share, config, waits, keeps } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
-      const { entry, begin } = await own.start(startParams(params, config));
+      const { entry, begin } = await own.start(startParams(params, config, keeps));
       context.afterAnswer(begin);
       const { processId, sandboxType, droppedEnv } = entry.process;
       // Clients that asked for nothing get exactly the answer they know.
@@ -68,7 +70,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 
     "process/resize": ({ processId, size }) =>
       session().inOrder(processId, async (process) => {
-        if (!process) throw invalidRequest(`unknown process id ${processId}`);
+        if (!process) throw session().unknown(processId);
         await process.resize(size);
         return {};
       }),
@@ -154,7 +156,7 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 }
 
 /** From the wire's params to what a backend starts. */
-function startParams(params: WireStartParams, config: ServerConfig): StartParams {
+function startParams(params: WireStartParams, config: ServerConfig, keeps: boolean): StartParams {
   const { argv, cwd, mode = "direct", networkProxy, sandboxType, ...rest } = params;
   if (argv.length === 0) throw invalidParams("argv must not be empty");
   requireAllowed(mode, config);
@@ -162,7 +164,12 @@ function startParams(params: WireStartParams, config: ServerConfig): StartParams
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
     rest;
   const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
-  if (lifetime === "kept") throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
+  if (lifetime === "kept" && !keeps)
+    throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
+  if (lifetime === "kept" && sandbox)
+    throw invalidParams(
+      'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process',
+    );
   // Without walls there is nothing to manage, and it is passed over as by the reference server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))
     throw invalidParams(

@@ -17,6 +17,8 @@ export interface RunOptions extends ListenOptions {
   idleExitMs?: number | undefined;
   /** How the program ends at once when it is told a second time; `process.exit` by default. */
   exit?: (code: number) => void;
+  /** Resolves when another server is to take this one's place. */
+  leave?: Promise<void> | undefined;
 }
 
 /**
@@ -35,10 +37,10 @@ export async function runServer(
   }
   const listening = await listen(server, transport, options);
   options.onListening?.(listening.url, listening.loginUrl());
-  const { idleExitMs, exit } = options;
+  const { idleExitMs, exit, leave } = options;
   const idle = idleExitMs === undefined ? null : watchIdleness(server, idleExitMs, systemClock);
   try {
-    await untilSignalled(server, idle?.over ?? null, listening, exit);
+    await untilSignalled(server, idle?.over ?? null, listening, exit, leave);
   } finally {
     idle?.stop();
   }
@@ -65,6 +67,7 @@ async function untilSignalled(
   served: Promise<void> | null,
   listening?: Listening,
   exit: (code: number) => void = (code) => process.exit(code),
+  leave?: Promise<void>,
 ): Promise<void> {
   const watchdog = findWatchdog(systemClock);
   const stop = Promise.withResolvers<void>();
@@ -77,7 +80,15 @@ async function untilSignalled(
   process.on("SIGTERM", onSignal);
   process.on("SIGINT", onSignal);
   try {
-    await (served ? Promise.race([served, stop.promise]) : stop.promise);
+    const signalled = stop.promise.then(() => "end" as const);
+    const ways = [signalled, served?.then(() => "end" as const), leave?.then(() => "leave" as const)];
+    if ((await Promise.race(ways.filter((way) => way !== undefined))) === "leave") {
+      void listening?.close("replaced");
+      await server.handOver();
+      // What is kept would keep this program, too.
+      exit(0);
+      return;
+    }
     const ended = watchdog.ending(server.config.shutdownGraceMs);
     const unbound = listening?.close();
     await server.close();

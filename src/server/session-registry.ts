@@ -1,11 +1,12 @@
 import type { ProcessListing } from "../exec/exec-process.ts";
+import type { RestoredProcess } from "../exec/kept-process.ts";
 import { ErrorCode, invalidRequest, RequestError, TAKEN_OVER } from "../protocol/errors.ts";
 import { notOfThis } from "./generation.ts";
 import { mayUse, type Principal } from "./principal.ts";
 import { Session, type SessionDeps } from "./session.ts";
 import type { Attachment } from "./session-process.ts";
 import { ShareTokens } from "./share-tokens.ts";
-import type { SharedProcess } from "./shared-process.ts";
+import { SharedProcess } from "./shared-process.ts";
 
 interface Owned {
   readonly session: Session;
@@ -40,14 +41,39 @@ export class SessionRegistry {
   }
 
   open(principal: Principal, attachment: Attachment): Session {
-    const session = new Session(this.#newId(), attachment, {
+    return this.#add(this.#newId(), principal.id, attachment).session;
+  }
+
+  #add(id: string, ownerId: string, attachment: Attachment | null): Owned {
+    const session = new Session(id, attachment, {
       ...this.#deps,
-      ownerId: principal.id,
+      ownerId,
       number: ++this.#opened,
       onOver: (over) => void this.#sessions.delete(over.id),
     });
-    this.#sessions.set(session.id, { session, ownerId: principal.id });
-    return session;
+    const owned = { session, ownerId };
+    this.#sessions.set(id, owned);
+    return owned;
+  }
+
+  /** Takes a process that an earlier server started, and its session with it. */
+  restore(restored: RestoredProcess): void {
+    const { process, owner, hasLeft, terminalQueries, recordInput } = restored;
+    const { sessionId, ownerId, handle } = owner;
+    const shared = new SharedProcess(process, {
+      handles: this.#deps.handles,
+      ownerId,
+      lifetime: "kept",
+      handle,
+      terminalQueries,
+      recordsInput: recordInput ?? false,
+    });
+    if (hasLeft) {
+      this.#deps.held.hold(shared);
+      return;
+    }
+    const owned = this.#sessions.get(sessionId) ?? this.#add(sessionId, ownerId, null);
+    owned.session.restore(restored, shared);
   }
 
   /**

@@ -10,7 +10,9 @@ import type {
   WriteStatus,
 } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
-import { invalidRequest } from "../protocol/errors.ts";
+import { KEPT_RETAINED_BYTES, type RestoredProcess } from "../exec/kept-process.ts";
+import { invalidRequest, type RequestError } from "../protocol/errors.ts";
+import { notOfThis } from "./generation.ts";
 import type { CallContext } from "./handlers.ts";
 import { InputLanes } from "./input-lanes.ts";
 import type { TypedInput } from "./input-timeline.ts";
@@ -75,11 +77,25 @@ export class Session {
   readonly fileChanges = new Lanes<"changes">();
   #state: State;
   #attachments = 1;
+  readonly #isRestored: boolean;
 
-  constructor(id: string, attachment: Attachment, deps: SessionDeps) {
+  /** Without an attachment: one of an earlier server, which waits for its client to come back. */
+  constructor(id: string, attachment: Attachment | null, deps: SessionDeps) {
     this.id = id;
     this.#deps = deps;
-    this.#state = { type: "attached", attachment };
+    this.#isRestored = attachment === null;
+    this.#state = attachment ? { type: "attached", attachment } : this.#detached(new Set());
+  }
+
+  /** Has a process again that an earlier server started for it. */
+  restore({ process, attachments }: RestoredProcess, shared: SharedProcess): void {
+    const { processId } = process;
+    const entry = this.#entryOf(shared, processId, "owner");
+    this.#attachments = Math.max(this.#attachments, attachments);
+    this.#slots.set(processId, { type: "started", entry });
+    this.#input.started(process);
+    entry.detach();
+    this.#considerForgetting(entry);
   }
 
   get attachment(): Attachment | null {
@@ -108,7 +124,12 @@ export class Session {
 
   /** A new connection takes the session; its processes go on telling from now, what was missed can be read. */
   attach(attachment: Attachment, client: "same" | "another"): void {
-    if (client === "another") this.#attachments++;
+    if (client === "another") {
+      this.#attachments++;
+      const session = { hasLeft: false, attachments: this.#attachments };
+      for (const { role, process } of this.#entries())
+        if (role === "owner") process.kept?.noteSession(session);
+    }
     this.#input.follow(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "attached", attachment };
@@ -125,8 +146,13 @@ export class Session {
       return;
     }
     for (const entry of this.#entries()) entry.detach();
+    this.#state = this.#detached(attachment.extensions);
+  }
+
+  #detached(extensions: Attachment["extensions"]): State {
+    const { detachedSessionTtlMs } = this.#deps.config;
     const expiry = this.#deps.clock.after(detachedSessionTtlMs, () => this.end(), { keepAlive: false });
-    this.#state = { type: "detached", expiry, extensions: attachment.extensions };
+    return { type: "detached", expiry, extensions };
   }
 
   /** The connection may use its processes from now on. Ignored when another one has taken the session over. */
@@ -169,14 +195,16 @@ export class Session {
     this.#slots.set(processId, { type: "starting", started: starting.promise });
     return this.#input.inOrder(processId, async () => {
       try {
-        const process = await this.#deps.backend.start({ ...params, sandboxScope: this });
         const { handles, ownerId } = this.#deps;
-        const lifetime = params.lifetime === "server" ? "server" : "session";
-        const { terminalQueries, recordInput } = params;
+        const { lifetime = "session", terminalQueries, recordInput } = params;
+        const handle = lifetime === "kept" ? handles.draw() : undefined;
+        const keptFor = handle === undefined ? undefined : { sessionId: this.id, ownerId, handle };
+        const process = await this.#deps.backend.start({ ...params, keptFor, sandboxScope: this });
         const shared = new SharedProcess(process, {
-          ...{ handles, ownerId, lifetime, terminalQueries },
+          ...{ handles, ownerId, lifetime, handle, terminalQueries },
           recordsInput: recordInput ?? false,
         });
+        process.kept?.noteSession({ hasLeft: false, attachments: this.#attachments });
         const entry = this.#entryOf(shared, processId, "owner");
         if (this.#slots.has(processId)) {
           this.#slots.set(processId, { type: "started", entry });
@@ -224,9 +252,9 @@ export class Session {
   /** Ends an attachment, or leaves a process of lifetime `server` to the server; the process goes on. */
   detachProcess(processId: string): void {
     const slot = this.#slots.get(processId);
-    if (slot?.type !== "started") throw invalidRequest(`unknown process id ${processId}`);
+    if (slot?.type !== "started") throw this.unknown(processId);
     const { entry } = slot;
-    if (entry.role === "owner" && entry.shared.lifetime === "session")
+    if (entry.role === "owner" && !entry.shared.outlivesSession)
       throw invalidRequest(
         `process ${processId} is this session's own and ends with it; start it with the lifetime \`server\` to leave it running`,
       );
@@ -255,7 +283,7 @@ export class Session {
 
   async get(processId: string): Promise<HostProcess> {
     const process = await this.find(processId);
-    if (!process) throw invalidRequest(`unknown process id ${processId}`);
+    if (!process) throw this.unknown(processId);
     return process;
   }
 
@@ -267,8 +295,14 @@ export class Session {
   async entry(processId: string): Promise<SessionProcess> {
     const slot = this.#slots.get(processId);
     const entry = slot?.type === "starting" ? await slot.started : slot?.entry;
-    if (!entry) throw invalidRequest(`unknown process id ${processId}`);
+    if (!entry) throw this.unknown(processId);
     return entry;
+  }
+
+  /** A session of an earlier server may have had it. */
+  unknown(processId: string): RequestError {
+    const more = this.#isRestored && this.isExtended ? `; ${notOfThis(this.#deps.generation)}` : "";
+    return invalidRequest(`unknown process id ${processId}${more}`);
   }
 
   /** Runs one of the calls that keep their order for a process. */
@@ -372,7 +406,10 @@ export class Session {
       clock,
       turns,
       onDetach: config.onDetach,
-      extraBytes: config.retainedOutputBytes,
+      extraBytes:
+        shared.lifetime === "kept"
+          ? Math.min(config.retainedOutputBytes, KEPT_RETAINED_BYTES)
+          : config.retainedOutputBytes,
       onProgress: () => this.#considerForgetting(entry),
       onShared: () => this.#input.forget(processId),
     });
@@ -395,7 +432,7 @@ export class Session {
       if (!this.#holds(entry) || !entry.isDelivered) return;
       this.#drop(entry);
       this.#leave(entry);
-      if (entry.role !== "owner" || entry.shared.lifetime === "server") return;
+      if (entry.role !== "owner" || entry.shared.outlivesSession) return;
       const { true: left = [], false: over = [] } = Object.groupBy(
         [...this.#outlived, entry.process],
         ({ hasLeft }) => `${hasLeft}` as const,
@@ -417,7 +454,10 @@ export class Session {
 
   /** Lets go of a process. One that may outlive the session is the server's from now on. */
   #leave(entry: SessionProcess): void {
-    if (entry.role === "owner" && entry.shared.lifetime === "server") this.#deps.held.hold(entry.shared);
+    if (entry.role === "owner" && entry.shared.outlivesSession) {
+      this.#deps.held.hold(entry.shared);
+      entry.process.kept?.noteSession({ hasLeft: true, attachments: this.#attachments });
+    }
     entry.forget();
   }
 
@@ -432,7 +472,7 @@ export class Session {
     this.#forgetting.get(entry)?.cancel();
     this.#forgetting.delete(entry);
     this.#leave(entry);
-    if (entry.role === "owner" && entry.shared.lifetime === "session") endProcess(entry.process);
+    if (entry.role === "owner" && !entry.shared.outlivesSession) endProcess(entry.process);
   }
 }
 

@@ -29,6 +29,8 @@ export interface SharedProcessOptions {
   terminalQueries?: StartParams["terminalQueries"];
   /** What is typed is kept, as far as its terminal shows it. */
   recordsInput?: boolean;
+  /** Of one that outlives the server, whose name was made before it. */
+  handle?: string | undefined;
 }
 
 /**
@@ -50,9 +52,13 @@ export class SharedProcess {
 
   constructor(
     process: HostProcess,
-    { handles, ownerId, lifetime, terminalQueries, recordsInput = false }: SharedProcessOptions,
+    { handles, ownerId, lifetime, handle, terminalQueries, recordsInput = false }: SharedProcessOptions,
   ) {
     this.process = process;
+    if (handle !== undefined) {
+      handles.put(handle, this);
+      this.#handle = handle;
+    }
     this.#handles = handles;
     this.ownerId = ownerId;
     this.lifetime = lifetime;
@@ -64,6 +70,11 @@ export class SharedProcess {
   get handle(): string {
     this.#handle ??= this.#handles.take(this);
     return this.#handle;
+  }
+
+  /** It goes on when its session is over. */
+  get outlivesSession(): boolean {
+    return this.lifetime !== "session";
   }
 
   /** Everything it will ever tell is in its log. */
@@ -108,6 +119,7 @@ export class SharedProcess {
     if (this.#keepers.size > 0) return;
     if (this.#handle !== null) this.#handles.release(this.#handle);
     this.process.log.dispose();
+    this.process.kept?.forget();
   }
 
   /** There is one driver: who drove before becomes a viewer. */

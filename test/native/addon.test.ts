@@ -92,6 +92,8 @@ describe("an event of the addon that is not understood", { skip: NO_ADDON }, () 
           args[11],
           args[12],
           args[13],
+          args[14],
+          args[15],
         );
       },
     });

@@ -79,7 +79,14 @@ for (const platform of PLATFORMS) {
   describe(`@procwire/${platform.name}`, () => {
     it("holds the addon and the watchdog, and nothing that runs at install", () => {
       const path = tarball(platform);
-      assert.deepEqual(filesIn(path), ["LICENSE", "README.md", "package.json", "procwire.node", "watchdog"]);
+      assert.deepEqual(filesIn(path), [
+        "LICENSE",
+        "README.md",
+        "keeper",
+        "package.json",
+        "procwire.node",
+        "watchdog",
+      ]);
       const { os, cpu, libc, scripts } = manifestIn(path);
       assert.deepEqual(
         { os, cpu, libc, scripts },

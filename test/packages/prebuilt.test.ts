@@ -7,7 +7,7 @@ import { describe, it } from "node:test";
 import { OLDEST_GLIBC, PLATFORMS } from "../../scripts/platforms.ts";
 import { PREBUILT, prebuild } from "../../scripts/prebuild.ts";
 
-const FILES = ["procwire.node", "watchdog"];
+const FILES = ["procwire.node", "watchdog", "keeper"];
 
 const readelf = (...args: string[]) =>
   execFileSync("readelf", ["-W", ...args], { encoding: "utf8", maxBuffer: 64 * 1024 * 1024 });
@@ -51,10 +51,11 @@ for (const { name, cpu, libc } of PLATFORMS) {
   const machine = { x64: "Advanced Micro Devices X86-64", arm64: "AArch64" }[cpu];
 
   describe(`what is built for ${name}`, () => {
-    it("is for that processor, and the watchdog needs no library", () => {
-      for (const path of [addon, watchdog])
+    it("is for that processor, and the programs need no library", () => {
+      const keeper = join(PREBUILT, name, "keeper");
+      for (const path of [addon, watchdog, keeper])
         assert.match(readelf("-h", path), new RegExp(`Machine: +${machine}`));
-      assert.doesNotMatch(readelf("-d", watchdog), /NEEDED/);
+      for (const path of [watchdog, keeper]) assert.doesNotMatch(readelf("-d", path), /NEEDED/);
     });
 
     it("needs no library but those of C, and stays loaded when a worker ends", () => {

@@ -1,0 +1,303 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import type { ExecProcess } from "../../src/exec/exec-process.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { KeptServe, keptParams, NO_KEEPER } from "../support/keeper.ts";
+import { isAlive, PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+
+const TIMEOUT = { timeout: 120_000, skip: NO_KEEPER };
+const text = (words: string) => new TextEncoder().encode(words);
+const ECHO = 'while read line; do echo "got $line"; done; echo over; exit 7';
+
+/** A program to its end. */
+function run(program: string, args: string[]): Promise<{ stdout: string; stderr: string; code: number }> {
+  return new Promise((resolve) =>
+    execFile(program, args, (error, stdout, stderr) =>
+      resolve({ stdout, stderr, code: error ? Number(error.code ?? -1) : 0 }),
+    ),
+  );
+}
+
+/** Everything a process tells until it is closed. */
+async function told(
+  process: ExecProcess,
+): Promise<{ output: string; gaps: number; exitCode: number | null }> {
+  let output = "";
+  let gaps = 0;
+  let exitCode: number | null = null;
+  for await (const event of process.events({ lossless: true })) {
+    if (event.type === "output") output += Buffer.from(event.chunk).toString("latin1");
+    if (event.type === "gap") gaps++;
+    if (event.type === "exited") exitCode = event.exitCode;
+    assert.notEqual(event.type, "failed");
+  }
+  return { output, gaps, exitCode };
+}
+
+describe("a server that is killed below its keeper", TIMEOUT, () => {
+  for (const kind of ["tcp", "unix"] as const) {
+    test(`loses no kept process, byte or handle (${kind})`, async () => {
+      using folder = scratchDirectory();
+      const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder.path, "socket")}`;
+      await using server = await KeptServe.start("--listen", address);
+      await using client = await server.connect();
+      const process = await client.start(keptParams("p", ECHO));
+      const end = told(process);
+      for (const word of ["one", "two", "three"]) {
+        await process.write(text(`${word}\n`));
+        await waitFor(process, `got ${word}\n`);
+        await server.killServer([process.pid]);
+      }
+      assert.equal((await client.list())[0]?.lifetime, "kept");
+      await process.closeStdin();
+      assert.deepEqual(await end, { output: "got one\ngot two\ngot three\nover\n", gaps: 0, exitCode: 7 });
+    });
+  }
+
+  test("takes what is not kept with it, and says so of its handle", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const kept = await client.start(keptParams("kept", "sleep 300 & echo $!; wait"));
+    const other = await client.start(
+      keptParams("other", "setsid sleep 300 & echo $!; wait", { lifetime: "server" }),
+    );
+    const pidIn = async (process: ExecProcess) => {
+      let found = 0;
+      await until("its child's number", async () => {
+        found = Number(Buffer.from((await process.snapshot()).stdout).toString());
+        return found > 0;
+      });
+      return found;
+    };
+    const [keptChild, otherChild] = [await pidIn(kept), await pidIn(other)];
+    const [handle] = (await client.list()).filter(({ processId }) => processId === "other");
+    const generation = (await client.call("environment/info", {})).generation;
+    await server.killServer([kept.pid]);
+    assert.deepEqual(
+      (await client.list()).map(({ processId }) => processId),
+      ["kept"],
+    );
+    for (const pid of [other.pid, otherChild]) assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
+    for (const pid of [kept.pid, keptChild]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
+    const present = (await client.call("environment/info", {})).generation ?? "";
+    assert.equal(present, generation?.replace(/-1$/, "-2"));
+    const stale = new RegExp(`generation ${present}, what earlier ones had and was not kept is gone$`);
+    await assert.rejects(client.backend.attachTo(handle?.handle ?? "", {}), stale);
+    const ended = await other.read({ waitMs: 10_000 });
+    assert.match(ended.failure ?? "", stale);
+    await assert.rejects(client.call("process/read", { processId: "other" }), stale);
+    // A descendant that loses its parent is still the kept process's: it ends with it.
+    await kept.terminate();
+    await until("the kept process's child to be gone", () => !isAlive(keptChild));
+  });
+
+  test("keeps a terminal's size, its line and its next words", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const script =
+      'trap "stty size" WINCH; while ! read line; do :; done; echo "line $line"; stty size; exit 3';
+    const process = await client.start(keptParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }));
+    const end = told(process);
+    await process.resize({ rows: 31, cols: 101 });
+    await waitFor(process, "31 101");
+    await process.write(text("half "));
+    await waitFor(process, "half ");
+    await server.killServer([process.pid]);
+    await process.write(text("whole\n"));
+    const { output, exitCode } = await end;
+    assert.match(output, /line half whole\r\n31 101\r\n$/);
+    assert.equal(exitCode, 3);
+  });
+
+  test("does no write twice and loses none, however large", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    // It reads nothing until it is told to, so that far more waits than the keeper and the pipe can hold.
+    const process = await client.start(keptParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
+    const size = 3_000_000;
+    const writing = process.write(new Uint8Array(size).fill(120));
+    await until("the first part to be in", async () => (await client.list()).length === 1);
+    for (let time = 0; time < 3; time++) {
+      await server.killServer([process.pid]);
+      await client.list();
+    }
+    await process.signal("SIGUSR1");
+    await writing;
+    await process.closeStdin();
+    const { output } = await told(process);
+    assert.equal(Number(output), size);
+  });
+
+  test("is told a write's id again and does not do it again", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const process = await client.start(keptParams("p", ECHO));
+    const write = { processId: "p", chunk: text("once\n"), writeId: "the-same" };
+    assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
+    await server.killServer([process.pid]);
+    assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
+    await process.closeStdin();
+    assert.equal((await told(process)).output, "got once\nover\n");
+  });
+
+  test("tells how a process ended that ended while nobody was there", async () => {
+    for (const tty of [false, true]) {
+      await using server = await KeptServe.start();
+      await using client = await server.connect();
+      for (let time = 0; time < 10; time++) {
+        const process = await client.start(
+          keptParams(`e${time}`, "read go; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done; exit 42", {
+            tty,
+          }),
+        );
+        const end = told(process);
+        await process.write(text("go\n"));
+        await server.killServer([process.pid]);
+        const { output, gaps, exitCode } = await end;
+        assert.equal(exitCode, 42, `run ${time}, terminal ${tty}`);
+        if (gaps === 0) assert.match(output.replaceAll("\r", ""), /1\n2\n[\s\S]*49\n50\n$/);
+      }
+    }
+  });
+
+  test("is not started for ever: after five deaths within a minute the keeper says so and ends everything", async () => {
+    await using server = await KeptServe.asShipped();
+    await using client = await server.connect();
+    const { pid } = await client.start(keptParams("p", "sleep 300"));
+    for (let time = 0; time < 5; time++) {
+      if (time > 0) await client.list();
+      await server.killServer([pid]);
+    }
+    assert.deepEqual(await server.serve.exited, { code: 1, signal: null });
+    assert.match(
+      server.serve.stderr,
+      /was killed by signal 9, the 5th time within a minute; the keeper gives up/,
+    );
+    assert.equal(isAlive(pid ?? 0), false);
+  });
+});
+
+describe("a server that is replaced", TIMEOUT, () => {
+  test("hands over on SIGHUP: nobody is refused, the socket is the same", async () => {
+    using folder = scratchDirectory();
+    const path = join(folder.path, "socket");
+    await using server = await KeptServe.start("--listen", `unix://${path}`);
+    const { ino } = statSync(path);
+    await using client = await server.connect();
+    const process = await client.start(keptParams("p", ECHO));
+    const end = told(process);
+    const waiting = process.wait({ until: { type: "exit" } });
+    for (let time = 0; time < 3; time++) {
+      const former = await server.serverPid([process.pid]);
+      server.serve.child.kill("SIGHUP");
+      await process.write(text(`${time}\n`));
+      // Whoever comes in between waits in the socket's queue.
+      await using stranger = await server.connect();
+      await stranger.list();
+      await until("the former server to be gone", () => !isAlive(former));
+    }
+    assert.equal(statSync(path).ino, ino);
+    await process.closeStdin();
+    assert.deepEqual(await end, { output: "got 0\ngot 1\ngot 2\nover\n", gaps: 0, exitCode: 7 });
+    assert.equal((await waiting).exitCode, 7);
+    await server.serve.stop();
+    assert.throws(() => statSync(path), /ENOENT/);
+  });
+
+  test("is replaced when it hangs", async () => {
+    await using server = await KeptServe.start("--hung-after", "1");
+    await using client = await server.connect();
+    const process = await client.start(keptParams("p", ECHO));
+    const hung = await server.killServer([process.pid], "SIGSTOP");
+    await until("the hung server to be gone", () => !isAlive(hung));
+    await process.write(text("on\n"));
+    await waitFor(process, "got on\n");
+    assert.match(server.serve.stderr, /has said nothing for 1000 ms and counts as hung; it is replaced/);
+  });
+
+  test("ends everything on SIGTERM, well", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const process = await client.start(
+      keptParams("p", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"),
+    );
+    await waitFor(process, "up\n");
+    const end = told(process);
+    assert.deepEqual(await server.serve.stop(), { code: 0, signal: null });
+    assert.match((await end).output, /^up\n[\s\S]*bye\n$/);
+    assert.equal(isAlive(process.pid ?? 0), false);
+  });
+
+  test("that cannot even listen ends its keeper with its own code", async () => {
+    await using first = await serve();
+    await using second = new ServeChild(["--listen", first.url, "--keep"]);
+    assert.equal((await second.exited).code, 1);
+    assert.match(second.stderr, /EADDRINUSE/);
+  });
+});
+
+describe("a keeper that is killed", TIMEOUT, () => {
+  test("leaves nothing", async () => {
+    for (let time = 0; time < 5; time++) {
+      await using server = await KeptServe.start();
+      await using client = await server.connect();
+      const kept = await client.start(keptParams("p", "setsid sleep 300 & echo $!; wait"));
+      await waitFor(kept, "\n");
+      const child = Number(Buffer.from((await kept.snapshot()).stdout).toString());
+      const all = [kept.pid ?? 0, child, await server.serverPid([kept.pid])];
+      process.kill(server.keeperPid, "SIGKILL");
+      await server.serve.exited;
+      for (const pid of all) assert.equal(isAlive(pid), false, `run ${time}: ${pid}`);
+    }
+  });
+});
+
+describe("the lifetime kept", TIMEOUT, () => {
+  test("is refused by a server without a keeper, and behind walls", async () => {
+    await using plain = await serve();
+    await using wire = await plain.connect();
+    await wire.handshake({ extensions: ["attach"] });
+    const params = { processId: "p", argv: ["true"], cwd: "file:///", env: {}, tty: false, lifetime: "kept" };
+    assert.equal(
+      (await wire.refused("process/start", params)).message,
+      'lifetime "kept" is refused: this server runs without --keep',
+    );
+  });
+
+  test("outlives its session: a command that was left alone is found again on the next server", async () => {
+    await using server = await KeptServe.start("--detached-session-ttl", "0");
+    const { stdout } = await run(PROCWIRE, [
+      ...["run", "--connect", server.url, "--detach", "--lifetime", "kept", "--"],
+      ...["sh", "-c", "echo first; sleep 300"],
+    ]);
+    const handle = stdout.trim();
+    const listed = async () => {
+      await using client = await server.connect();
+      return (await client.list({ allSessions: true }))[0];
+    };
+    const before = await listed();
+    await server.killServer([before?.pid ?? 0]);
+    const after = await listed();
+    assert.equal(after?.handle, handle);
+    assert.equal(after?.startedAtMs, before?.startedAtMs);
+    const { stdout: table } = await run(PROCWIRE, ["ps", "--all", "--connect", server.url]);
+    assert.match(table, new RegExp(`${handle}.* kept `));
+    const { stdout: logs } = await run(PROCWIRE, ["logs", "--connect", server.url, handle]);
+    assert.equal(logs, "first\n");
+  });
+
+  test("needs a socket and a token that stay", async () => {
+    const refused = async (...args: string[]) => {
+      const { stderr, code } = await run(PROCWIRE, ["serve", "--keep", ...args]);
+      assert.notEqual(code, 0);
+      return stderr;
+    };
+    assert.match(await refused(), /--keep needs a socket that outlives the server: --listen/);
+    const auto = await refused("--listen", "ws://127.0.0.1:0", "--ws-auth", "auto");
+    assert.match(auto, /--ws-auth auto makes a token for one server/);
+  });
+});
