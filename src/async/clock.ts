@@ -31,12 +31,18 @@ export const systemClock: Clock = {
   },
 };
 
+interface ManualTimer {
+  readonly at: number;
+  readonly order: number;
+  readonly fn: () => void;
+}
+
 /** A clock that stands still until `advance` is called. Timers fire in time order, ties in the order they were set. */
 export class ManualClock implements Clock {
   #now: number;
   #setBy = 0;
   #order = 0;
-  #timers = new Set<{ at: number; order: number; fn: () => void }>();
+  #timers = new Set<ManualTimer>();
 
   constructor(startMs = 1_700_000_000_000) {
     this.#now = startMs;
@@ -66,16 +72,23 @@ export class ManualClock implements Clock {
     const until = this.#now + ms;
     for (;;) {
       await settle();
-      const due = [...this.#timers].filter((timer) => timer.at <= until);
-      due.sort((a, b) => a.at - b.at || a.order - b.order);
-      const next = due[0];
-      if (!next) break;
+      const next = this.#firstTimer();
+      if (!next || next.at > until) break;
       this.#timers.delete(next);
       this.#now = Math.max(this.#now, next.at);
       next.fn();
     }
     this.#now = until;
     await settle();
+  }
+
+  #firstTimer(): ManualTimer | null {
+    let first: ManualTimer | null = null;
+    for (const timer of this.#timers) {
+      if (!first || timer.at < first.at || (timer.at === first.at && timer.order < first.order))
+        first = timer;
+    }
+    return first;
   }
 
   get pendingTimers(): number {

@@ -1,0 +1,37 @@
+import type { ResponseHeaders } from "../../agent/model-api.ts";
+
+/** The longest that a header about what is left is believed. */
+const MAX_HEADER_HOLD_MS = 60_000;
+
+/**
+ * How long the headers of an answer say that nothing is left; 0: something is, or they say nothing. The reset is told for the
+ * whole of a bucket; where its size is told as well, the time until one more call fits follows from both.
+ */
+export function exhaustedForMs(headers: ResponseHeaders): number {
+  let ms = 0;
+  for (const what of ["requests", "tokens"]) {
+    if (text(headers[`x-ratelimit-remaining-${what}`]) !== "0") continue;
+    const resetMs = parseDuration(text(headers[`x-ratelimit-reset-${what}`]));
+    if (resetMs === undefined) continue;
+    const size = what === "requests" ? Number(text(headers["x-ratelimit-limit-requests"])) : 0;
+    ms = Math.max(ms, Math.min(MAX_HEADER_HOLD_MS, size >= 1 ? resetMs / size : resetMs));
+  }
+  return ms;
+}
+
+function text(value: string | string[] | undefined): string {
+  return (Array.isArray(value) ? value[0] : value) ?? "";
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `120ms`, `1.5s`, `6m0s`, `1h2m3s`, or plain seconds. */
+export function parseDuration(text: string): number | undefined {
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1_000;
+  if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) return undefined;
+  let total = 0;
+  for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) {
+    total += Number(amount) * (UNIT_MS[unit ?? ""] ?? 0);
+  }
+  return total;
+}

@@ -1,0 +1,131 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { type SimulationCounts, seededRandom, simulateRate } from "./rate-simulation.ts";
+
+/** Lanes that start at once: what they are refused in the first moment nobody could know. */
+const WIDTH = 64;
+const SECONDS = 240;
+
+function refusedShare({ answered, refused }: SimulationCounts): number {
+  return refused / (refused + answered);
+}
+
+for (const latencyMs of [50, 1_000, 3_000]) {
+  for (const capacity of [10, 600]) {
+    for (const tells of ["nothing", "headers"] as const) {
+      test(`of 600 calls a minute that no flag told, 95% are used with under 5% refused (${latencyMs} ms, ${capacity} saved up, the API tells ${tells})`, async () => {
+        const counts = await simulateRate({
+          limit: { perMinute: 600, shape: { type: "bucket", capacity } },
+          latencyMs,
+          tells,
+          width: WIDTH,
+          seconds: SECONDS,
+          random: seededRandom(1),
+        });
+        assert.ok(counts.answered >= 0.95 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
+        assert.ok(refusedShare(counts) < 0.05, `${counts.refused} refused, ${counts.answered} answered`);
+      });
+    }
+  }
+}
+
+test("any bucket is learned, whatever it saves up and however much the API tells", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.record({
+        perMinute: fc.integer({ min: 300, max: 1_200 }),
+        savedSeconds: fc.double({ min: 0.6, max: 60, noNaN: true }),
+        latencyMs: fc.integer({ min: 50, max: 1_000 }),
+        tells: fc.constantFrom("nothing" as const, "retry-after" as const, "headers" as const),
+        seed: fc.integer(),
+      }),
+      async ({ perMinute, savedSeconds, latencyMs, tells, seed }) => {
+        const capacity = Math.max(10, Math.round((perMinute * savedSeconds) / 60));
+        const counts = await simulateRate({
+          limit: { perMinute, shape: { type: "bucket", capacity } },
+          latencyMs,
+          tells,
+          width: WIDTH,
+          seconds: SECONDS,
+          random: seededRandom(seed),
+        });
+        assert.ok(counts.answered >= 0.9 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
+        const beyondFirst = counts.refused - WIDTH;
+        assert.ok(beyondFirst < 0.05 * counts.answered, `${counts.refused} refused of ${counts.answered}`);
+      },
+    ),
+    { numRuns: 5 },
+  );
+});
+
+test("a bucket that saves nothing is used to nine tenths", async () => {
+  const counts = await simulateRate({
+    limit: { perMinute: 600, shape: { type: "bucket", capacity: 1 } },
+    latencyMs: 1_000,
+    width: WIDTH,
+    seconds: SECONDS,
+    random: seededRandom(1),
+  });
+  assert.ok(counts.answered >= 0.9 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
+  assert.ok(refusedShare(counts) < 0.05, `${counts.refused} refused, ${counts.answered} answered`);
+});
+
+for (const tells of ["nothing", "retry-after"] as const) {
+  test(`a limit that counts by the minute is used whole (the API tells ${tells})`, async () => {
+    const counts = await simulateRate({
+      limit: { perMinute: 600, shape: { type: "minute" } },
+      latencyMs: 1_000,
+      tells,
+      width: WIDTH,
+      seconds: SECONDS,
+      random: seededRandom(1),
+    });
+    assert.ok(counts.answered >= 0.95 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
+    assert.ok(refusedShare(counts) < 0.05, `${counts.refused} refused, ${counts.answered} answered`);
+  });
+}
+
+for (const strayShare of [0.05, 0.1, 0.2]) {
+  test(`${strayShare * 100}% of stray refusals cost hardly more than their own calls`, async () => {
+    const options = { latencyMs: 1_000, width: WIDTH, seconds: 60 };
+    const without = await simulateRate({ ...options, random: seededRandom(1) });
+    let answered = 0;
+    const seeds = [1, 2, 3];
+    for (const seed of seeds) {
+      answered += (await simulateRate({ ...options, strayShare, random: seededRandom(seed) })).answered;
+    }
+    assert.ok(answered >= 0.85 * seeds.length * without.answered, `${answered} of 3 x ${without.answered}`);
+  });
+}
+
+test("a limit is kept to although some refusals are strays", async () => {
+  const counts = await simulateRate({
+    limit: { perMinute: 600, shape: { type: "bucket", capacity: 100 } },
+    latencyMs: 1_000,
+    strayShare: 0.02,
+    width: WIDTH,
+    seconds: SECONDS,
+    random: seededRandom(1),
+  });
+  assert.ok(counts.answered >= 0.95 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
+  assert.ok(refusedShare(counts) < 0.1, `${counts.refused} refused, ${counts.answered} answered`);
+});
+
+for (const workers of [2, 4]) {
+  for (const capacity of [10, 600]) {
+    test(`${workers} workers that know nothing of each other use a shared limit whole (${capacity} saved up)`, async () => {
+      const counts = await simulateRate({
+        limit: { perMinute: 600, shape: { type: "bucket", capacity } },
+        latencyMs: 1_000,
+        workers,
+        width: WIDTH / workers,
+        seconds: SECONDS,
+        random: seededRandom(1),
+      });
+      assert.ok(counts.answered >= 0.95 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
+      // Each learns a share that the others move.
+      assert.ok(refusedShare(counts) < 0.2, `${counts.refused} refused, ${counts.answered} answered`);
+    });
+  }
+}
