@@ -50,7 +50,7 @@ const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
 const FANOUT_ROOMS = {
   input: [],
   money: [],
-  ledger: [],
+  ledger: ["money"],
   row: ["input", "ledger"],
   output: ["ledger", "money"],
   batch: ["ledger", "money", "row"],

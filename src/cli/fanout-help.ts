@@ -39,8 +39,8 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --service-tier NAME      e.g. flex or priority, as the provider calls it
       --fallback-model NAME    ask it about rows that the model refuses, or fails in all its attempts
       --rpm N, --tpm N         requests and tokens a minute at most
-      --budget TOKENS          pause before the job uses more
-      --budget-usd DOLLARS     pause before the job costs more
+      --budget TOKENS          pause before the job uses more, with all its workers
+      --budget-usd DOLLARS     pause before the job costs more, with all its workers
       --prices FILE            what models cost, as JSON, over the package's prices (as of ${PRICES_AS_OF}); or PROCWIRE_PRICES
       --fail-fast N|N%         give up after so many failed rows
       --tools none|exec        what agents can do besides reporting (default none)

@@ -7,6 +7,7 @@
 import type { RequestOptions } from "../agent/model-api.ts";
 import type { JsonObject } from "../agent/response-events.ts";
 import type { TokenUsage } from "../agent/usage.ts";
+import type { FleetBudget } from "./money/job-budget.ts";
 
 export type JobStatus =
   | "pending"
@@ -90,6 +91,8 @@ export interface JobSettings {
   /** Asked about a row that the model refuses, or has not answered in all its attempts. */
   fallbackModel?: string | undefined;
   serviceTier?: string | undefined;
+  /** Kept by the ledger where several processes work on the job. */
+  budget?: FleetBudget | undefined;
 }
 
 export interface NewJob {

@@ -12,6 +12,7 @@ import type {
   NewJob,
   StoredAnswer,
 } from "../job.ts";
+import type { Spending } from "../money/job-budget.ts";
 import type { BatchLedger } from "./batch-ledger.ts";
 import type { LedgerViews } from "./ledger-views.ts";
 
@@ -122,7 +123,10 @@ export interface JobLedger extends AsyncDisposable {
   /** The table has been read to its end. */
   finishReading(headers: readonly string[], totalRows: number): Promise<void>;
 
-  /** Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running. */
+  /**
+   * Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running; no more than
+   * the budget has room for that the job's settings name.
+   */
   claim(limit: number): Promise<Claim[]>;
   /** No row that is to be worked on is left, here or elsewhere. */
   isDone(): Promise<boolean>;
@@ -137,6 +141,9 @@ export interface JobLedger extends AsyncDisposable {
   retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean>;
   /** The attempt came to nothing through no fault of its own, and does not count. */
   release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean>;
+
+  /** What all attempts have cost together; null where one process alone works on the job and knows it. */
+  spending(): Promise<Spending | null>;
 
   /** Guarded: false when the job is in none of `from`. */
   setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;

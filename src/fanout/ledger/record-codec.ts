@@ -17,6 +17,7 @@ import {
   type StoredAnswer,
   type TranscriptEntry,
 } from "../job.ts";
+import type { FleetBudget, Spending } from "../money/job-budget.ts";
 import type { BatchPart, BatchPartState } from "./batch-ledger.ts";
 import type { FailureGroup, SettledSpan } from "./ledger-views.ts";
 
@@ -105,6 +106,27 @@ export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
         outputTokens: sum("batch_output"),
       }),
     },
+  };
+}
+
+/** From the row that sums up attempts. */
+export function decodeSpending(row: DatabaseRow | undefined): Spending {
+  const of = (column: string) => Number(row?.[column] ?? 0);
+  return {
+    used: {
+      inputTokens: of("input"),
+      cachedInputTokens: of("cached"),
+      outputTokens: of("output"),
+      reasoningOutputTokens: of("reasoning"),
+      ...batchedIn({
+        inputTokens: of("batch_input"),
+        cachedInputTokens: of("batch_cached"),
+        outputTokens: of("batch_output"),
+      }),
+    },
+    ended: of("ended"),
+    dearestTokens: of("dearest_tokens"),
+    dearestUsd: of("dearest_usd"),
   };
 }
 
@@ -209,7 +231,24 @@ function decodeSettings(value: unknown): JobSettings {
       model: textOrNull(settings.model) ?? undefined,
       fallbackModel: textOrNull(settings.fallbackModel) ?? undefined,
       serviceTier: textOrNull(settings.serviceTier) ?? undefined,
+      budget: isObject(settings.budget) ? decodeBudget(settings.budget) : undefined,
     }),
+  };
+}
+
+function decodeBudget(value: DatabaseRow): FleetBudget {
+  const amount = (given: unknown) => (given === undefined || given === null ? undefined : Number(given));
+  const { price } = value;
+  return {
+    tokens: amount(value.tokens),
+    usd: amount(value.usd),
+    price: isObject(price)
+      ? {
+          input: Number(price.input),
+          cachedInput: Number(price.cachedInput),
+          output: Number(price.output),
+        }
+      : undefined,
   };
 }
 

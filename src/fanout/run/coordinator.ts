@@ -13,6 +13,7 @@ import {
   type ScheduleEnd,
 } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
+import type { BudgetLimits, FleetBudget } from "../money/job-budget.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../money/price-table.ts";
 import type { ExportOptions } from "../output/export.ts";
 import { writeJobFiles } from "../output/job-files.ts";
@@ -24,7 +25,6 @@ import { summarize } from "../output/summary.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { sharedPromptChars } from "../row/row-prompt.ts";
 import { withCompanions } from "./companions.ts";
-import type { BudgetLimits } from "./job-budget.ts";
 import { openBatches } from "./open-batches.ts";
 import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
@@ -66,7 +66,8 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
     const id = jobId.slice(0, 8);
     throw new Error(`job ${id} is being run by another process; \`procwire jobs watch ${id}\` follows it`);
   }
-  await ledger.setOptions({ settings, outputPath });
+  const budget = ledger.shared ? fleetBudget(options, (await ledger.job()).task.model) : undefined;
+  await ledger.setOptions({ settings: { ...settings, budget }, outputPath });
   if (settings.reuse !== false) {
     const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);
@@ -76,6 +77,13 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
   const end = await workOn(options, ledger, await ledger.job(), known);
   options.listener?.ended?.(end);
   return end;
+}
+
+/** The budget with all that is needed to keep it; undefined: none was given. */
+function fleetBudget(options: CoordinatorOptions, model: string): FleetBudget | undefined {
+  const { budget, prices = PACKAGE_PRICES } = options;
+  if (budget?.tokens === undefined && budget?.usd === undefined) return undefined;
+  return { ...budget, price: prices.priceOf(model) ?? undefined };
 }
 
 async function workOn(

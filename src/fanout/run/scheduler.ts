@@ -4,17 +4,18 @@ import {
   CANCELLED_BY_USER,
   INTERRUPTED,
   type ItemRecord,
+  type JobCounts,
   type JobRecord,
   type JobStatus,
   type ScheduleEnd,
 } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
+import { type BudgetLimits, JobBudget } from "../money/job-budget.ts";
 import type { Price } from "../money/price-table.ts";
 import type { RowRetry } from "../output/job-listener.ts";
 import { hasFallbackLeft } from "../row/row-model.ts";
 import type { Refusal, RowAgent } from "../row/row-outcome.ts";
 import { CommonFault } from "./common-fault.ts";
-import { type BudgetLimits, JobBudget } from "./job-budget.ts";
 import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
 import type { Limiter } from "./limiter.ts";
 
@@ -122,7 +123,9 @@ class Scheduler {
       const lanes = this.#lanes.size;
       // Batches spend beside the lanes.
       if (this.#options.holdsOpen) this.#budget.setUsed((await ledger.counts()).usage);
-      const wanted = Math.min(concurrency - lanes, this.#budget.affordableRows(lanes));
+      // Where several processes work on the job, the ledger gives out no more rows than the budget has room for.
+      const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(lanes);
+      const wanted = Math.min(concurrency - lanes, affordable);
       const free = this.#isCold ? Math.min(wanted, 1 - lanes) : wanted;
       const isUsedUp = free <= 0 && this.#lanes.size === 0;
       if (isUsedUp && !this.#options.holdsOpen?.()) this.#halt("paused", this.#budget.usedUpReason());
@@ -278,10 +281,17 @@ class Scheduler {
     const counts = await ledger.counts();
     this.#total = counts.total;
     this.#budget.setUsed(counts.usage);
-    // Workers know no budget: it is kept for all of them here.
-    if (this.#budget.isReachedWith(counts.running)) this.#halt("paused", this.#budget.usedUpReason());
+    await this.#checkFleetBudget(counts);
     this.#failedHere = counts.failed - this.#failedBefore;
     this.#checkFailFast();
+  }
+
+  /** The last row that the budget had room for may be another process's. */
+  async #checkFleetBudget(counts: JobCounts): Promise<void> {
+    const spending = await this.#options.ledger.spending();
+    if (!spending || counts.running > 0 || this.#options.holdsOpen?.()) return;
+    this.#budget.setSpending(spending);
+    if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", this.#budget.usedUpReason());
   }
 
   #obey(status: JobStatus, error: string | null): void {

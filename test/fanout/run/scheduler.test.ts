@@ -60,6 +60,7 @@ function fakeLedger(rows: number) {
   const ledger: JobLedger = {
     jobId: "j",
     shared: false,
+    spending: async () => null,
     append: () => Promise.reject(new Error("no table is read here")),
     finishReading: () => Promise.reject(new Error("no table is read here")),
     batches: new Proxy({} as JobLedger["batches"], {

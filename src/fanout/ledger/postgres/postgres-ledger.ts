@@ -15,11 +15,13 @@ import {
   type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
+import type { Spending } from "../../money/job-budget.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
 import { decodeItem, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
+import { PostgresBudget } from "./postgres-budget.ts";
 import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
 import {
@@ -74,6 +76,7 @@ export class PostgresLedger implements JobLedger {
   #database: PostgresDatabase;
   #queue: RowQueue;
   #reads: PostgresReads;
+  #budget: PostgresBudget;
   #clock: Clock;
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
@@ -87,6 +90,7 @@ export class PostgresLedger implements JobLedger {
     this.#database = options.database;
     this.#queue = options.queue;
     this.#reads = new PostgresReads(options.database, options.jobId);
+    this.#budget = new PostgresBudget(options.database, options.jobId);
     this.#clock = options.clock;
     this.views = new PostgresViews(options.database, options.jobId);
     this.batches = new PostgresBatches({
@@ -134,6 +138,11 @@ export class PostgresLedger implements JobLedger {
     return this.#reads.settledSince(sinceMs);
   }
 
+  async spending(): Promise<Spending | null> {
+    const { budget } = (await this.job()).settings;
+    return budget ? this.#budget.spending(budget) : null;
+  }
+
   /** Anybody may join: the engine keeps them apart. */
   async beginRun(options: { join?: boolean } = {}): Promise<boolean> {
     if (this.#touching) return true;
@@ -156,16 +165,17 @@ export class PostgresLedger implements JobLedger {
 
   async claim(limit: number): Promise<Claim[]> {
     await this.#failDeadRows();
-    if ((await this.job()).status !== "running") return [];
-    const deliveries = this.#withoutOwn(await this.#take(limit));
+    const { status, settings } = await this.job();
+    if (status !== "running") return [];
+    const { budget } = settings;
+    const worthTaking = budget ? await this.#budget.worthTaking(budget, limit) : limit;
+    const deliveries = this.#withoutOwn(await this.#take(worthTaking));
     if (deliveries.length === 0) return [];
     const tokens = deliveries.map(() => this.#options.newToken());
-    const rows = await this.#database.all(CLAIM_ITEMS, {
-      jobId: this.jobId,
-      itemIds: deliveries.map((one) => one.itemId),
-      tokens,
-      now: this.#clock.now(),
-    });
+    const given = { itemIds: deliveries.map((one) => one.itemId), tokens, now: this.#clock.now() };
+    const rows = budget
+      ? await this.#budget.claim(budget, given)
+      : await this.#database.all(CLAIM_ITEMS, { jobId: this.jobId, ...given });
     const claimed = new Map(rows.map((row) => [String(row.item_id), row]));
     const unwanted = deliveries.filter((one) => !claimed.has(one.itemId));
     await dropUnwanted(this.#database, this.#queue, this.jobId, unwanted);

@@ -106,6 +106,24 @@ export const CLAIM_ITEMS = statement(`
     AND ${wanted("item")} AND ${single("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
+/** Rows under way, wherever, besides those that are about to be given out once more. */
+export const COUNT_RUNNING = statement(`
+  SELECT COUNT(*) AS n FROM ${ITEMS}
+  WHERE job_id = :jobId AND status = 'running' AND NOT (item_id = ANY (:exceptItemIds::text[]))`);
+
+/** What an attempt has cost, in millionths of a dollar; half of what went through a batch is spared. */
+const ATTEMPT_COST = `(input_tokens - cached_input_tokens) * :input::float8 + cached_input_tokens * :cachedInput::float8
+    + output_tokens * :output::float8 - 0.5 * ((batch_input_tokens - batch_cached_input_tokens) * :input::float8
+    + batch_cached_input_tokens * :cachedInput::float8 + batch_output_tokens * :output::float8)`;
+
+export const SUM_ATTEMPTS = statement(`
+  SELECT SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached, SUM(output_tokens) AS output,
+    SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
+    SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output,
+    COUNT(*) FILTER (WHERE input_tokens + output_tokens > 0) AS ended, MAX(id) AS newest_id,
+    MAX(input_tokens + output_tokens) AS dearest_tokens, MAX(${ATTEMPT_COST}) / 1000000 AS dearest_usd
+  FROM ${ATTEMPTS} WHERE job_id = :jobId AND id > :afterId AND id <= :upToId`);
+
 /** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
 const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
     cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
@@ -120,8 +138,11 @@ const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' A
 /** The end of an attempt and what was said in it are one statement: both are kept, or neither. */
 function endAttempt(change: string, outcome: AttemptOutcome, guard = HELD): Statement {
   const failure = change.includes(":errorClass") ? ":errorClass::text, :message::text" : "NULL, NULL";
-  // An attempt that was given back before anything was said leaves no trace.
-  const isKept = outcome === "released" ? ":transcript::text IS NOT NULL" : "true";
+  // An attempt that was given back before anything was said or spent leaves no trace.
+  const isKept =
+    outcome === "released"
+      ? "(:transcript::text IS NOT NULL OR :inputTokens::bigint + :outputTokens::bigint > 0)"
+      : "true";
   return statement(`
   WITH ended AS (${change} WHERE ${guard} RETURNING *),
   kept AS (

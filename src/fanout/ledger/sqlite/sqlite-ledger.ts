@@ -129,6 +129,10 @@ export class SqliteLedger implements JobLedger {
     return decodeCounts(this.#db.all(COUNT_ITEMS, { rowLimit: this.#rowLimit }));
   }
 
+  async spending(): Promise<null> {
+    return null;
+  }
+
   async beginRun(): Promise<boolean> {
     if (this.#lock) return true;
     this.#lock = takeLock(this.#lockPath, OUTWAIT_LOOK_MS);

@@ -1,10 +1,26 @@
 import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/usage.ts";
-import { costOf, moneyText, type Price } from "../money/price-table.ts";
+import { costOf, moneyText, type Price } from "./price-table.ts";
 
 export interface BudgetLimits {
   tokens?: number | undefined;
   /** Needs a price. */
   usd?: number | undefined;
+}
+
+/** What all attempts at a job's rows have cost, whoever made them. */
+export interface Spending {
+  used: TokenUsage;
+  /** Attempts that cost anything. */
+  ended: number;
+  /** The most that one attempt has cost. */
+  dearestTokens: number;
+  dearestUsd: number;
+}
+
+/** A budget as the ledger keeps it for all processes that work on a job. */
+export interface FleetBudget extends BudgetLimits {
+  /** What the job's model costs. */
+  price?: Price | undefined;
 }
 
 /**
@@ -20,12 +36,24 @@ export class JobBudget {
   constructor(limits: BudgetLimits, price: Price | null) {
     const { tokens, usd } = limits;
     if (tokens !== undefined) {
-      this.#measures.push({ limit: tokens, of: totalTokens, text: (n) => `${n} tokens`, dearest: 0 });
+      this.#measures.push({
+        limit: tokens,
+        of: totalTokens,
+        text: (n) => `${n} tokens`,
+        dearest: 0,
+        dearestOf: (all) => all.dearestTokens,
+      });
     }
     if (usd !== undefined) {
       if (!price) throw new Error("a budget in dollars needs the price of the model");
       const of = (usage: TokenUsage) => costOf(price, usage);
-      this.#measures.push({ limit: usd, of, text: moneyText, dearest: 0 });
+      this.#measures.push({
+        limit: usd,
+        of,
+        text: moneyText,
+        dearest: 0,
+        dearestOf: (all) => all.dearestUsd,
+      });
     }
   }
 
@@ -41,6 +69,13 @@ export class JobBudget {
     this.#used = usage;
   }
 
+  /** What the ledger knows of all attempts, in place of what was counted here. */
+  setSpending(spending: Spending): void {
+    this.#used = spending.used;
+    this.#ended = spending.ended;
+    for (const measure of this.#measures) measure.dearest = measure.dearestOf(spending);
+  }
+
   /** How many rows may be begun while so many are under way. */
   affordableRows(underWay: number): number {
     if (this.#measures.length === 0) return Number.POSITIVE_INFINITY;
@@ -54,11 +89,6 @@ export class JobBudget {
       most = Math.min(most, Math.max(Math.floor(left / RESERVE), Math.min(1, Math.floor(left))));
     }
     return most - underWay;
-  }
-
-  /** Whether so many rows under way, wherever they run, will use up what is left. */
-  isReachedWith(underWay: number): boolean {
-    return this.#measures.some(({ limit, of, dearest }) => of(this.#used) + dearest * underWay >= limit);
   }
 
   usedUpReason(): string {
@@ -88,6 +118,7 @@ interface Measure {
   text(amount: number): string;
   /** The most that one attempt has cost. */
   dearest: number;
+  dearestOf(spending: Spending): number;
 }
 
 /** `6 tokens` of a budget that was told in tokens is just `6`. */
