@@ -307,7 +307,7 @@ function decodeRow(value: unknown): Row {
   return value;
 }
 
-function oneOf<T extends string>(choices: readonly T[], value: unknown): T {
+export function oneOf<T extends string>(choices: readonly T[], value: unknown): T {
   const choice = choices.find((candidate) => candidate === value);
   if (choice === undefined) throw new Error(`the ledger holds the unknown word ${JSON.stringify(value)}`);
   return choice;

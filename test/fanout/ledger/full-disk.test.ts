@@ -101,16 +101,46 @@ suite("a ledger on a full disk", {
       assert.match(stderr, /^procwire fanout: the ledger could not be written for \d+ s: .*full/m);
       assert.doesNotMatch(stderr, /\n\s+at |Error:/);
       assert.equal(mock.requests.length, LANES);
+      assert.match(stderr, /^ledger: what rows reported meanwhile is kept in .*\.procwire-reports-/m);
       disk.makeRoom();
-      const again = await start().ended;
-      assert.equal(again.code, 0, again.stderr);
-      assert.deepEqual(
-        (await rows()).map((row) => [row.status, row.attempt_count]),
-        Array(ROWS).fill(["completed", "1"]),
-      );
+      await goesOn(mock, start, rows);
+    });
+  });
+
+  test("and a run that is killed meanwhile lose no report: the next one asks no model for them", async () => {
+    await withSmallDisk(async ({ disk, mock, answerAll, start, rows }) => {
+      const run = start();
+      await until("all lanes are busy", () => mock.inFlight === LANES, run.ended);
+      disk.fill();
+      answerAll();
+      await until("all reports are kept", async () => (await keptReports(disk)).length === LANES, run.ended);
+      run.child.kill("SIGKILL");
+      await run.ended;
+      disk.makeRoom();
+      await goesOn(mock, start, rows);
+      assert.deepEqual(await keptReports(disk), []);
     });
   });
 });
+
+/** The same command settles what was kept, and asks for the others. */
+async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["rows"]): Promise<void> {
+  const again = await start().ended;
+  assert.equal(again.code, 0, again.stderr);
+  assert.deepEqual(
+    (await rows()).map((row) => [row.status, row.attempt_count]),
+    Array(ROWS).fill(["completed", "1"]),
+  );
+  assert.equal(mock.requests.length, ROWS, "no row is asked twice");
+}
+
+/** What is in the files beside the output, a line each. */
+async function keptReports(disk: SmallDisk): Promise<string[]> {
+  const folder = path.dirname(disk.folder);
+  const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
+  const texts = await Promise.all(names.map((name) => readFile(path.join(folder, name), "utf8")));
+  return texts.flatMap((text) => text.split("\n").filter((line) => line !== ""));
+}
 
 async function jobFolders(disk: SmallDisk): Promise<string[]> {
   const names = await readdir(path.join(disk.folder, "jobs"));

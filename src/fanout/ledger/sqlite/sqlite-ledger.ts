@@ -1,3 +1,4 @@
+import { rmSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { NO_USAGE, type TokenUsage } from "../../../agent/usage.ts";
 import type { Clock } from "../../../async/clock.ts";
@@ -28,6 +29,7 @@ import {
   usageValues,
 } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { type KeptAttempt, type KeptSettlement, KeptSettlements } from "./kept-settlements.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import {
@@ -58,7 +60,7 @@ import {
   SET_STATUS,
 } from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
-import { type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
+import { isUnwritable, type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
 import { itemValues } from "./write-ledger.ts";
 
 /** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
@@ -84,6 +86,7 @@ export class SqliteLedger implements JobLedger {
   #clock: Clock;
   #newToken: () => string;
   #outage: Outage;
+  #kept: KeptSettlements;
   #rowLimit: number;
   #onlyItems: string | null;
   #batch: boolean;
@@ -95,6 +98,12 @@ export class SqliteLedger implements JobLedger {
     this.#clock = options.clock;
     this.#newToken = options.newToken;
     this.#outage = waitForRoom(db, path, options);
+    this.#kept = new KeptSettlements({
+      jobId,
+      ledgerFile: path,
+      outputPath: () => this.#readJob().outputPath,
+      tell: (message) => options.onError?.(new Error(message)),
+    });
     const { settings } = this.#readJob();
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
@@ -137,6 +146,7 @@ export class SqliteLedger implements JobLedger {
     if (this.#lock) return true;
     this.#lock = takeLock(this.#lockPath, OUTWAIT_LOOK_MS);
     if (!this.#lock) return false;
+    await this.#settleKept();
     await this.#write(() => this.#db.run(RECOVER_ITEMS));
     return true;
   }
@@ -174,30 +184,12 @@ export class SqliteLedger implements JobLedger {
     return typeof row?.due === "number" ? row.due : null;
   }
 
-  async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
-    return this.#change(() => {
-      const now = this.#clock.now();
-      const row = this.#db.get(COMPLETE_ITEM, { ...held(claim), ...usageValues(usage), result, now });
-      if (row) this.#keep(claim, "reported", { usage, transcript });
-      if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
-      return recordOf(row);
-    });
+  async complete(claim: Claim, report: Report): Promise<ItemRecord | null> {
+    return this.#settle({ type: "reported", attempt: attemptOf(claim), report });
   }
 
   async fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
-    const { errorClass, message, usage } = failure;
-    return this.#change(() => {
-      const now = this.#clock.now();
-      const row = this.#db.get(FAIL_ITEM, {
-        ...held(claim),
-        ...usageValues(usage),
-        errorClass,
-        message,
-        now,
-      });
-      if (row) this.#keep(claim, "failed", failure);
-      return recordOf(row);
-    });
+    return this.#settle({ type: "failed", attempt: attemptOf(claim), failure });
   }
 
   async retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
@@ -206,7 +198,7 @@ export class SqliteLedger implements JobLedger {
     return this.#change(() => {
       const values = { ...held(claim), ...usageValues(usage), errorClass, message, dueAt };
       const isHeld = this.#db.run(RETRY_ITEM, values) === 1;
-      if (isHeld) this.#keep(claim, "retried", failure);
+      if (isHeld) this.#keep(attemptOf(claim), "retried", failure);
       return isHeld;
     });
   }
@@ -215,7 +207,7 @@ export class SqliteLedger implements JobLedger {
     return this.#change(() => {
       const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usageValues(usage) }) === 1;
       // An attempt in which nothing was said leaves no trace.
-      if (isHeld && transcript !== undefined) this.#keep(claim, "released", { usage, transcript });
+      if (isHeld && transcript !== undefined) this.#keep(attemptOf(claim), "released", { usage, transcript });
       return isHeld;
     });
   }
@@ -308,6 +300,45 @@ export class SqliteLedger implements JobLedger {
     this.#db.close();
   }
 
+  /** What has cost a model's answer is kept elsewhere while it waits for room here. */
+  async #settle(settlement: KeptSettlement): Promise<ItemRecord | null> {
+    try {
+      return this.#db.transaction(() => this.#applySettlement(settlement));
+    } catch (error) {
+      if (!isUnwritable(error)) throw error;
+      this.#kept.keep(settlement);
+    }
+    const item = await this.#change(() => this.#applySettlement(settlement));
+    this.#kept.settled();
+    return item;
+  }
+
+  /** The ends of rows that an earlier run could not write. */
+  async #settleKept(): Promise<void> {
+    for (const { file, settlements } of this.#kept.left()) {
+      await this.#change(() => {
+        for (const settlement of settlements) this.#applySettlement(settlement);
+      });
+      rmSync(file, { force: true });
+    }
+  }
+
+  #applySettlement(settlement: KeptSettlement): ItemRecord | null {
+    const { attempt } = settlement;
+    const held = { rowIndex: attempt.rowIndex, token: attempt.token, now: this.#clock.now() };
+    if (settlement.type === "failed") {
+      const { errorClass, message, usage } = settlement.failure;
+      const row = this.#db.get(FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
+      if (row) this.#keep(attempt, "failed", settlement.failure);
+      return recordOf(row);
+    }
+    const { result, usage, stop } = settlement.report;
+    const row = this.#db.get(COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
+    if (row) this.#keep(attempt, "reported", settlement.report);
+    if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
+    return recordOf(row);
+  }
+
   #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
     let adopted = 0;
     for (const { rowIndex, answer } of answers) {
@@ -328,19 +359,19 @@ export class SqliteLedger implements JobLedger {
   }
 
   #keep(
-    claim: Claim,
+    attempt: KeptAttempt,
     outcome: AttemptOutcome,
-    attempt: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
+    end: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
   ): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...usageValues(attempt.usage),
-      rowIndex: claim.item.rowIndex,
+      ...usageValues(end.usage),
+      rowIndex: attempt.rowIndex,
       outcome,
-      errorClass: attempt.errorClass ?? null,
-      message: attempt.message ?? null,
-      startedAt: claim.item.startedAtMs,
+      errorClass: end.errorClass ?? null,
+      message: end.message ?? null,
+      startedAt: attempt.startedAtMs,
       now: this.#clock.now(),
-      transcript: attempt.transcript ?? "[]",
+      transcript: end.transcript ?? "[]",
     });
   }
 
@@ -386,6 +417,10 @@ export class SqliteLedger implements JobLedger {
 
 /** Beyond any table. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
+
+function attemptOf({ item, token }: Claim): KeptAttempt {
+  return { rowIndex: item.rowIndex, token, startedAtMs: item.startedAtMs };
+}
 
 function held(claim: Claim): { rowIndex: number; token: string } {
   return { rowIndex: claim.item.rowIndex, token: claim.token };

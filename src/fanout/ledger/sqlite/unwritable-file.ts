@@ -48,6 +48,6 @@ export function waitForRoom(db: SqliteDatabase, file: string, options: PatienceO
 
 class NoRoomError extends Error {}
 
-function isUnwritable(error: unknown): boolean {
+export function isUnwritable(error: unknown): boolean {
   return isObject(error) && typeof error.errcode === "number" && UNWRITABLE.has(error.errcode & 0xff);
 }

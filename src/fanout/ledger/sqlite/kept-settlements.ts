@@ -1,0 +1,200 @@
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { isObject } from "../../../agent/response-events.ts";
+import { messageOf } from "../../../protocol/message-of.ts";
+import type { AttemptFailure, Report } from "../job-ledger.ts";
+import { ERROR_CLASSES, oneOf } from "../record-codec.ts";
+
+/** Which attempt it was: the row is settled only if the ledger still holds it for this very token. */
+export interface KeptAttempt {
+  rowIndex: number;
+  token: string;
+  startedAtMs: number | null;
+}
+
+/** The end of a row that the ledger's file had no room for. */
+export type KeptSettlement =
+  | { type: "reported"; attempt: KeptAttempt; report: Report }
+  | { type: "failed"; attempt: KeptAttempt; failure: AttemptFailure };
+
+export interface KeptSettlementsOptions {
+  jobId: string;
+  ledgerFile: string;
+  /** Where the job's output goes: a place its user can write to. */
+  outputPath: () => string;
+  tell: (message: string) => void;
+}
+
+/**
+ * Ends of rows that were paid for and that the ledger cannot take for now, in a file on another disk: beside the job's
+ * output, else in the folder for temporary files. Whatever ends this process, the next run of the job settles them without
+ * asking a model. The file is removed once the ledger has them.
+ */
+export class KeptSettlements {
+  #options: KeptSettlementsOptions;
+  #file: string | null = null;
+  #open = 0;
+
+  constructor(options: KeptSettlementsOptions) {
+    this.#options = options;
+  }
+
+  /** Where no place can be written it stays in memory, and that is told. */
+  keep(settlement: KeptSettlement): void {
+    this.#open++;
+    const line = `${JSON.stringify(settlement)}\n`;
+    const isFirst = this.#file === null;
+    for (const file of this.#file ? [this.#file] : this.#places()) {
+      try {
+        append(file, line);
+        this.#file = file;
+        if (isFirst) this.#options.tell(`what rows reported meanwhile is kept in ${file}`);
+        return;
+      } catch {
+        // Full as well, or not ours to write: the next place.
+      }
+    }
+    this.#options.tell(
+      `what row ${settlement.attempt.rowIndex + 1} reported can be kept nowhere else; it is lost should this process end`,
+    );
+  }
+
+  /** The ledger has one of them after all. */
+  settled(): void {
+    this.#open--;
+    if (this.#open > 0 || this.#file === null) return;
+    rmSync(this.#file, { force: true });
+    this.#file = null;
+  }
+
+  /** What earlier runs of the job have left behind, each with the file it is in. */
+  left(): { file: string; settlements: KeptSettlement[] }[] {
+    const found: { file: string; settlements: KeptSettlement[] }[] = [];
+    for (const folder of this.#folders()) {
+      const names = readNames(folder).filter((name) => name.startsWith(this.#prefix()));
+      for (const name of names) {
+        const file = path.join(folder, name);
+        try {
+          found.push({ file, settlements: readOwn(file) });
+        } catch (error) {
+          this.#options.tell(`${file} cannot be read: ${messageOf(error)}; its rows are asked again`);
+        }
+      }
+    }
+    return found;
+  }
+
+  #prefix(): string {
+    return `.procwire-reports-${this.#options.jobId}-`;
+  }
+
+  #places(): string[] {
+    const name = `${this.#prefix()}${process.pid}.jsonl`;
+    // The ledger's own disk comes last: it has no room.
+    const full = deviceOf(path.dirname(this.#options.ledgerFile));
+    return this.#folders()
+      .toSorted((a, b) => Number(deviceOf(a) === full) - Number(deviceOf(b) === full))
+      .map((folder) => path.join(folder, name));
+  }
+
+  #folders(): string[] {
+    const { outputPath } = this.#options;
+    return [...new Set([path.dirname(path.resolve(outputPath())), tmpdir()])];
+  }
+}
+
+/** Other people can write to the folder for temporary files, so nothing there is followed or taken on trust. */
+function append(file: string, line: string): void {
+  const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
+  const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
+  try {
+    if (fstatSync(descriptor).uid !== process.getuid?.()) throw new Error("the file is another user's");
+    writeSync(descriptor, line);
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+function readOwn(file: string): KeptSettlement[] {
+  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW);
+  try {
+    const found = fstatSync(descriptor);
+    if (!found.isFile() || found.uid !== process.getuid?.()) throw new Error("it is no file of this user");
+    return readFileSync(descriptor, "utf8").split("\n").flatMap(decodeLine);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** A line that was cut short tells nothing. */
+function decodeLine(line: string): KeptSettlement[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch {
+    return [];
+  }
+  if (!isObject(value) || !isObject(value.attempt)) return [];
+  const { rowIndex, token, startedAtMs } = value.attempt;
+  if (typeof rowIndex !== "number" || typeof token !== "string") return [];
+  const attempt = { rowIndex, token, startedAtMs: typeof startedAtMs === "number" ? startedAtMs : null };
+  if (value.type === "reported" && isObject(value.report)) {
+    const { result, stop } = value.report;
+    if (typeof result !== "string") return [];
+    const report = { result, stop: stop === true, ...spentIn(value.report) };
+    return [{ type: "reported", attempt, report }];
+  }
+  if (value.type === "failed" && isObject(value.failure)) {
+    const { errorClass, message } = value.failure;
+    const failure = {
+      errorClass: oneOf(ERROR_CLASSES, errorClass),
+      message: String(message),
+      ...spentIn(value.failure),
+    };
+    return [{ type: "failed", attempt, failure }];
+  }
+  return [];
+}
+
+function spentIn(value: Readonly<Record<string, unknown>>): Pick<Report, "usage" | "transcript"> {
+  const usage = isObject(value.usage) ? value.usage : {};
+  const count = (name: string) => (typeof usage[name] === "number" ? usage[name] : 0);
+  return {
+    usage: {
+      inputTokens: count("inputTokens"),
+      cachedInputTokens: count("cachedInputTokens"),
+      outputTokens: count("outputTokens"),
+      reasoningOutputTokens: count("reasoningOutputTokens"),
+    },
+    transcript: typeof value.transcript === "string" ? value.transcript : undefined,
+  };
+}
+
+function readNames(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+function deviceOf(folder: string): number | null {
+  try {
+    return statSync(folder).dev;
+  } catch {
+    return null;
+  }
+}
