@@ -1,16 +1,19 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import pg from "pg";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { systemClock } from "../../../src/async/clock.ts";
 import { Outage } from "../../../src/async/outage.ts";
-import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
+import type { Claim, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { isLostConnection } from "../../../src/fanout/ledger/postgres/lost-connection.ts";
 import { PostgresDatabase } from "../../../src/fanout/ledger/postgres/postgres-database.ts";
 import { COMPLETE_ITEM, READ_SETTLED_BY } from "../../../src/fanout/ledger/postgres/postgres-statements.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { usageValues } from "../../../src/fanout/ledger/record-codec.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
+import { until } from "../../support/until.ts";
+import { seededRandom } from "../run/rate-simulation.ts";
 import { storeContract } from "./store-contract.ts";
 
 const missing = await postgresMissing();
@@ -165,6 +168,69 @@ if (missing) {
     assert.ok(await other.complete(now, report));
     await other.endRun();
   });
+
+  test("hundreds of rows whose worker stalls past its lease and comes back are settled once each, by one of the two", async () => {
+    const rows = 300;
+    await using stalledStore = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    await using otherStore = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
+    const stalled = await startedJob(stalledStore, rows);
+    const late = await stalled.claim(rows);
+    assert.equal(late.length, rows);
+    await silence(stalled.jobId);
+    const other = await otherStore.open(stalled.jobId);
+    assert.ok(other);
+    await other.beginRun({ join: true });
+    const taken = await claimAll(other, rows);
+    const random = seededRandom(15);
+    const settle = async (ledger: JobLedger, claim: Claim, who: string): Promise<string[]> => {
+      for (let turns = Math.floor(random() * 4); turns > 0; turns--) await nextTurn();
+      const way = random();
+      if (way < 0.2) {
+        const failure = { errorClass: "no_report", message: who, usage: NO_USAGE } as const;
+        return (await ledger.fail(claim, failure)) ? [`${who} failed`] : [];
+      }
+      // A worker that gives its row back settles nothing: the other one's report must still count.
+      if (way < 0.3 && who === "late") {
+        await ledger.release(claim, NO_USAGE);
+        return [];
+      }
+      const report = { result: JSON.stringify({ who }), usage: NO_USAGE, stop: false };
+      return (await ledger.complete(claim, report)) ? [`${who} completed`] : [];
+    };
+    const ends = await Promise.all(
+      late.map(async (claim) => {
+        const again = taken.get(claim.item.itemId);
+        assert.ok(again, `${claim.item.itemId} was given to the other worker`);
+        const both = [() => settle(stalled, claim, "late"), () => settle(other, again, "other")];
+        if (random() < 0.5) both.reverse();
+        return (await Promise.all(both.map((act) => act()))).flat();
+      }),
+    );
+    assert.deepEqual(
+      ends.filter((end) => end.length !== 1),
+      [],
+      "every row has one end",
+    );
+    const counts = await other.counts();
+    assert.equal(counts.completed + counts.failed, rows);
+    const kept = await query(
+      "SELECT row_index FROM procwire.agent_job_attempts WHERE job_id = $1 AND outcome IN ('reported', 'failed') GROUP BY row_index HAVING COUNT(*) > 1",
+      [stalled.jobId],
+    );
+    assert.deepEqual(kept, []);
+    await stalled.endRun();
+    await other.endRun();
+  });
+
+  /** Rows come when the engine has noticed that their worker is silent. */
+  async function claimAll(ledger: JobLedger, rows: number): Promise<Map<string, Claim>> {
+    const claims = new Map<string, Claim>();
+    await until("every row is given out again", async () => {
+      for (const claim of await ledger.claim(rows)) claims.set(claim.item.itemId, claim);
+      return claims.size === rows;
+    });
+    return claims;
+  }
 
   test("a row that the engine gives out again goes on in the process that still works on it", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });

@@ -53,7 +53,22 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     assert.equal(harness.told.length, 20);
   });
 
-  test("a worker whose key is refused leaves and says why; the others finish the job", {
+  const wrongKey = { error: { code: "invalid_api_key", message: "wrong key" } };
+  const noQuota = { error: { code: "insufficient_quota", message: "no money left" } };
+  const bad: readonly { what: string; answer: MockAnswer; says: RegExp }[] = [
+    {
+      what: "key is refused",
+      answer: { type: "status", status: 401, body: wrongKey },
+      says: /this worker cannot go on: .*wrong key/,
+    },
+    {
+      what: "quota is used up",
+      answer: { type: "status", status: 429, body: noQuota },
+      says: /this worker cannot go on: .*no money left/,
+    },
+    { what: "API cannot be reached", answer: { type: "reset" }, says: /this worker cannot go on: the API/ },
+  ];
+  test("workers whose key, quota or API is no good leave and say why; the others finish the job", {
     skip: missing ?? false,
   }, async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
@@ -62,11 +77,7 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
       await gate.promise;
       return report(request);
     });
-    const bad = await startMockResponses(() => ({
-      type: "status",
-      status: 401,
-      body: { error: { code: "invalid_api_key", message: "wrong key" } },
-    }));
+    const mocks = await Promise.all(bad.map(({ answer }) => startMockResponses(() => answer)));
     const postgres = await startPostgres();
     const database = ["--database-url", await postgres.createDatabase(), "--concurrency", "2"];
     await writeFile(path.join(harness.folder, "cats.csv"), catTable(10));
@@ -75,17 +86,24 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     const coordinator = start(["cats.csv", "--instruction", "{name}", "--output", "out.csv"], slow.url);
     try {
       await until("the coordinator's rows", () => slow.inFlight === 2, coordinator.ended);
-      const left = await start(["worker"], bad.url).ended;
-      assert.equal(left.code, 1, left.stderr);
-      assert.match(left.stderr, /this worker cannot go on: .*wrong key/);
+      for (const [index, { what, says }] of bad.entries()) {
+        const worker = start(["worker", "--outage-patience", "1"], mocks[index]?.url ?? "");
+        const left = await worker.ended;
+        assert.equal(left.code, 1, `${what}: ${left.stderr}`);
+        assert.match(left.stderr, says, what);
+      }
       gate.resolve();
       const end = await coordinator.ended;
       assert.equal(end.code, 0, end.stderr);
-      assert.ok((await harness.output()).every((row) => row.status === "completed"));
+      const rows = await harness.output();
+      assert.deepEqual(
+        rows.map(({ status, attempt_count: attempts }) => [status, attempts]),
+        Array(10).fill(["completed", "1"]),
+      );
     } finally {
       coordinator.child.kill("SIGKILL");
       await coordinator.ended;
-      await Promise.all([slow.close(), bad.close()]);
+      await Promise.all([slow, ...mocks].map((mock) => mock.close()));
       await postgres.close();
     }
   });
