@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
 import { NO_USAGE } from "../../src/agent/usage.ts";
-import { costOf, moneyText, PACKAGE_PRICES } from "../../src/fanout/money/price-table.ts";
+import { costOf, moneyText, PACKAGE_PRICES, PRICES_AS_OF } from "../../src/fanout/money/price-table.ts";
 import { completed, type MockAnswer, type MockRequest, report, says } from "../support/mock-responses.ts";
 import { runCli } from "../support/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
+
+const ROOT = path.join(import.meta.dirname, "../..");
 
 type Used = { input?: number; output?: number; cached?: number };
 
@@ -111,4 +113,25 @@ test("a price is found by the model's name, with a provider before it and a date
       /^InputError: the prices p\.json (are not JSON|cannot be used)/,
     );
   }
+});
+
+/** Names of models as people write them: `gpt-5-mini`, `claude-sonnet-4-5`, `o3`. */
+const MODEL_NAME = /\b(?:gpt-\d[\w.-]*\w|gpt-\d|claude-[a-z]+-\d[\w.-]*\w|o\d(?:-mini|-pro)?(?=`))/g;
+
+test("every model that a document, a help text or an example names has a price", async () => {
+  const files = [
+    "README.md",
+    ...(await readdir(path.join(ROOT, "docs"))).map((name) => `docs/${name}`),
+    ...(await readdir(path.join(ROOT, "examples"))).map((name) => `examples/${name}`),
+    ...(await readdir(path.join(ROOT, "src/cli"))).map((name) => `src/cli/${name}`),
+  ].filter((name) => /\.(md|ts)$/.test(name));
+  const named = new Map<string, string>();
+  for (const file of files) {
+    const text = await readFile(path.join(ROOT, file), "utf8");
+    for (const [model] of text.matchAll(MODEL_NAME)) named.set(model, file);
+  }
+  assert.ok(named.has("gpt-5"), "the texts name models at all");
+  const unknown = [...named].filter(([model]) => PACKAGE_PRICES.priceOf(model) === null);
+  assert.deepEqual(unknown, []);
+  assert.match(PRICES_AS_OF, /20\d\d/);
 });
