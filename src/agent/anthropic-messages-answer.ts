@@ -1,5 +1,5 @@
 import { assistantMessage, callItem } from "./input-parts.ts";
-import { asCount, asObject, asString, type JsonObject, parseObject } from "./json-fields.ts";
+import { asArray, asCount, asObject, asString, type JsonObject, parseObject } from "./json-fields.ts";
 import type { AnswerDecoder } from "./model-api.ts";
 import type { OutputItem, ResponseEvent } from "./response-events.ts";
 
@@ -39,6 +39,9 @@ export class MessagesAnswer implements AnswerDecoder {
         return [];
       case "message_stop":
         return [this.#last()];
+      // Not streamed: all of it at once, as in a batch.
+      case "message":
+        return [this.#whole(event)];
       case "error": {
         const error = asObject(event.error);
         return [{ type: "failed", code: asString(error.type), message: asString(error.message) }];
@@ -51,6 +54,17 @@ export class MessagesAnswer implements AnswerDecoder {
   /** Without `message_stop` the answer is not whole. */
   end(): readonly ResponseEvent[] {
     return [];
+  }
+
+  #whole(message: JsonObject): ResponseEvent {
+    this.#id = asString(message.id);
+    this.#stopReason = asString(message.stop_reason);
+    this.#addUsage(message.usage);
+    for (const [index, block] of asArray(message.content).map(asObject).entries()) {
+      const signature = asString(block.signature);
+      this.#blocks.set(index, { start: block, text: firstText(block), json: "", signature });
+    }
+    return this.#last();
   }
 
   #takeDelta(index: unknown, delta: JsonObject): ResponseEvent[] {

@@ -26,6 +26,8 @@ export const anthropicMessagesWire: Wire = {
   ],
   body: requestBody,
   decoder: () => new MessagesAnswer(),
+  batches: "messages",
+  wholeAnswer: (body) => JSON.stringify(body),
   limitHeaders,
 };
 

@@ -1,3 +1,5 @@
+import type { BatchHttpOptions } from "./batch-http.ts";
+import type { JsonObject } from "./json-fields.ts";
 import type { ModelRequest } from "./model-api.ts";
 import type { ModelAnswer } from "./model-call.ts";
 import type { ModelError } from "./model-error.ts";
@@ -10,7 +12,7 @@ export interface BatchApi {
   /** One request as a line of the file; `id` comes back with its answer. */
   line(id: string, request: ModelRequest): string;
   /** The id of a file that was uploaded under this name at that time or later; null: there is none. */
-  findFile(name: string, sinceMs: number, signal: AbortSignal): Promise<string | null>;
+  findFile(sought: SoughtFile, signal: AbortSignal): Promise<string | null>;
   /** Uploads a file of lines; gives its id. */
   upload(name: string, path: string, signal: AbortSignal): Promise<string>;
   /** The batch that was made with this tag at that time or later; null: there is none. */
@@ -20,6 +22,26 @@ export interface BatchApi {
   cancel(batchId: string, signal: AbortSignal): Promise<void>;
   /** What has been answered, in any order. A request without an answer of its own is not among them. */
   answers(batch: BatchState, request: ModelRequest, signal: AbortSignal): AsyncIterable<BatchAnswer>;
+}
+
+/** A file that may have been uploaded by a process that died before it could write that down. */
+export interface SoughtFile {
+  name: string;
+  sinceMs: number;
+  /** Requests in it at most. */
+  rows: number;
+  /** Nobody has tried to upload it yet. */
+  isNew: boolean;
+}
+
+/** What batches of either kind need to know of the API they belong to. */
+export interface BatchesOptions extends BatchHttpOptions {
+  /** As the provider names it in a line: `/v1/responses`. */
+  endpoint: string;
+  /** What a single call would send. */
+  body(request: ModelRequest): JsonObject;
+  /** What a single call would make of this answer. */
+  answer(request: ModelRequest, body: JsonObject): ModelAnswer | ModelError;
 }
 
 export interface BatchState {
@@ -36,5 +58,7 @@ export interface BatchState {
 
 export interface BatchAnswer {
   id: string;
+  /** Tells the file it was in, where the provider keeps no files. */
+  mark?: string | undefined;
   answer: ModelAnswer | ModelError;
 }

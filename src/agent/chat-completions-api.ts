@@ -35,6 +35,7 @@ export const chatCompletionsWire: Wire = {
     { name: "response_format", refusal: /\bresponse_format\b|json_schema/ },
   ],
   body: requestBody,
+  batches: "files",
   wholeAnswer: (body) => JSON.stringify(body),
   decoder: (request, spared) => new ChatAnswer(spared.has("tools") ? request.tools[0]?.name : undefined),
 };

@@ -8,6 +8,7 @@
 import http from "node:http";
 import https from "node:https";
 import { createParser } from "eventsource-parser";
+import { AnthropicBatches } from "./anthropic-batches.ts";
 import type { AnswerDecoder, ModelApi, ModelRequest, ResponseListener, Wire } from "./model-api.ts";
 import { answerOf } from "./model-call.ts";
 import { errorFromStatus, errorFromTransport, ModelError } from "./model-error.ts";
@@ -52,24 +53,23 @@ export function createHttpModelApi(wire: Wire, options: HttpModelApiOptions): Mo
     accept: "text/event-stream",
     ...ownHeaders,
   };
+  const Batches = wire.batches === "messages" ? AnthropicBatches : OpenAiBatches;
   /** Parameters that this API was found not to take. */
   const spared = new Set<string>();
 
   return {
-    batches: wire.wholeAnswer
-      ? new OpenAiBatches({
-          baseUrl: new URL(options.baseUrl),
-          endpoint: `/v1${wire.path}`,
-          agent,
-          headers: { ...ownHeaders, ...options.headers },
-          idleTimeoutMs,
-          body: (request) => ({ ...wire.body(request, spared), ...request.options?.extraBody }),
-          answer: (request, body) => {
-            const decoder = wire.decoder(request, spared);
-            return answerOf([...decoder.take(wire.wholeAnswer?.(body) ?? ""), ...decoder.end()]);
-          },
-        })
-      : null,
+    batches: new Batches({
+      baseUrl: new URL(options.baseUrl),
+      endpoint: `/v1${wire.path}`,
+      agent,
+      headers: { ...ownHeaders, ...options.headers },
+      idleTimeoutMs,
+      body: (request) => ({ ...wire.body(request, spared), ...request.options?.extraBody }),
+      answer: (request, body) => {
+        const decoder = wire.decoder(request, spared);
+        return answerOf([...decoder.take(wire.wholeAnswer(body)), ...decoder.end()]);
+      },
+    }),
     async send(request, signal, listener) {
       signal.throwIfAborted();
       const without = new Set(spared);

@@ -39,7 +39,7 @@ export interface ResponseListener {
 }
 
 export interface ModelApi {
-  /** Null: this kind of API has no batches, or none that this program knows. */
+  /** Null, or none: no batches can be handed in here. */
   readonly batches?: BatchApi | null | undefined;
   /** Resolves after the terminal event; rejects with a ModelError when there is none, or with the signal's reason. */
   send(request: ModelRequest, signal: AbortSignal, listener: ResponseListener): Promise<void>;
@@ -56,8 +56,10 @@ export interface Wire {
   readonly spareable: readonly SpareableParameter[];
   body(request: ModelRequest, spared: ReadonlySet<string>): JsonObject;
   decoder(request: ModelRequest, spared: ReadonlySet<string>): AnswerDecoder;
-  /** A whole answer, as a batch's file has it, as the data of one event; absent: no batches on this API. */
-  wholeAnswer?(body: JsonObject): string;
+  /** A whole answer, as a batch has it, as the data of one event. */
+  wholeAnswer(body: JsonObject): string;
+  /** How batches are handed in: files and a batch object as with OpenAI, or as Anthropic takes them. */
+  readonly batches: "files" | "messages";
   /** The headers of an answer, with what they say about limits under the names `x-ratelimit-…`. */
   limitHeaders?(headers: ResponseHeaders): ResponseHeaders;
 }

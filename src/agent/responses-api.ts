@@ -23,6 +23,7 @@ export const responsesWire: Wire = {
     },
   ],
   body: requestBody,
+  batches: "files",
   wholeAnswer: (body) => {
     const { status } = body;
     const type = status === "failed" || status === "incomplete" ? status : "completed";

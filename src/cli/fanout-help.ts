@@ -56,7 +56,7 @@ export const RUN_HELP = `      --concurrency N          rows at a time (default 
       --outage-patience SECONDS  how long the API or the database may be away before the job pauses (default 600)
       --idle-timeout SECONDS   ask again when the API is silent for so long in an answer (default 300)
       --batch                  hand rows to the provider's Batch API, for half the price and within a day; what a batch
-                               leaves open is asked by single calls (Responses and Chat Completions; no tools, no votes)
+                               leaves open is asked by single calls, which go on from its answers (no tools, no votes)
       --no-reuse               ask again what other jobs of this folder or database have answered already
       --json                   events as JSON lines on stdout
 `;

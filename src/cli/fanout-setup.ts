@@ -10,7 +10,6 @@ import type { CoordinatorOptions } from "../fanout/run/coordinator.ts";
 import { createRowCaller, type RowResources } from "../fanout/run/row-resources.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
-import { UsageError } from "./command.ts";
 import type { RunOptions } from "./fanout-options.ts";
 import { openHostPool } from "./host-options.ts";
 
@@ -29,10 +28,6 @@ export async function withRowResources<T>(
     headers: options.headers,
     idleTimeoutMs: idleTimeoutSeconds === undefined ? undefined : idleTimeoutSeconds * 1000,
   });
-  if (options.batch && !api.batches) {
-    api.close();
-    throw new UsageError("--batch needs the Responses or the Chat Completions API; this one has no batches");
-  }
   const outagePatienceMs = (outagePatienceSeconds ?? DEFAULT_OUTAGE_PATIENCE_SECONDS) * 1000;
   await using hosts = await openHostPool({
     ...options.hosts,

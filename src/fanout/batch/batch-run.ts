@@ -1,4 +1,5 @@
 import { rm } from "node:fs/promises";
+import { markOf } from "../../agent/anthropic-batches.ts";
 import type { BatchApi, BatchState } from "../../agent/batch-api.ts";
 import { ModelError } from "../../agent/model-error.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
@@ -64,6 +65,8 @@ export class BatchRun {
   #lookMs = FIRST_LOOK_MS;
   #awaySinceMs: number | null = null;
   #asked: string | null = null;
+  /** Parts that were made here and never tried to be handed in. */
+  #untried = new Set<string>();
   #out = { parts: 0, rows: 0, answered: 0 };
 
   constructor(options: BatchRunOptions) {
@@ -175,6 +178,7 @@ export class BatchRun {
     }
     const id = newId();
     await ledger.batches.assign(id, rowIndexes);
+    this.#untried.add(id);
     return (await ledger.batches.parts()).find((part) => part.id === id) ?? null;
   }
 
@@ -183,7 +187,9 @@ export class BatchRun {
     const { api, ledger, signal } = this.#options;
     let { state, fileId, batchId } = part;
     if (state === "assigned") {
-      fileId = (await api.findFile(fileName(part), part.createdAtMs, signal)) ?? (await this.#upload(part));
+      const sought = { name: fileName(part), sinceMs: part.createdAtMs, rows: part.rows };
+      const isNew = this.#untried.delete(part.id);
+      fileId = (await api.findFile({ ...sought, isNew }, signal)) ?? (await this.#upload(part));
       await ledger.batches.update(part.id, { state: "uploaded", fileId });
       state = "uploaded";
     }
@@ -232,9 +238,9 @@ export class BatchRun {
     const [any] = await firstOf(ledger.batches.rows(part.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
-      for await (const { id, answer } of api.answers(batch, request, signal)) {
+      for await (const { id, mark, answer } of api.answers(batch, request, signal)) {
         const rowIndex = rowOfLine(id);
-        if (rowIndex === null) continue;
+        if (rowIndex === null || (mark !== undefined && mark !== markOf(fileName(part)))) continue;
         const lane: Promise<void> = this.#settle(part.id, rowIndex, answer).finally(() => lanes.delete(lane));
         lane.catch(() => undefined);
         lanes.add(lane);

@@ -105,7 +105,7 @@ export function reportDefinition(schema: JsonObject | null): ToolDefinition {
 }
 
 /** Said to an agent that has answered in words. */
-const NUDGE = `Your answer was not a report, so it does not count. Call \`${REPORT_TOOL_NAME}\` now, with your result.`;
+export const NUDGE = `Your answer was not a report, so it does not count. Call \`${REPORT_TOOL_NAME}\` now, with your result.`;
 
 /** The arguments of a report that was written in place of being called; null where the words are none. */
 function reportInWords(

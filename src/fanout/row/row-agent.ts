@@ -13,6 +13,7 @@ import type { Tool } from "../../tools/tool.ts";
 import type { ErrorClass, ItemRecord, JobRecord } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
 import { Ballots } from "./ballots.ts";
+import { batchRepair } from "./batch-repair.ts";
 import type { CompiledTask } from "./compiled-task.ts";
 import { createReportTool, REPORT_TOOL_NAME, type ReportState } from "./report-tool.ts";
 import { RowDeadline } from "./row-deadline.ts";
@@ -87,6 +88,8 @@ class RowAttempt {
   #toolCrash: string | null = null;
   #hostLost: string | null = null;
   #attachments: JsonObject[] = [];
+  /** What a batch has answered, where that needs to be put right. */
+  #repair: JsonObject[] = [];
   #controller = new AbortController();
   #deadline: RowDeadline;
 
@@ -119,6 +122,7 @@ class RowAttempt {
         return this.#failed("spawn", messageOf(error), true);
       }
       try {
+        this.#repair = await batchRepair(this.#options.ledger, this.#claim.item);
         return await this.#work(opened.tools);
       } finally {
         await closeTools(opened.tools);
@@ -211,10 +215,12 @@ class RowAttempt {
       check: task.check,
       commit,
     });
+    const request = rowRequest(job, task, this.#common, item, this.#attachments);
+    request.history.push(...this.#repair);
     const outcome = await runTurn({
       threadId: this.#claim.token,
       turnId: this.#claim.token,
-      ...rowRequest(job, task, this.#common, item, this.#attachments),
+      ...request,
       headers: { session_id: this.#claim.token, "x-openai-subagent": `agent_job:${job.id}` },
       tools: [...(rowTools?.tools ?? []).map((tool) => this.#guarded(tool)), report],
       signal: this.#controller.signal,

@@ -1,0 +1,38 @@
+import { assistantMessage, callItem } from "../../agent/input-parts.ts";
+import type { JsonObject } from "../../agent/response-events.ts";
+import type { AttemptRecord, ItemRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import { NUDGE } from "./report-tool.ts";
+
+/**
+ * What an answer out of a batch adds to a row's conversation, so that a single call goes on where it was no report instead of
+ * asking anew. Empty for a row whose last attempt was none of a batch's, or said nothing to go on from.
+ */
+export async function batchRepair(ledger: JobLedger, item: ItemRecord): Promise<JsonObject[]> {
+  if (!item.usage.batched) return [];
+  const last = (await ledger.attempts(item.itemId)).at(-1);
+  return last ? repairSteps(last) : [];
+}
+
+function repairSteps({ outcome, errorClass, usage, transcript }: AttemptRecord): JsonObject[] {
+  const isRepairable = errorClass === "schema" || errorClass === "no_report";
+  if (outcome !== "retried" || !usage.batched || !isRepairable) return [];
+  const steps: JsonObject[] = [];
+  let calls = 0;
+  let open: { callId: string; tool: string } | null = null;
+  for (const entry of transcript) {
+    if (entry.type === "said" && entry.text !== "") steps.push(assistantMessage(entry.text));
+    if (entry.type === "called") {
+      // Every call wants its answer, and only the first one has got one: the tool that ends a row is asked for one call.
+      if (open) break;
+      open = { callId: `call_${calls++}`, tool: entry.tool };
+      steps.push(callItem(open.callId, entry.tool, entry.arguments));
+    }
+    if (entry.type === "returned" && open?.tool === entry.tool) {
+      steps.push({ type: "function_call_output", call_id: open.callId, output: entry.text });
+      return steps;
+    }
+  }
+  if (open || steps.length === 0) return [];
+  return [...steps, { type: "message", role: "user", content: [{ type: "input_text", text: NUDGE }] }];
+}

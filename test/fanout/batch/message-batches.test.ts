@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { describe, test } from "node:test";
+import { parse } from "csv-parse/sync";
+import {
+  itemOf,
+  type MessageBatchStep,
+  type MockMessageBatches,
+  type MockMessageBatchesOptions,
+  startMockMessageBatches,
+} from "../../support/mock-message-batches.ts";
+import { runCli, startCli } from "../../support/run-cli.ts";
+import { catTable } from "../fanout-harness.ts";
+
+const ROWS = 6;
+const FANOUT = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv"];
+const ARGS = [...FANOUT, "--batch", "--api", "anthropic", "--model", "claude-sonnet-4-5"];
+
+interface Setup {
+  mock: MockMessageBatches;
+  options: { cwd: string; env: Record<string, string> };
+  rows(): Promise<Record<string, string>[]>;
+  /** How often each row was asked, by whatever way. */
+  asked(): Record<string, number>;
+}
+
+async function withBatches(
+  given: MockMessageBatchesOptions,
+  body: (setup: Setup) => Promise<void>,
+): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), "procwire-message-batches-"));
+  const mock = await startMockMessageBatches(given);
+  try {
+    await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
+    const env = { ANTHROPIC_BASE_URL: mock.url, ANTHROPIC_API_KEY: "k" };
+    await body({
+      mock,
+      options: { cwd: folder, env },
+      rows: async () => parse(await readFile(path.join(folder, "out.csv"), "utf8"), { columns: true }),
+      asked: () => {
+        const lines = mock.batches.flatMap((batch) => batch.lines.map(({ params }) => itemOf(params).itemId));
+        const ids = [...lines, ...mock.single.map(({ itemId }) => itemId)];
+        return Object.fromEntries([...Map.groupBy(ids, (id) => id)].map(([id, all]) => [id, all.length]));
+      },
+    });
+  } finally {
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const everyRowOnce = Object.fromEntries(Array.from({ length: ROWS }, (_, index) => [`row-${index + 1}`, 1]));
+
+describe("a job by Anthropic's message batches", { concurrency: 2 }, () => {
+  test("asks one row by a call, all others by one batch, and costs half for those", async () => {
+    await withBatches({}, async ({ mock, options, rows, asked }) => {
+      const end = await runCli([...ARGS, "--json"], options);
+      assert.equal(end.code, 0, end.stderr);
+      assert.deepEqual(
+        (await rows()).map((row) => [row.status, row.attempt_count]),
+        Array(ROWS).fill(["completed", "1"]),
+      );
+      assert.deepEqual(asked(), everyRowOnce);
+      assert.equal(mock.batches.length, 1);
+      const summary = JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
+      // Ten tokens in and five out a row, at $3 and $15 a million; five of six rows at half of it.
+      assert.ok(
+        Math.abs(summary.cost_usd - ((1 + 5 / 2) * (10 * 3 + 5 * 15)) / 1e6) < 1e-12,
+        `${summary.cost_usd}`,
+      );
+    });
+  });
+
+  test("goes on by a single call from an answer that was no report", async () => {
+    const result = (itemId: string) => (itemId === "row-3" ? null : { itemId });
+    await withBatches({ result }, async ({ mock, options, rows }) => {
+      const end = await runCli(ARGS, options);
+      assert.equal(end.code, 0, end.stderr);
+      assert.equal((await rows())[2]?.status, "completed");
+      const { body } = mock.single.find(({ itemId }) => itemId === "row-3") ?? {};
+      const turns = body?.messages as { role: string }[];
+      assert.deepEqual(
+        turns.map(({ role }) => role),
+        ["user", "assistant", "user"],
+      );
+    });
+  });
+
+  const moments: readonly (readonly [MessageBatchStep, "arrived" | "done"])[] = [
+    ["create", "arrived"],
+    ["create", "done"],
+    ["get", "done"],
+    ["results", "done"],
+  ];
+  for (const [step, when] of moments) {
+    test(`killed with -9 when "${step}" has ${when}, hands in nothing twice and has every row once`, async () => {
+      const reached = Promise.withResolvers<void>();
+      let isArmed = true;
+      const onStep = (at: MessageBatchStep, moment: "arrived" | "done") => {
+        if (!isArmed || at !== step || moment !== when) return;
+        isArmed = false;
+        reached.resolve();
+        return new Promise<void>(() => undefined);
+      };
+      await withBatches({ onStep }, async ({ mock, options, rows, asked }) => {
+        const killed = startCli(ARGS, options);
+        await Promise.race([reached.promise, killed.ended]);
+        killed.child.kill("SIGKILL");
+        assert.equal((await killed.ended).signal, "SIGKILL", killed.stderr);
+        const end = await runCli(ARGS, options);
+        assert.equal(end.code, 0, end.stderr);
+        assert.equal(mock.batches.length, 1);
+        assert.deepEqual(asked(), everyRowOnce);
+        assert.ok((await rows()).every(({ status }) => status === "completed"));
+      });
+    });
+  }
+});
