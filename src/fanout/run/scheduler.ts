@@ -289,7 +289,7 @@ class Scheduler {
   /** The last row that the budget had room for may be another process's. */
   async #checkFleetBudget(counts: JobCounts): Promise<void> {
     const spending = await this.#options.ledger.spending();
-    if (!spending || counts.running > 0 || this.#options.holdsOpen?.()) return;
+    if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.holdsOpen?.()) return;
     this.#budget.setSpending(spending);
     if (this.#budget.affordableRows(0) <= 0) this.#halt("paused", this.#budget.usedUpReason());
   }
