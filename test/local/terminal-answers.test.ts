@@ -2,11 +2,16 @@
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { describe, it } from "node:test";
+import { after, describe, it } from "node:test";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { scratchDirectory } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { until } from "../support/until.ts";
+
+/** Editors and shells write to their home. */
+const scratch = scratchDirectory();
+after(() => scratch[Symbol.dispose]());
 
 /** Asks each of its arguments and says what was answered, up to the answer to a last question that ends in n. */
 const ASK = String.raw`
@@ -24,7 +29,7 @@ const start = (argv: string[], more: Partial<StartParams> = {}): StartParams => 
   processId: "p",
   argv,
   cwd: "/",
-  env: { PATH: process.env.PATH ?? "", TERM: "xterm-256color", HOME: "/nonexistent", LANG: "C.UTF-8" },
+  env: { PATH: process.env.PATH ?? "", TERM: "xterm-256color", HOME: scratch.path, LANG: "C.UTF-8" },
   tty: true,
   size: { rows: 24, cols: 80 },
   terminalQueries: "server",
@@ -145,7 +150,7 @@ describe("what a program asks its terminal", () => {
     skip: skipUnless(isThere("vttest"), "needs vttest"),
   }, async () => {
     await using backend = createLocalBackend();
-    const child = await backend.start(start(["vttest"], { cwd: "/var/tmp" }));
+    const child = await backend.start(start(["vttest"], { cwd: scratch.path }));
     let afterSeq = 0;
     const sees = async (pattern: string) => {
       const { reason, seq } = await child.wait({
