@@ -73,6 +73,8 @@ export class ScriptedProcess implements ExecProcess {
   /** Writes do not come back until then. */
   blocked: Promise<void> | null = null;
   tty: TtyState | null = null;
+  handle: string | null = null;
+  onDriverChanged: (driver: "attached" | "none") => void = () => undefined;
   readonly #clock: ManualClock;
 
   constructor(params: StartParams, clock: ManualClock) {

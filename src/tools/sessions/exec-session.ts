@@ -2,6 +2,7 @@ import type { Clock, Timer } from "../../async/clock.ts";
 import type { ExecEvent, ExecProcess, ExitStatus, OutputStream } from "../../exec/exec-process.ts";
 import { HeadTailBuffer } from "../../exec/head-tail-buffer.ts";
 import { messageOf } from "../../protocol/message-of.ts";
+import { visibleWord } from "../../protocol/visible-text.ts";
 import { isSandboxDenial } from "../../sandbox/denial.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { CollectedOutput } from "../output/token-budget.ts";
@@ -100,7 +101,7 @@ export class ExecSession {
     const { handle } = this.process;
     return attachUrl === null || !handle || this.#end
       ? null
-      : { handle, command: `procwire attach --connect ${attachUrl} ${handle}` };
+      : { handle, command: `procwire attach --connect ${visibleWord(attachUrl)} ${handle}` };
   }
 
   /** It waits for what a person should type. A prompt is told once, whoever looks at it how often. */
