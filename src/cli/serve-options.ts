@@ -175,6 +175,11 @@ const OPTIONS = {
     value: "FILE",
     help: "append a JSON line for everything that is done to a process, and by whom; the file may be moved away",
   },
+  otel: {
+    type: "boolean",
+    value: "",
+    help: "make a span of each request, below the caller's (trace.traceparent); needs @opentelemetry/api and an SDK",
+  },
   "log-level": {
     type: "string",
     value: "LEVEL",
@@ -298,6 +303,7 @@ function toOptions(values: Values): ServeOptions {
     metrics: values.metrics === true || values["metrics-listen"] !== undefined,
     metricsAt: metricsAddress(text("metrics-listen")),
     auditFile: text("audit"),
+    otel: values.otel === true,
     idleExitMs: inMs(values["idle-exit"]),
     keep: keepOf(values),
     logLevel,

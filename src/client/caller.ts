@@ -1,3 +1,4 @@
+import type { Trace } from "../protocol/envelope.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 
 /** How a caller ended. */
@@ -8,6 +9,8 @@ export interface CallerEnd {
 }
 
 export interface CallerEvents {
+  /** The span that a call belongs to, sent with it; absent: none is. */
+  trace?: (() => Trace | undefined) | undefined;
   notified(notification: ServerNotification): void;
   /** The last event, told once, after every pending call has been rejected. */
   closed(end: CallerEnd): void;

@@ -11,6 +11,7 @@ import type {
   TerminateMode,
   TerminateResult,
 } from "../exec/exec-process.ts";
+import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
@@ -59,6 +60,13 @@ export interface ExecServerClientOptions {
   onConnectionState?: ((state: ConnectionState) => void) | undefined;
   /** How much of a process's output the client itself keeps. */
   logLimits?: Partial<EventLogLimits> | undefined;
+  /**
+   * The span that a call belongs to, sent with it: what a W3C propagator writes. Not sent with `process/write`.
+   *
+   * @example
+   * const trace = () => { const carrier = {}; propagation.inject(context.active(), carrier); return carrier; };
+   */
+  trace?: (() => Trace | undefined) | undefined;
   clock?: Clock;
   newId?: () => string;
 }
@@ -150,6 +158,7 @@ export class ExecServerClient implements AsyncDisposable {
       clock: options.clock ?? systemClock,
       resumeSessionId: options.resumeSessionId ?? null,
       takeOver: options.takeOver ?? false,
+      trace: options.trace,
     };
     const open = () => Link.open(settings, client.#listener(), options.signal);
     client.#link = await connecting(open, options.signal);

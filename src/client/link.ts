@@ -18,6 +18,7 @@ export interface LinkOptions {
   clock: Clock;
   resumeSessionId: string | null;
   takeOver: boolean;
+  trace?: CallerEvents["trace"];
 }
 
 export interface LinkListener {
@@ -195,6 +196,7 @@ export class Link {
   ): Promise<{ caller: Caller; server: ServerTraits }> {
     const opened: { caller: Caller | null } = { caller: null };
     const events: CallerEvents = {
+      trace: this.#options.trace,
       notified: (notification) => {
         this.#silence?.heard();
         this.#listener.notified(notification);

@@ -54,7 +54,8 @@ export class RpcCaller implements Caller {
       failed: reject,
     });
     if (method === "process/write") this.#sendWrite(id, params);
-    else this.#connection.send(encodeRequest(id, method, codec.params.encode(params)));
+    else
+      this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
     return promise;
   }
 

@@ -15,6 +15,7 @@ import { runServer } from "../server/run-server.ts";
 import { writeStandardLine } from "../server/standard-stream.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
 import type { WebOptions } from "../server/web-door.ts";
+import { VERSION } from "../version.ts";
 import { createLocalHost } from "./local-host.ts";
 import { webFolder } from "./web-folder.ts";
 
@@ -25,6 +26,8 @@ export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   metrics?: boolean | undefined;
   /** Everything done to a process is appended here, a JSON line each. */
   auditFile?: string | undefined;
+  /** Makes a span of each request, through `@opentelemetry/api`. */
+  otel?: boolean | undefined;
   /** Tells the figures here too, to everybody who reaches it. */
   metricsAt?: { host: string; port: number } | undefined;
   config?: Partial<ServerConfig>;
@@ -71,6 +74,7 @@ export async function runMainWithTransport(
     metrics,
     metricsAt,
     auditFile,
+    otel,
   } = options;
   const { auth, operatorUids, allowHosts } = options;
   const hidden = [
@@ -87,9 +91,11 @@ export async function runMainWithTransport(
     keepFreedMemory: true,
     keeper: keeper?.machine,
   });
+  const tracing = otel ? await (await import("../server/tracing.ts")).openTracing(VERSION) : undefined;
   const server = new ExecServer(
     {
       ...host,
+      tracing,
       generation: keeper?.generation,
       figures: metrics ? new ServerFigures() : undefined,
       audit: auditFile === undefined ? undefined : new AuditLog(auditFile),

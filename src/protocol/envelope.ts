@@ -93,9 +93,10 @@ function readTrace(trace: unknown): Trace | undefined | "malformed" {
   };
 }
 
-export function encodeRequest(id: RequestId, method: string, params: unknown): string {
+export function encodeRequest(id: RequestId, method: string, params: unknown, trace?: Trace): string {
   const tail = params === undefined ? "" : `,"params":${JSON.stringify(params)}`;
-  return `{"id":${idText(id)},"method":${JSON.stringify(method)}${tail}}`;
+  const context = trace === undefined ? "" : `,"trace":${JSON.stringify(trace)}`;
+  return `{"id":${idText(id)},"method":${JSON.stringify(method)}${tail}${context}}`;
 }
 
 export function encodeNotification(method: string, params: unknown): string {

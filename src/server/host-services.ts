@@ -8,6 +8,7 @@ import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts
 import type { AuditLog } from "./audit-log.ts";
 import type { ServerFigures } from "./figures.ts";
 import type { FileMethod } from "./file-methods.ts";
+import type { Tracing } from "./tracing.ts";
 
 /** Everything of its host that a server uses. It is given these; it imports none of them. */
 export interface HostServices {
@@ -30,6 +31,8 @@ export interface HostServices {
   audit?: AuditLog | undefined;
   /** Counts for `/metrics`; absent: nothing is counted. */
   figures?: ServerFigures | undefined;
+  /** Makes spans of requests; absent: none are made. */
+  tracing?: Tracing | undefined;
   newId?: () => string;
   /** Names this server among those that were here before and come after it; made up by default. */
   generation?: string | undefined;

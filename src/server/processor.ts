@@ -17,6 +17,7 @@ import type { Principal } from "./principal.ts";
 import { type RoutedRequest, routeMessage } from "./routing.ts";
 import type { SessionRegistry } from "./session-registry.ts";
 import type { SharedRoom } from "./shared-room.ts";
+import type { TracedRequest } from "./tracing.ts";
 
 export interface ProcessorDeps {
   /** The principal at the other end. */
@@ -65,7 +66,9 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     const { figures } = deps.host;
     const beganAtMs = figures ? performance.now() : 0;
     try {
-      const result = await handler.call(request.method, request.params, (task) => afterAnswer.push(task));
+      const call = () => handler.call(request.method, request.params, (task) => afterAnswer.push(task));
+      const { tracing } = deps.host;
+      const result = await (tracing ? tracing.request(tracedRequest(request), call) : call());
       // Looked at again right before it is sent: of many that wait, only as many may go as there is room for.
       if (isLarge) while (!peer.hasRoom) await peer.turn();
       // Nobody is there to be answered: what waited for its turn is not even made.
@@ -139,6 +142,10 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
     }
   });
   return promise;
+}
+
+function tracedRequest({ method, params, trace }: RoutedRequest): TracedRequest {
+  return { method, trace, processId: "processId" in params ? params.processId : undefined };
 }
 
 /** Of a file's answer, when it is long. */

@@ -1,4 +1,4 @@
-import type { Message, RequestId } from "../protocol/envelope.ts";
+import type { Message, RequestId, Trace } from "../protocol/envelope.ts";
 import { invalidParams, invalidRequest, ProtocolError, RequestError } from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import {
@@ -12,7 +12,14 @@ import { DecodeError } from "../protocol/schema.ts";
 
 /** A request whose method is known and whose params are typed. */
 export type RoutedRequest = {
-  [M in MethodName]: { type: "request"; id: RequestId; method: M; params: ParamsOf<M> };
+  [M in MethodName]: {
+    type: "request";
+    id: RequestId;
+    method: M;
+    params: ParamsOf<M>;
+    /** The caller's own span, where it named one. */
+    trace?: Trace | undefined;
+  };
 }[MethodName];
 
 export type Routed =
@@ -26,7 +33,7 @@ export type Routed =
 export function routeMessage(message: Message): Routed {
   switch (message.type) {
     case "request":
-      return routeRequest(message.id, message.method, message.params);
+      return routeRequest(message.id, message.method, message.params, message.trace);
     case "notification":
       return routeNotification(message.method, message.params);
     case "response":
@@ -36,7 +43,7 @@ export function routeMessage(message: Message): Routed {
   }
 }
 
-function routeRequest(id: RequestId, method: string, params: unknown): Routed {
+function routeRequest(id: RequestId, method: string, params: unknown, trace: Trace | undefined): Routed {
   if (!isMethodName(method))
     return {
       type: "refused",
@@ -45,12 +52,13 @@ function routeRequest(id: RequestId, method: string, params: unknown): Routed {
     };
   try {
     // Method and params come from the same entry of the table.
-    return {
+    const routed = {
       type: "request",
       id,
       method,
       params: methods[method].params.decode(params ?? null),
     } as RoutedRequest;
+    return trace ? { ...routed, trace } : routed;
   } catch (error) {
     if (error instanceof RequestError) return { type: "refused", id, error };
     if (error instanceof DecodeError)
