@@ -1,8 +1,8 @@
 import { writeFileSync } from "node:fs";
+import { castOfProcess } from "../client/exported-cast.ts";
 import { gapText } from "./attached-terminal.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
-import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 
 const HELP = `Usage: procwire export [options] ID FILE

@@ -1,4 +1,5 @@
 import type { AttachedProcess } from "../client/attached-process.ts";
+import { readHistory, type TimedChunk } from "../client/process-history.ts";
 import type { OutputChunk } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
 import { standardStream } from "../server/standard-stream.ts";
@@ -8,7 +9,6 @@ import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl 
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";
-import { readHistory, type TimedChunk } from "./process-history.ts";
 
 const HELP = `Usage: procwire logs [options] ID
 

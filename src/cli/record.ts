@@ -1,7 +1,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
+import { CastWriter } from "../client/asciicast.ts";
 import { DEFAULT_TERMINAL_SIZE, type ExecProcess } from "../exec/exec-process.ts";
 import { visibleWord } from "../protocol/visible-text.ts";
-import { CastWriter } from "./asciicast.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS } from "./environment-options.ts";

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from "node:fs";
+import { type Cast, readCast } from "../client/asciicast.ts";
+import { castOfProcess } from "../client/exported-cast.ts";
 import { QueryFilter } from "../exec/terminal-queries.ts";
-import { type Cast, readCast } from "./asciicast.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
-import { castOfProcess } from "./exported-cast.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";

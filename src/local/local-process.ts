@@ -1,6 +1,7 @@
 import { abortable } from "../async/abort.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
+import { awaitedBy } from "../exec/awaited-input.ts";
 import { defined } from "../exec/defined.ts";
 import type { EventLog } from "../exec/event-log.ts";
 import type {
@@ -185,7 +186,25 @@ export class LocalProcess implements HostProcess {
 
   listing(): ProcessListing {
     const { processId, pid, running, log } = this;
-    return listingOf({ processId, params: this.#params, pid, running, startedAtMs: this.#startedAtMs, log });
+    const listing = listingOf({
+      processId,
+      params: this.#params,
+      pid,
+      running,
+      startedAtMs: this.#startedAtMs,
+      log,
+    });
+    const tty = running ? this.#child?.ttyState() : undefined;
+    return {
+      ...listing,
+      status: {
+        exitReason: log.exit?.reason,
+        limit: log.exit?.limit,
+        limits: this.#params.limits,
+        isHeld: running && log.isHeld ? true : undefined,
+        awaits: tty ? awaitedBy(tty) : undefined,
+      },
+    };
   }
 
   // ---- reading

@@ -333,6 +333,20 @@ export const listParams: typeof listFields = {
   decode: (value) => listFields.decode(value ?? {}),
 };
 
+/** How a process is just now, and why it ended. */
+export const processStatus = object("ProcessStatus", {
+  /** Once it has ended. */
+  exitReason: optional(exitReason),
+  /** Which limit it ended by, if it did. */
+  limit: optional(limitName),
+  /** What it may use at most, where anything limits it. */
+  limits: optional(processLimits),
+  /** It is paused at its pipe, because a reader that must not miss anything is slow. */
+  isHeld: optional(boolean),
+  /** Its terminal waits for a key, or for what it will not show, as at a password prompt. */
+  awaits: optional(oneOf("key", "secret")),
+});
+
 export const processListing = object("ProcessListing", {
   processId: id,
   argv: array(string),
@@ -350,6 +364,8 @@ export const processListing = object("ProcessListing", {
   principal: optional(string),
   /** Told to clients that asked for an extension. */
   lifetime: optional(lifetime),
+  /** Likewise. */
+  status: optional(processStatus),
 });
 export const listResult = object("ListResult", { processes: array(processListing) });
 

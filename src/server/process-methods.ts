@@ -105,7 +105,9 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
       const own = session();
       const processes = allSessions ? listAll() : own.listings();
       return {
-        processes: own.isExtended ? processes : processes.map((one) => ({ ...one, lifetime: undefined })),
+        processes: own.isExtended
+          ? processes
+          : processes.map((one) => ({ ...one, lifetime: undefined, status: undefined })),
       };
     },
 

@@ -7,11 +7,47 @@ import { ProcessesPage } from "./processes-page.tsx";
 import { hrefOf, type Route, useRoute } from "./route.ts";
 import { RowPage } from "./row-page.tsx";
 import { ServerPage } from "./server-page.tsx";
+import { type ShareLink, takeShareLink, tokenProtocols } from "./share-link.ts";
 import { type Asked, askWhoIAm, type Me, signIn, signOut, takeToken } from "./sign-in.ts";
 import { useClient } from "./use-client.ts";
 
-/** Signs in with the token of the address, asks for one where there is none, then shows the console. */
+/** Shows the one process of a share link, or signs in. */
 export function Console() {
+  const [share] = useState(takeShareLink);
+  return share ? <Guest share={share} /> : <SignedIn />;
+}
+
+/** Who came by a share link has one process and nothing else. */
+function Guest({ share }: { share: ShareLink }) {
+  const [protocols] = useState(() => tokenProtocols(share.token));
+  const link = useClient(protocols);
+  if (link.type === "connecting") return <p class="notice">Connecting…</p>;
+  if (link.type === "failed") {
+    return (
+      <p class="notice" role="alert">
+        This link does not work, or no longer: its time may be over, or the process has ended.
+      </p>
+    );
+  }
+  return (
+    <>
+      <header>
+        <strong>procwire</strong>
+        <span>a process that was shared with you</span>
+        <span class="spacer" />
+        <output aria-live="polite">
+          {link.type === "reconnecting" ? "connection lost, reconnecting…" : ""}
+        </output>
+      </header>
+      <main>
+        <ProcessPage client={link.client} handle={share.handle} isGuest />
+      </main>
+    </>
+  );
+}
+
+/** Signs in with the token of the address, asks for one where there is none, then shows the console. */
+function SignedIn() {
   const [asked, setAsked] = useState<Asked | { type: "asking" }>({ type: "asking" });
   const [problem, setProblem] = useState<string | null>(null);
   const enter = async (token: string | null) => {
@@ -106,7 +142,7 @@ function Frame({ me }: { me: Me }) {
         </button>
       </header>
       <main>
-        {route.page === "processes" && <ProcessesPage client={client} />}
+        {route.page === "processes" && <ProcessesPage client={client} me={me} />}
         {route.page === "process" && <ProcessPage key={route.handle} client={client} handle={route.handle} />}
         {route.page === "jobs" && <JobsPage />}
         {route.page === "job" && <JobPage key={route.jobId} jobId={route.jobId} />}

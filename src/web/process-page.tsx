@@ -1,9 +1,16 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { AttachedProcess, ExecServerClient, Role } from "../client/browser.ts";
+import { castOfProcess } from "../client/exported-cast.ts";
 import type { ExitStatus } from "../exec/exec-process.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import { FindBar } from "./find-bar.tsx";
+import { Panel } from "./panel.tsx";
+import { ProcessInputs } from "./process-inputs.tsx";
+import { ProcessTree } from "./process-tree.tsx";
+import { saveFile } from "./save-file.ts";
+import { ShareForm } from "./share-form.tsx";
 import { TerminalView } from "./terminal-view.ts";
-import { bytes, commandLine } from "./words.ts";
+import { bytes, commandLine, ending } from "./words.ts";
 
 type Attached =
   | { type: "attaching" }
@@ -23,7 +30,16 @@ const EXTRA_KEYS = [
 ] as const;
 
 /** One process: its terminal, live and with its scrollback, and what may be done with it. */
-export function ProcessPage({ client, handle }: { client: ExecServerClient; handle: string }) {
+export function ProcessPage({
+  client,
+  handle,
+  isGuest = false,
+}: {
+  client: ExecServerClient;
+  handle: string;
+  /** It came by a share link, which cannot be passed on. */
+  isGuest?: boolean | undefined;
+}) {
   const [attached, setAttached] = useState<Attached>({ type: "attaching" });
   const [role, setRole] = useState<Role>("viewer");
   const [note, setNote] = useState<string | null>(null);
@@ -113,6 +129,11 @@ export function ProcessPage({ client, handle }: { client: ExecServerClient; hand
       setRole("viewer");
     }, "handed back: you are watching");
   const cannotDrive = end !== null ? "the process has ended" : undefined;
+  // A guest has the rights of a driver only while it drives.
+  const cannotEnd = cannotDrive ?? (isGuest && role === "viewer" ? "take over first" : undefined);
+  const interrupt = () =>
+    isGuest ? process.signal("interrupt") : client.kill(handle, { signal: "interrupt" });
+  const kill = () => (isGuest ? process.terminate() : client.kill(handle));
   return (
     <section class="process" aria-label={`process ${handle}`}>
       <div class="bar">
@@ -129,24 +150,37 @@ export function ProcessPage({ client, handle }: { client: ExecServerClient; hand
         )}
         <button
           type="button"
-          disabled={cannotDrive !== undefined}
-          title={cannotDrive}
-          onClick={() => act(() => client.kill(handle, { signal: "interrupt" }), "interrupted")}
+          disabled={cannotEnd !== undefined}
+          title={cannotEnd}
+          onClick={() => act(interrupt, "interrupted")}
         >
           Interrupt
         </button>
         <button
           type="button"
           class="danger"
-          disabled={cannotDrive !== undefined}
-          title={cannotDrive}
-          onClick={() => act(() => client.kill(handle), "ended by force")}
+          disabled={cannotEnd !== undefined}
+          title={cannotEnd}
+          onClick={() => act(kill, "ended by force")}
         >
           Kill
         </button>
-        <Search view={() => view.current} />
-        <button type="button" onClick={() => download(handle, view.current?.contents() ?? "")}>
-          Download
+        <FindBar view={() => view.current} />
+        <button
+          type="button"
+          title="the screen and its scrollback, with their colours"
+          onClick={() => saveFile(`${handle}.ansi.txt`, view.current?.contents() ?? "")}
+        >
+          Download screen
+        </button>
+        <button
+          type="button"
+          title="an asciicast of the output that the server still has; nobody's input is in it"
+          onClick={() =>
+            void record(process, handle).then(setNote, (error: unknown) => setNote(messageOf(error)))
+          }
+        >
+          Download recording
         </button>
       </div>
       <output aria-live="polite" class="state">
@@ -154,6 +188,19 @@ export function ProcessPage({ client, handle }: { client: ExecServerClient; hand
         {note === null ? "" : ` · ${note}`}
       </output>
       <div class="terminal" ref={place} />
+      <div class="panels">
+        <Panel title="Who typed">
+          <ProcessInputs process={process} />
+        </Panel>
+        {!isGuest && (
+          <Panel title="Share">
+            <ShareForm client={client} handle={handle} />
+          </Panel>
+        )}
+        <Panel title="Processes below">
+          <ProcessTree client={client} handle={handle} />
+        </Panel>
+      </div>
       <div class="keys" role="toolbar" aria-label="Keys">
         {EXTRA_KEYS.map(([name, keys]) => (
           <button
@@ -188,7 +235,7 @@ async function follow(
         await terminal.draw(event.chunk);
         break;
       case "gap":
-        terminal.note(`${event.bytes === null ? "some output" : bytes(event.bytes)} not kept`);
+        terminal.gap(`${event.bytes === null ? "some output" : bytes(event.bytes)} not kept`);
         break;
       case "exited":
         onEnd(event);
@@ -200,49 +247,11 @@ async function follow(
   }
 }
 
-function ending({ exitCode, signal, reason, limit }: ExitStatus): string {
-  if (reason === "limit") return `ended by its limit ${limit}`;
-  if (reason === "timeout" || reason === "sessionExpired" || reason === "terminated")
-    return `ended: ${reason}`;
-  return signal === null ? `exited with ${exitCode}` : `ended by ${signal}`;
-}
-
-function Search({ view }: { view: () => TerminalView | null }) {
-  const [text, setText] = useState("");
-  const [found, setFound] = useState(true);
-  const find = (direction: "next" | "previous") => {
-    if (text !== "") setFound(view()?.find(text, direction) ?? false);
-  };
-  return (
-    <form
-      class="search"
-      onSubmit={(event) => {
-        event.preventDefault();
-        find("next");
-      }}
-    >
-      <input
-        type="search"
-        aria-label="Find in the output"
-        aria-invalid={!found}
-        placeholder="find"
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-      />
-      <button type="button" aria-label="find the one before" onClick={() => find("previous")}>
-        ↑
-      </button>
-      <button type="submit" aria-label="find the next">
-        ↓
-      </button>
-    </form>
-  );
-}
-
-function download(handle: string, text: string): void {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  link.download = `${handle}.ansi.txt`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+/** Gives the recording to the person; what is missing from it is told. */
+async function record(process: AttachedProcess, handle: string): Promise<string | null> {
+  const { text, missedBytes } = await castOfProcess(process);
+  saveFile(`${handle}.cast`, text);
+  return missedBytes === 0
+    ? null
+    : `the recording lacks ${missedBytes === null ? "some output" : bytes(missedBytes)} that is not kept`;
 }

@@ -1,10 +1,12 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { ExecServerClient } from "../client/browser.ts";
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { hrefOf } from "./route.ts";
+import type { Me } from "./sign-in.ts";
 import { startDetached } from "./start-process.ts";
-import { age, bytes, commandLine, state } from "./words.ts";
+import { useLooks } from "./use-looks.ts";
+import { age, bytes, commandLine, limitsText, state } from "./words.ts";
 
 const LOOK_EVERY_MS = 1_000;
 
@@ -13,7 +15,7 @@ interface Row extends ProcessListing {
 }
 
 /** Every process this page may see, looked at once a second while the page is visible. */
-export function ProcessesPage({ client }: { client: ExecServerClient }) {
+export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Me }) {
   const { rows, problem } = useRows(client);
   const [ended, setEnded] = useState(false);
   const shown = (rows ?? []).filter(({ running }) => running || ended);
@@ -37,6 +39,7 @@ export function ProcessesPage({ client }: { client: ExecServerClient }) {
               <th scope="col">Age</th>
               <th scope="col">Output</th>
               <th scope="col">Rate</th>
+              <th scope="col">Limits</th>
               <th scope="col">Owner</th>
             </tr>
           </thead>
@@ -57,7 +60,8 @@ export function ProcessesPage({ client }: { client: ExecServerClient }) {
                 <td>{age(Date.now() - row.startedAtMs)}</td>
                 <td class="number">{bytes(row.outputBytes)}</td>
                 <td class="number">{row.running ? `${bytes(row.bytesPerSecond)}/s` : ""}</td>
-                <td>{row.principal ?? ""}</td>
+                <td>{limitsText(row.status?.limits)}</td>
+                <td>{row.principal ?? me.id}</td>
               </tr>
             ))}
           </tbody>
@@ -72,13 +76,10 @@ function useRows(client: ExecServerClient): { rows: Row[] | null; problem: strin
   const [rows, setRows] = useState<Row[] | null>(null);
   const [problem, setProblem] = useState<string | null>(null);
   const before = useRef(new Map<string, { bytes: number; atMs: number }>());
-  useEffect(() => {
-    let isOver = false;
-    const look = async () => {
-      if (document.hidden) return;
+  useLooks(
+    async (signal) => {
       try {
-        const listings = await client.list({ allSessions: true });
-        if (isOver) return;
+        const listings = await client.list({ allSessions: true, signal });
         const atMs = performance.now();
         const next = new Map<string, { bytes: number; atMs: number }>();
         setRows(
@@ -97,17 +98,12 @@ function useRows(client: ExecServerClient): { rows: Row[] | null; problem: strin
         before.current = next;
         setProblem(null);
       } catch (error) {
-        if (!isOver) setProblem(messageOf(error));
+        if (!signal.aborted) setProblem(messageOf(error));
       }
-    };
-    // A look never rejects.
-    void look();
-    const timer = setInterval(() => void look(), LOOK_EVERY_MS);
-    return () => {
-      isOver = true;
-      clearInterval(timer);
-    };
-  }, [client]);
+    },
+    LOOK_EVERY_MS,
+    [client],
+  );
   return { rows, problem };
 }
 

@@ -1,9 +1,10 @@
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { ExecServerClient } from "../client/browser.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
 import { Curve } from "./curve.tsx";
 import { type Figures, parseFigures } from "./figures-text.ts";
+import { useLooks } from "./use-looks.ts";
 import { bytes } from "./words.ts";
 
 const LOOK_EVERY_MS = 2_000;
@@ -109,31 +110,24 @@ function FigureTable({ figures }: { figures: Figures }) {
 
 function useFigures(): Look {
   const [look, setLook] = useState<Look>({ type: "looking" });
-  useEffect(() => {
-    let isOver = false;
-    const history: Sample[] = [];
-    const ask = async () => {
-      if (document.hidden) return;
-      const answer = await fetch("/metrics").catch(() => null);
-      if (isOver || !answer) return;
-      const text = await answer.text();
+  const history = useRef<Sample[]>([]);
+  useLooks(
+    async (signal) => {
+      const answer = await fetch("/metrics", { signal }).catch(() => null);
+      const text = await answer?.text().catch(() => null);
+      if (signal.aborted || !answer || typeof text !== "string") return;
       if (!answer.ok) return setLook({ type: "refused", reason: text });
       const figures = parseFigures(text);
-      history.push({
+      history.current.push({
         atSeconds: Date.now() / 1000,
         processes: figures.get("procwire_processes") ?? 0,
         memoryBytes: figures.get("process_resident_memory_bytes") ?? 0,
       });
-      if (history.length > MAX_SAMPLES) history.shift();
-      setLook({ type: "figures", figures, history: [...history] });
-    };
-    // Asking never rejects.
-    void ask();
-    const timer = setInterval(() => void ask(), LOOK_EVERY_MS);
-    return () => {
-      isOver = true;
-      clearInterval(timer);
-    };
-  }, []);
+      if (history.current.length > MAX_SAMPLES) history.current.shift();
+      setLook({ type: "figures", figures, history: [...history.current] });
+    },
+    LOOK_EVERY_MS,
+    [],
+  );
   return look;
 }

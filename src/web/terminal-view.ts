@@ -111,9 +111,12 @@ export class TerminalView {
     });
   }
 
-  /** A line of the page's own, between what the process printed. */
-  note(text: string): void {
-    this.#terminal.write(`\r\n\x1b[7m ${text} \x1b[0m\r\n`);
+  /**
+   * A line of the page's own where output is missing. What the missing output had begun is over: a sequence that was cut is
+   * cancelled, and colours are back to none.
+   */
+  gap(text: string): void {
+    this.#terminal.write(`\x18\x1b[0m\r\n\x1b[7m ${text} \x1b[0m\r\n`);
   }
 
   find(text: string, direction: "next" | "previous"): boolean {

@@ -10,7 +10,7 @@ export type Link =
   | { type: "failed"; reason: string };
 
 /** One connection for the whole page. A lost one is resumed under everything that is shown. */
-export function useClient(): Link {
+export function useClient(protocols: readonly string[] = ["procwire.v1"]): Link {
   const [link, setLink] = useState<Link>({ type: "connecting" });
   useEffect(() => {
     const leaving = new AbortController();
@@ -20,7 +20,7 @@ export function useClient(): Link {
       url,
       clientName: "procwire-console",
       signal: leaving.signal,
-      openSocket: (address) => new WebSocket(address, ["procwire.v1"]),
+      openSocket: (address) => new WebSocket(address, [...protocols]),
       onConnectionState: (state) => {
         if (!client) return;
         if (state.type === "reconnecting") setLink({ type: "reconnecting", client });

@@ -1,3 +1,5 @@
+import type { ExitReason, ProcessListing } from "../exec/exec-process.ts";
+
 /** Figures and states as a person reads them. */
 
 export function age(ms: number): string {
@@ -35,10 +37,45 @@ export function money(usd: number | null): string {
   return (usd === 0 || usd >= 0.1 ? CENTS : FRACTIONS).format(usd);
 }
 
-export function state(listing: { running: boolean; exitCode: number | null; signal: string | null }): string {
-  if (listing.running) return "running";
-  if (listing.signal !== null) return `ended by ${listing.signal}`;
-  return listing.exitCode === null ? "lost" : `exited with ${listing.exitCode}`;
+type Ended = Pick<ProcessListing, "exitCode" | "signal"> & {
+  reason?: ExitReason | undefined;
+  limit?: string | undefined;
+};
+
+/** How and why a process ended. */
+export function ending({ exitCode, signal, reason, limit }: Ended): string {
+  if (reason === "limit") return `ended by its limit ${limit}`;
+  if (reason === "timeout") return "ended: its time was over";
+  if (reason === "sessionExpired") return "ended with its session";
+  if (reason === "terminated") return "ended on request";
+  if (signal !== null) return `ended by ${signal}`;
+  return exitCode === null ? "lost" : `exited with ${exitCode}`;
+}
+
+/** What a process is up to, as a list says it. */
+export function state({ running, status, ...ended }: ProcessListing): string {
+  if (!running) return ending({ ...ended, reason: status?.exitReason, limit: status?.limit });
+  if (status?.isHeld) return "held back by a slow reader";
+  if (status?.awaits === "secret") return "waits for a password";
+  return status?.awaits === "key" ? "waits for input" : "running";
+}
+
+const LIMIT_WORDS: Readonly<Record<string, (value: number) => string>> = {
+  wallTimeMs: (ms) => `${age(ms)} of time`,
+  cpuTimeMs: (ms) => `${age(ms)} of CPU`,
+  memoryBytes: (size) => `${bytes(size)} of memory`,
+  processMemoryBytes: (size) => `${bytes(size)} of memory each`,
+  openFiles: (files) => `${files} files`,
+  processes: (processes) => `${processes} processes`,
+  outputBytes: (size) => `${bytes(size)} of output`,
+};
+
+/** What limits a process, shortly. */
+export function limitsText(limits: NonNullable<ProcessListing["status"]>["limits"]): string {
+  return Object.entries(limits ?? {})
+    .map(([name, value]) => (value === undefined ? "" : (LIMIT_WORDS[name]?.(value) ?? name)))
+    .filter((text) => text !== "")
+    .join(", ");
 }
 
 /** A command line as it would be typed, without control characters. */

@@ -1,6 +1,8 @@
 /** The web console in a real browser on a real server. */
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
+import { readCast } from "../../src/client/asciicast.ts";
 import { until } from "../support/until.ts";
 import {
   axeFaults,
@@ -141,13 +143,96 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
+  test("tells who typed and what runs below, and gives a recording of it", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const handle = await startOnPage(page, "sleep 1234 & exec cat");
+    await page.getByRole("button", { name: "Take over" }).click();
+    await page.getByText("you drive").waitFor();
+    await page.locator(".xterm-helper-textarea").focus();
+    await page.keyboard.type("typed here\n");
+    await until("it is echoed", async () => (await screenText(page)).split("typed here").length === 3);
+    await page.getByText("Who typed").click();
+    await page
+      .getByRole("row", { name: /local.*driver.*procwire-console/ })
+      .first()
+      .waitFor();
+    await page.getByText("Processes below").click();
+    await page.getByRole("row", { name: /sleep 1234 sleeping/ }).waitFor();
+    assert.deepEqual(await axeFaults(page), []);
+    await keepScreenshot(page, "process");
+    const [file] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download recording" }).click(),
+    ]);
+    assert.equal(file.suggestedFilename(), `${handle}.cast`);
+    const cast = readCast(readFileSync(await file.path(), "utf8"));
+    const output = cast.events.map(({ code, data }) => (code === "o" ? data : "")).join("");
+    assert.equal(output.split("typed here").length, 3);
+    assert.ok(cast.events.every(({ code }) => code !== "i"));
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("shares one process by a link, to watch or to type, and nothing else", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page } = await signedIn(opened.browser, loginUrl);
+    const handle = await startOnPage(page, "echo shared; exec cat");
+    await page.getByText("Share", { exact: true }).click();
+    const makeLink = async (role: string) => {
+      await page.getByLabel("They may").selectOption(role);
+      await page.getByRole("button", { name: "Make a link" }).click();
+      const link = page.getByLabel(/Whoever has this address/);
+      await until("a new link", async () => (await link.inputValue().catch(() => "")) !== "");
+      const address = await link.inputValue();
+      await page.reload();
+      await page.getByText("Share", { exact: true }).click();
+      return address;
+    };
+    // A browser of its own: it has no cookie.
+    await using guests = await openBrowser();
+    const guest = await guests.browser.newPage();
+    await guest.goto(await makeLink("viewer"));
+    await until("it is shown", async () => /^shared$/m.test(await screenText(guest)));
+    assert.equal(new URL(guest.url()).hash, `#/process/${handle}`);
+    assert.equal(await guest.getByRole("link", { name: "Jobs" }).count(), 0);
+    assert.ok(await guest.getByRole("button", { name: "Kill" }).isDisabled());
+    await guest.getByRole("button", { name: "Take over" }).click();
+    await guest.getByText(/only lets it watch/).waitFor();
+    await guest.reload();
+    await until("it is shown again", async () => /^shared$/m.test(await screenText(guest)));
+    await guest.goto("about:blank");
+    await guest.goto(await makeLink("driver"));
+    await guest.getByRole("button", { name: "Take over" }).click();
+    await guest.getByText("you drive").waitFor();
+    await guest.locator(".xterm-helper-textarea").focus();
+    await guest.keyboard.type("by a guest\n");
+    for (const one of [page, guest])
+      await until("both see it", async () => (await screenText(one)).split("by a guest").length === 3);
+    await guest.getByRole("button", { name: "Kill" }).click();
+    await page.getByText(/ended/).first().waitFor();
+    await guest.reload();
+    await guest.getByText("This link does not work, or no longer").waitFor();
+    await page.close();
+  });
+
   test("lists processes with their owners' figures, and the server's", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
     const handle = await startOnPage(page, "echo hello there; sleep 100");
     await page.getByRole("link", { name: "Processes" }).click();
-    await page.getByRole("row", { name: new RegExp(`${handle}.*hello there.*running`) }).waitFor();
+    await page.getByRole("row", { name: new RegExp(`${handle}.*hello there.*running.*local`) }).waitFor();
+    const asking = await startOnPage(page, "read -rs word; exec cat");
+    await page.getByRole("link", { name: "Processes" }).click();
+    await page.getByRole("row", { name: new RegExp(`${asking}.*waits for a password`) }).waitFor();
+    await page.getByRole("link", { name: asking }).click();
+    await page.getByRole("button", { name: "Kill" }).click();
+    await page.getByRole("link", { name: "Processes" }).click();
+    await page.getByLabel("show those that have ended").check();
+    await page.getByRole("row", { name: new RegExp(`${asking}.*ended on request`) }).waitFor();
     await keepScreenshot(page, "processes");
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();

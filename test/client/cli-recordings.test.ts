@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { CastWriter, readCast } from "../../src/cli/asciicast.ts";
+import { CastWriter, readCast } from "../../src/client/asciicast.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";

@@ -87,6 +87,26 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 
 for (const [name, skip, open] of PLACES) {
   describe(`over ${name}`, { skip }, () => {
+    test("a list tells what a process waits for, its limits and why it ended, to who asked for an extension", async () => {
+      await using place = await open();
+      await using client = await place.connect();
+      const limits = { wallTimeMs: 60_000 };
+      const secret = await start(client, "stty -echo; read -r word; exit 3", { tty: true, limits });
+      // In one program a member that is not set is there as undefined.
+      const status = async () => JSON.parse(JSON.stringify((await client.list())[0]?.status));
+      await until("it waits for a secret", async () => (await status()).awaits === "secret");
+      assert.deepEqual(await status(), { limits, awaits: "secret" });
+      await secret.write(Buffer.from("word\n"));
+      await secret.wait();
+      assert.deepEqual(await status(), { limits, exitReason: "exited" });
+      if (place.url === null) return;
+      // One that asked for none sees the list it knows.
+      await using plain = new WireClient(await webSocketWire(place.url));
+      await plain.handshake();
+      const { processes } = await plain.call("process/list", { allSessions: true });
+      assert.ok(Array.isArray(processes) && processes.length === 1 && !("status" in processes[0]));
+    });
+
     test("viewers and a driver share a process with its owner", async () => {
       await using place = await open();
       await using owner = await place.connect();

@@ -1,7 +1,7 @@
-import type { AttachedProcess } from "../client/attached-process.ts";
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import { visibleWord } from "../protocol/visible-text.ts";
 import { CastWriter } from "./asciicast.ts";
+import type { AttachedProcess } from "./attached-process.ts";
 import { type History, readHistory } from "./process-history.ts";
 
 /** The recording of a process made of the output its server still has, and how much of it is missing. */
@@ -9,7 +9,8 @@ export async function castOfProcess(
   child: AttachedProcess,
   { input = false }: { input?: boolean | undefined } = {},
 ): Promise<{ text: string; missedBytes: History["missedBytes"] }> {
-  const { chunks, missedBytes } = await readHistory(child);
+  const { nextSeq, exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
+  const { chunks, missedBytes } = await readHistory(child, nextSeq);
   const { argv, startedAtMs } = child.listing();
   const lines: string[] = [];
   const writer = new CastWriter(
@@ -30,12 +31,18 @@ export async function castOfProcess(
     writer.output(atMs - beganMs, stream === "pty" ? chunk : onTerminal(chunk));
   }
   typeUntil(Number.POSITIVE_INFINITY);
-  const { exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
   if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - beganMs, exitCode ?? -1);
   return { text: lines.join(""), missedBytes };
 }
 
+const [CR, LF] = [0x0d, 0x0a];
+
 /** Without a terminal nobody has put the carriage returns there that one needs. */
 function onTerminal(chunk: Uint8Array): Uint8Array {
-  return Buffer.from(Buffer.from(chunk).toString("latin1").replace(/\r?\n/g, "\r\n"), "latin1");
+  const bytes: number[] = [];
+  for (const [index, byte] of chunk.entries()) {
+    if (byte === LF && chunk[index - 1] !== CR) bytes.push(CR);
+    bytes.push(byte);
+  }
+  return Uint8Array.from(bytes);
 }

@@ -1,5 +1,5 @@
-import type { AttachedProcess } from "../client/attached-process.ts";
 import type { OutputChunk } from "../exec/exec-process.ts";
+import type { AttachedProcess } from "./attached-process.ts";
 
 /** A piece of output and when it came, in milliseconds since the process began. */
 export interface TimedChunk extends OutputChunk {
@@ -19,8 +19,8 @@ export interface History {
 /** An answer of this size is neither late nor a burden. */
 const PAGE_BYTES = 256 * 1024;
 
-/** The output that a process had written when it was attached to, as far as its server still has it. */
-export async function readHistory(child: AttachedProcess): Promise<History> {
+/** The output that a process had written when it was attached to, or before `endSeq`, as far as its server still has it. */
+export async function readHistory(child: AttachedProcess, endSeq = child.nextSeq): Promise<History> {
   const history: History = { chunks: [], ageMs: 0, throughSeq: 0, missedBytes: 0 };
   for (;;) {
     const page = await child.read({ afterSeq: history.throughSeq, maxBytes: PAGE_BYTES, times: true });
@@ -31,6 +31,6 @@ export async function readHistory(child: AttachedProcess): Promise<History> {
     if (gap)
       history.missedBytes =
         history.missedBytes === null || gap.bytes === null ? null : history.missedBytes + gap.bytes;
-    if (chunks.length === 0 || nextSeq >= child.nextSeq) return history;
+    if (chunks.length === 0 || nextSeq >= endSeq) return history;
   }
 }

@@ -1,0 +1,13 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+
+/** A part of a page that is opened when it is wanted; what is in it works only while it is open. */
+export function Panel({ title, children }: { title: string; children: ComponentChildren }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{title}</summary>
+      {isOpen && children}
+    </details>
+  );
+}

@@ -1,0 +1,67 @@
+import { useState } from "preact/hooks";
+import type { AttachedProcess } from "../client/browser.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import { useLooks } from "./use-looks.ts";
+import { age, bytes } from "./words.ts";
+
+const LOOK_EVERY_MS = 1_000;
+/** The newest; a page shows no more of them than a person reads. */
+const SHOWN = 100;
+
+type Inputs = Awaited<ReturnType<AttachedProcess["inputs"]>>;
+
+/** Who typed how much into the process, and when. What was typed stands in no place but the terminal. */
+export function ProcessInputs({ process }: { process: AttachedProcess }) {
+  const [told, setTold] = useState<Inputs | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useLooks(
+    async (signal) => {
+      try {
+        const found = await process.inputs({ signal });
+        setTold(found);
+        setProblem(null);
+      } catch (error) {
+        if (!signal.aborted) setProblem(messageOf(error));
+      }
+    },
+    LOOK_EVERY_MS,
+    [process],
+  );
+  if (problem !== null) return <p role="alert">{problem}</p>;
+  if (told === null) return null;
+  const newest = told.inputs.slice(-SHOWN).reverse();
+  const omitted = told.omitted + told.inputs.length - newest.length;
+  if (newest.length === 0) return <p>Nobody has typed anything.</p>;
+  return (
+    <>
+      <table class="narrow">
+        <thead>
+          <tr>
+            <th scope="col">After</th>
+            <th scope="col">Who</th>
+            <th scope="col">As</th>
+            <th scope="col">By</th>
+            <th scope="col">Typed</th>
+          </tr>
+        </thead>
+        <tbody>
+          {newest.map((entry) => (
+            <tr key={`${entry.session} ${entry.fromMs}`}>
+              <td>{age(entry.fromMs)}</td>
+              <td>
+                {entry.principal}, session {entry.session}
+              </td>
+              <td>{entry.role}</td>
+              <td>{entry.client}</td>
+              <td class="number">
+                {bytes(entry.bytes)}
+                {entry.echo ? "" : ", not shown"}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {omitted > 0 && <p>{omitted} older entries are not shown.</p>}
+    </>
+  );
+}

@@ -1,0 +1,108 @@
+/** A person takes over the terminal of a model in the page, types a password, and hands it back. */
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { answer, functionCall, says, startMockResponses, toolOutputs } from "../support/mock-responses.ts";
+import { startCli } from "../support/run-cli.ts";
+import { scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+import { openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
+
+const PASSWORD = "correct-horse-battery";
+/** Asks for a password as many programs do, and says only how long it was. */
+const ASKS = `printf 'Password: '; stty -echo; IFS= read -r p; stty echo; echo; echo "length \${#p}"; read -r end`;
+
+describe("a model's terminal in the console", { timeout: 120_000 }, () => {
+  let opened: Awaited<ReturnType<typeof openBrowser>>;
+  before(async () => {
+    opened = await openBrowser();
+  });
+  after(async () => {
+    await opened[Symbol.asyncDispose]();
+  });
+
+  test("is found waiting for a password, driven and handed back, and the password stands nowhere", async () => {
+    using scratch = scratchDirectory();
+    const audit = join(scratch.path, "audit.jsonl");
+    const { server, loginUrl } = await serveConsole("--audit", audit);
+    await using _ = server;
+    const mock = await startMockResponses(({ body }) => {
+      const outputs = toolOutputs(body);
+      if (outputs.length === 0)
+        return answer(functionCall("c0", "exec_command", { cmd: ASKS, tty: true, yield_time_ms: 1000 }));
+      if (/Person: has driven/.test(outputs.at(-1) ?? "")) return says("done");
+      const session_id = Number(/session ID (\d+)/.exec(outputs[0] ?? "")?.[1]);
+      const asked = { session_id, reason: "type the password", timeout_ms: 60_000 };
+      return answer(functionCall(`c${outputs.length}`, "hand_over", asked));
+    });
+    const args = [
+      "exec",
+      "--json",
+      "--dangerously-bypass-approvals-and-sandbox",
+      "--connect",
+      server.url,
+      "go",
+    ];
+    const run = startCli(args, {
+      cwd: scratch.path,
+      env: { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "k", PROCWIRE_HOME: join(scratch.path, "home") },
+    });
+    try {
+      const { page, problems } = await signedIn(opened.browser, loginUrl);
+      const row = page.getByRole("row", { name: /waits for a password/ });
+      await row.waitFor();
+      await row.getByRole("link").click();
+      await until("the prompt", async () => /Password:/.test(await screenText(page)));
+      await page.getByRole("button", { name: "Take over" }).click();
+      await page.getByText("you drive").waitFor();
+      await page.locator(".xterm-helper-textarea").focus();
+      await page.keyboard.type(`${PASSWORD}\n`);
+      await until("it was taken", async () => (await screenText(page)).includes(`length ${PASSWORD.length}`));
+      await page.getByText("Who typed").click();
+      await page
+        .getByRole("row", { name: /driver.*not shown/ })
+        .first()
+        .waitFor();
+      const [recording] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("button", { name: "Download recording" }).click(),
+      ]);
+      const shown = [
+        await page.content(),
+        readFileSync(await recording.path(), "utf8"),
+        await screenText(page),
+      ];
+      await page.getByRole("button", { name: "Hand back" }).click();
+      const { code, stdout, stderr } = await run.ended;
+      assert.equal(code, 0, stderr);
+      assert.match(toolOutputs(mock.requests.at(-1)?.body ?? {}).at(-1) ?? "", /Person: has driven/);
+      const asked = mock.requests.map(({ body }) => JSON.stringify(body));
+      const everything = [
+        ...shown,
+        stdout,
+        stderr,
+        server.stderr,
+        ...asked,
+        everythingBelow(scratch.path),
+      ].join("\n");
+      assert.ok(!everything.includes(PASSWORD), "the password was seen");
+      assert.ok(readFileSync(audit, "utf8").includes("attach"));
+      assert.deepEqual(problems, []);
+      await page.close();
+    } finally {
+      run.child.kill();
+      await run.ended;
+      await mock.close();
+    }
+  });
+});
+
+/** Every file below, whatever it is for. */
+function everythingBelow(folder: string): string {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .map((name) => join(folder, name))
+    .filter((path) => statSync(path).isFile())
+    .map((path) => readFileSync(path, "latin1"))
+    .join("\n");
+}

@@ -1,0 +1,144 @@
+/** What the page's terminal shows, compared cell by cell with a terminal of our own that is fed from the server's log. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { after, before, describe, test } from "node:test";
+import headless, { type ITerminalAddon } from "@xterm/headless";
+import type { Page } from "playwright-core";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { readHistory } from "../../src/client/process-history.ts";
+import { CuttingProxy } from "../support/cutting-proxy.ts";
+import { until } from "../support/until.ts";
+import { openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
+
+/** Not imported: its types are a browser's. */
+const graphemes: { UnicodeGraphemesAddon: new () => ITerminalAddon } = createRequire(import.meta.url)(
+  "@xterm/addon-unicode-graphemes",
+);
+
+type Screen = InstanceType<typeof headless.Terminal>;
+
+/** As the page starts its terminals. */
+const SIZE = { rows: 24, cols: 80 };
+const SCROLLBACK_LINES = 10_000;
+
+/** Colours, bold, wide letters and combined ones, lines that wrap: what a terminal can get wrong. */
+const LINE = `\\033[1;3%dmline %d\\033[0m \\033[4%dm世界\\033[0m e\u0301 \\033[38;5;%dm%s\\033[0m\\n`;
+const printLines = (lines: number) =>
+  `mawk 'BEGIN { for (i = 1; i <= ${lines}; i++) printf "${LINE}", i % 8, i, (i + 3) % 8, i % 256, substr("${"x".repeat(120)}", 1, i % 120) }'`;
+
+describe("the console's terminal", { timeout: 240_000 }, () => {
+  let opened: Awaited<ReturnType<typeof openBrowser>>;
+  before(async () => {
+    opened = await openBrowser();
+  });
+  after(async () => {
+    await opened[Symbol.asyncDispose]();
+  });
+
+  test("shows after a reload under a flood what the log ends with, cell by cell", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const handle = await startOnPage(page, `${printLines(1_500_000)}; exec sleep 1000`);
+    await until("the flood", async () => /line \d{4}/.test(await screenText(page)));
+    for (let reloads = 0; reloads < 2; reloads++) {
+      await page.reload();
+      await page.getByRole("button", { name: "Take over" }).waitFor();
+    }
+    await until("its end", async () => /line 1500000 /.test(await screenText(page)));
+    const shown = await screenOf(page);
+    const expected = await screenFromLog(server.url, handle);
+    assertSameCells(visibleCells(shown), visibleCells(expected));
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("has its whole scrollback after reloads and cuts, nothing missing and nothing doubled", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    await using proxy = await CuttingProxy.to(server.url);
+    const through = loginUrl.replace(new URL(loginUrl).host, new URL(proxy.url).host);
+    const { page } = await signedIn(opened.browser, through);
+    // Nearly as much as the log keeps, in parts, each of which waits for a line that is typed.
+    const part = printLines(1_500);
+    const script = `stty -echo; for part in 1 2 3 4; do ${part}; echo part $part; read -r _; done; exec sleep 1000`;
+    const handle = await startOnPage(page, script);
+    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    // Without a size of its own: the terminal stays as large as the page has made it.
+    await using driver = await client.attach(handle, { role: "driver" });
+    for (let round = 1; ; round++) {
+      await until(`part ${round}`, async () =>
+        new RegExp(`^part ${round}$`, "m").test(await screenText(page)),
+      );
+      if (round === 4) break;
+      await driver.write(Buffer.from("\n"));
+      // While the next part is on its way, some of it here and some not.
+      if (round === 2) await page.reload();
+      else proxy.cut();
+    }
+    const shown = await screenOf(page);
+    const expected = await screenFromLog(server.url, handle);
+    assertSameCells(allCells(shown), allCells(expected));
+    await page.close();
+  });
+});
+
+/** The first line that differs says enough. */
+function assertSameCells(shown: readonly string[], expected: readonly string[]): void {
+  const at = expected.findIndex((line, index) => line !== shown[index]);
+  if (at >= 0) assert.equal(shown[at], expected[at], `line ${at} of ${expected.length}`);
+  assert.equal(shown.length, expected.length);
+}
+
+/** A terminal that is given what the page's terminal would be sent to look as it does. */
+async function screenOf(page: Page): Promise<Screen> {
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("button", { name: "Download screen" }).click(),
+  ]);
+  return screenWith([readFileSync(await file.path())]);
+}
+
+async function screenFromLog(url: string, handle: string): Promise<Screen> {
+  await using client = await ExecServerClient.connectWebSocket({ url });
+  await using process = await client.attach(handle);
+  const { chunks } = await readHistory(process);
+  return screenWith(chunks.map(({ chunk }) => chunk));
+}
+
+async function screenWith(chunks: readonly Uint8Array[]): Promise<Screen> {
+  const screen = new headless.Terminal({ ...SIZE, scrollback: SCROLLBACK_LINES, allowProposedApi: true });
+  screen.loadAddon(new graphemes.UnicodeGraphemesAddon());
+  for (const chunk of chunks) await new Promise<void>((resolve) => screen.write(chunk, resolve));
+  return screen;
+}
+
+function visibleCells(screen: Screen): string[] {
+  const { baseY, length } = screen.buffer.active;
+  return cellsOf(screen, baseY, length);
+}
+
+function allCells(screen: Screen): string[] {
+  return cellsOf(screen, 0, screen.buffer.active.length);
+}
+
+/** Line by line, each cell with its letter, width, colours and looks. */
+function cellsOf(screen: Screen, from: number, to: number): string[] {
+  const { active } = screen.buffer;
+  const lines: string[] = [`cursor ${active.cursorX},${active.cursorY}`];
+  for (let y = from; y < to; y++) {
+    const cells = Array.from({ length: SIZE.cols }, (_, x) => {
+      const cell = active.getLine(y)?.getCell(x);
+      if (!cell) return "?";
+      // The first 16 colours have two names each.
+      const foreground = cell.isFgPalette() ? "palette" : cell.getFgColorMode();
+      const background = cell.isBgPalette() ? "palette" : cell.getBgColorMode();
+      const looks = [cell.isBold(), cell.isUnderline(), cell.isInverse(), cell.isItalic()].map(Boolean);
+      const colors = [foreground, cell.getFgColor(), background, cell.getBgColor()];
+      return [cell.getChars() || " ", cell.getWidth(), ...colors, ...looks].join("/");
+    });
+    lines.push(cells.join(" "));
+  }
+  return lines;
+}
