@@ -8,11 +8,12 @@ const MAY_IMPORT = {
   native: ["async", "connection", "exec", "local", "protocol"],
   files: ["async", "protocol"],
   http: ["async", "protocol"],
+  forward: ["async", "protocol"],
   environment: ["async", "files", "protocol"],
   sandbox: ["async", "exec", "protocol"],
   // Files only by their interface: see the extra rule below.
-  server: ["async", "connection", "exec", "files", "protocol"],
-  client: ["async", "connection", "exec", "protocol"],
+  server: ["async", "connection", "exec", "files", "forward", "protocol"],
+  client: ["async", "connection", "exec", "forward", "protocol"],
   tools: ["async", "exec", "protocol", "sandbox"],
   agent: ["async", "protocol", "tools"],
   fanout: ["async", "agent", "exec", "protocol", "tools"],
@@ -25,6 +26,7 @@ const MAY_IMPORT = {
     "environment",
     "exec",
     "files",
+    "forward",
     "http",
     "local",
     "native",
@@ -35,7 +37,7 @@ const MAY_IMPORT = {
   ],
   // Nobody imports them: each is an entry of the package.
   adapters: ["tools"],
-  web: ["async", "client", "connection", "exec", "protocol"],
+  web: ["async", "client", "connection", "exec", "forward", "protocol"],
 };
 
 const rules = Object.entries(MAY_IMPORT).map(([folder, allowed]) => ({
@@ -79,6 +81,12 @@ export default {
       severity: "error",
       from: { path: "^src/server/" },
       to: { path: "^src/files/", pathNot: "^src/files/file-system\\.ts$" },
+    },
+    {
+      name: "server-is-given-its-sockets",
+      severity: "error",
+      from: { path: "^src/(server/|client/[^/]+\\.ts$)" },
+      to: { path: "^src/forward/tcp-streams\\.ts$" },
     },
     {
       name: "native-decides-nothing",

@@ -19,6 +19,8 @@ export type { Command, EnvironmentRunOptions, SpawnOptions } from "./client/node
 export { CommandError } from "./client/node/environment-commands.ts";
 export type { Environments } from "./client/node/environments-toml.ts";
 export { readEnvironmentsToml } from "./client/node/environments-toml.ts";
+export type { ForwardedPort, ForwardPortOptions } from "./client/node/forwarded-ports.ts";
+export { forwardPort, forwardPortBack } from "./client/node/forwarded-ports.ts";
 export type { PipeOptions, PipeTarget } from "./client/node/pipe-output.ts";
 export type {
   SocketClientOptions,

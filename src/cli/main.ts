@@ -19,6 +19,10 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
     summary: "carry a client on stdin and stdout to your server on this machine",
     load: () => import("./connect.ts"),
   },
+  forward: {
+    summary: "offer ports of a server's machine here, or the other way round",
+    load: () => import("./forward.ts"),
+  },
   cp: { summary: "copy files and folders to or from a server", load: () => import("./cp.ts") },
   ps: { summary: "list the processes of a server's sessions", load: () => import("./ps.ts") },
   record: {

@@ -6,6 +6,7 @@ import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
+import { automaticForwards } from "./automatic-forwards.ts";
 import { type Command, UsageError } from "./command.ts";
 import {
   CONNECT_HELP,
@@ -32,6 +33,7 @@ on, and its exit code is this program's.
   --record-input     the server keeps what is typed into it for \`export --input\`, but for what is not echoed
   --lifetime WHICH   with --detach: server (default), or kept: it outlives a crash, a reload and an upgrade of a server
                      that runs with --keep
+  --forward auto     offer here each port that the command begins to listen on there; the server needs --allow-forward
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
 Without a server the command runs on this machine.
@@ -50,6 +52,7 @@ const OPTIONS = {
   detach: { type: "boolean" },
   "record-input": { type: "boolean" },
   lifetime: { type: "string" },
+  forward: { type: "string" },
   timeout: { type: "string" },
   cwd: { type: "string" },
   env: { type: "string", multiple: true },
@@ -62,6 +65,7 @@ interface RunValues extends ConnectValues, EnvironmentValues {
   detach?: boolean | undefined;
   "record-input"?: boolean | undefined;
   lifetime?: string | undefined;
+  forward?: string | undefined;
   timeout?: string | undefined;
   cwd?: string | undefined;
   env?: string[] | undefined;
@@ -99,6 +103,8 @@ export async function runCommand(
     throw new UsageError("--detach needs a server that the command runs on: --connect URL");
   if (values.lifetime !== undefined && !values.detach)
     throw new UsageError("--lifetime is for a command that is left alone: add --detach");
+  if (values.forward !== undefined && serverUrl(values.connect) === undefined)
+    throw new UsageError("--forward needs a server that the command runs on: --connect URL");
   const timeoutMs = seconds(values.timeout);
   const extraEnv = variables(values.env ?? []);
   return withBackend(url, values, async (backend, isUnreachable) => {
@@ -162,6 +168,7 @@ async function withBackend(
     return ExitCode.noServer;
   }
   await using _ = client;
+  await using _forwards = await automaticForwards(client, values.forward, "run");
   return await use(guardSecrets(client.backend, guard), () => state === "reconnecting");
 }
 

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import type { ProcessLimits } from "../exec/process-limits.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
+import { LOOPBACK, parseForwardRule } from "../forward/forward-rules.ts";
 import type { RunMainOptions } from "../host/run-main.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
@@ -138,6 +139,11 @@ const OPTIONS = {
     value: "UID",
     help: "a user who is operator on a unix socket, where each uid is a principal; may be repeated",
   },
+  "allow-forward": {
+    type: "strings",
+    value: "[HOST:PORT...]",
+    help: "let clients open TCP connections and listeners here: on loopback, and where HOST:PORT or HOST:* says",
+  },
   web: { type: "boolean", value: "", help: "serve the web console at / of a ws:// address" },
   jobs: {
     type: "string",
@@ -211,7 +217,12 @@ export function parseServeOptions(argv: string[]): ServeOptions | null {
       multiple: option.type === "strings" || option.type === "integers",
     };
   }
-  const { values } = parseArgs({ args: argv, options: flags, allowNegative: true, strict: true });
+  const { values } = parseArgs({
+    args: withForwardTargets(argv),
+    options: flags,
+    allowNegative: true,
+    strict: true,
+  });
   if (values.help) return null;
   const file = typeof values.config === "string" ? readConfigFile(values.config) : {};
   const merged: Values = { ...file };
@@ -272,6 +283,7 @@ function toOptions(values: Values): ServeOptions {
     ...pick("allowDirectExec", values["allow-direct-exec"], isBoolean),
     ...pick("allowPreparedExec", values["allow-prepared-exec"], isBoolean),
     ...pick("onDetach", onDetach, isDetachPolicy),
+    ...pick("allowForward", forwardRules(values["allow-forward"]), isStrings),
     limits: limitsOf(values),
   };
   const text = (name: Name) => (typeof values[name] === "string" ? values[name] : undefined);
@@ -362,6 +374,29 @@ function metricsAddress(text: string | undefined): { host: string; port: number 
     throw new UsageError(`--metrics-listen \`${text}\` must be IP:PORT, such as 127.0.0.1:9464`);
   }
   return { host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(port) };
+}
+
+/** `--allow-forward` takes any number of words, also none: what it stands for then is said here. */
+function withForwardTargets(argv: readonly string[]): string[] {
+  return argv.flatMap((word, at) => {
+    if (word === "--allow-forward") return [`--allow-forward=${LOOPBACK}`];
+    const before = argv.slice(0, at);
+    const flag = before.findLastIndex((one) => one.startsWith("-"));
+    return before[flag] === "--allow-forward" && !word.startsWith("-") ? [`--allow-forward=${word}`] : [word];
+  });
+}
+
+function forwardRules(value: Value | undefined): string[] | undefined {
+  if (value === undefined) return undefined;
+  return listOf(value, isString).map((text) => {
+    const rule = parseForwardRule(text);
+    if (rule !== null) return rule;
+    throw new UsageError(`--allow-forward \`${text}\` must be HOST:PORT, HOST:* or ${LOOPBACK}`);
+  });
+}
+
+function isStrings(value: unknown): value is string[] {
+  return Array.isArray(value);
 }
 
 function limitsOf(values: Values): ProcessLimits {

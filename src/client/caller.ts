@@ -23,6 +23,8 @@ export interface Caller {
   initialized(): void;
   /** Only where the server granted `outputAck`. */
   ack(processId: string, seq: number): void;
+  /** So many bytes of a forwarded stream have been dealt with. */
+  forwardAck(streamId: string, bytes: number): void;
   /** Resolves at a sign of life from below the protocol; null where the transport has none. */
   ping(): Promise<void> | null;
   /** Stops and resumes taking what the server sends, answers too. */

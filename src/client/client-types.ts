@@ -14,6 +14,7 @@ export type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
 export type { RunOptions, RunResult } from "../exec/run-program.ts";
 export type { StreamOptions } from "../exec/stream-bytes.ts";
 export type { Match, WaitForOptions } from "../exec/wait-for-output.ts";
+export type { ByteStream, ByteStreamEvents } from "../forward/byte-stream.ts";
 export type { Message, RequestId, Trace } from "../protocol/envelope.ts";
 export type { WireError } from "../protocol/errors.ts";
 export type { ExecServerErrorDetails } from "../protocol/exec-server-error.ts";
@@ -60,6 +61,7 @@ export type {
   WalkOptions,
   WalkResult,
 } from "./remote-files.ts";
+export type { ForwardedPorts, RemoteForwards, RemoteListener } from "./remote-forwards.ts";
 export type { HttpRequest, HttpResponse, RemoteHttp } from "./remote-http.ts";
 export type { RemoteProcess } from "./remote-process.ts";
 export type { ReconnectPolicy } from "./resume.ts";

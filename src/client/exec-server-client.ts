@@ -24,6 +24,7 @@ import { Link, type LinkCallOptions, type LinkListener } from "./link.ts";
 import { randomId } from "./random-id.ts";
 import { type ListOptions, RemoteBackend } from "./remote-backend.ts";
 import { RemoteFiles } from "./remote-files.ts";
+import { RemoteForwards } from "./remote-forwards.ts";
 import { RemoteHttp } from "./remote-http.ts";
 import type { RemoteProcess } from "./remote-process.ts";
 import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./resume.ts";
@@ -101,6 +102,8 @@ export class ExecServerClient implements AsyncDisposable {
   readonly files: RemoteFiles;
   /** HTTP requests from the server's host. */
   readonly http: RemoteHttp;
+  /** TCP streams from and to the server's machine. */
+  readonly forwards: RemoteForwards;
   readonly #commands: CommandSessions;
   readonly #onState: (state: ConnectionState) => void;
   #link: Link | null = null;
@@ -112,6 +115,7 @@ export class ExecServerClient implements AsyncDisposable {
     this.backend = new RemoteBackend({ link, clock, newId, logLimits: options.logLimits });
     this.files = new RemoteFiles(link, newId, clock);
     this.http = new RemoteHttp(link, newId);
+    this.forwards = new RemoteForwards(link, newId);
     this.#commands = new CommandSessions(link);
     this.#onState = options.onConnectionState ?? (() => undefined);
   }
@@ -294,15 +298,18 @@ export class ExecServerClient implements AsyncDisposable {
         this.#commands.notified(notification);
         this.files.notified(notification);
         this.http.notified(notification);
+        this.forwards.notified(notification);
       },
       lost: (reason) => {
         this.#commands.lost();
         this.http.lost(reason);
+        this.forwards.lost(reason);
         this.#onState({ type: "reconnecting", reason });
       },
       resumed: () => {
         this.backend.resumed();
         this.files.resumed();
+        this.forwards.resumed();
         this.#onState({ type: "connected" });
       },
       failed: (error) => {
@@ -310,6 +317,7 @@ export class ExecServerClient implements AsyncDisposable {
         this.#commands.failed();
         this.files.failed();
         this.http.lost(error.message);
+        this.forwards.lost(error.message);
         this.#onState({ type: "disconnected", error });
       },
     };

@@ -44,6 +44,10 @@ export class InProcessCaller implements Caller {
     this.#connection.ack({ processId, seq });
   }
 
+  forwardAck(streamId: string, bytes: number): void {
+    this.#connection.forwardAck({ streamId, bytes });
+  }
+
   ping(): null {
     return null;
   }

@@ -164,6 +164,11 @@ export class Link {
     if (isLast) this.#lastAcks.add(processId, seq, caller);
   }
 
+  /** A stream ends with its connection, and what was under way with it: nothing to confirm where there is none. */
+  confirmForwarded(streamId: string, bytes: number): void {
+    if (this.#state.type === "up") this.#state.caller.forwardAck(streamId, bytes);
+  }
+
   /** This id is about to name another process. */
   reuse(processId: string): void {
     this.#lastAcks.forget(processId);

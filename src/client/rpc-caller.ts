@@ -67,6 +67,10 @@ export class RpcCaller implements Caller {
     this.#connection.send(encodeNotification("process/ack", { processId, seq }));
   }
 
+  forwardAck(streamId: string, bytes: number): void {
+    this.#connection.send(encodeNotification("forward/ack", { streamId, bytes }));
+  }
+
   ping(): Promise<void> | null {
     const connection = this.#connection;
     if (!connection.ping) return null;

@@ -12,6 +12,7 @@ import { requireNodeThreads } from "../native/node-threads.ts";
 import type { HiddenFiles } from "../sandbox/hidden-files.ts";
 import type { WalledPeers } from "../sandbox/walled-peers.ts";
 import type {
+  ForwardService,
   HostServices,
   HttpRequests,
   HttpService,
@@ -105,6 +106,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     },
     isWalledPeer: (peer) => walledPeers?.isInside(peer) ?? false,
     http: localHttp(log),
+    forward: localForward(),
     environment: localEnvironment({
       version: VERSION,
       beforeReading: requireNodeThreads,
@@ -124,6 +126,19 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
 function unguarded(): string[] {
   const missing = missingWatchdog();
   return missing === null ? [] : [missing];
+}
+
+/** Loaded by the first stream: most servers never have one. */
+function localForward(): ForwardService {
+  const tcp = async () => {
+    requireNodeThreads();
+    return await import("../forward/tcp-streams.ts");
+  };
+  return {
+    connect: async (host, port, signal) => (await tcp()).connectTcp(host, port, signal),
+    listen: async (host, port, onStream) => (await tcp()).listenTcp(host, port, onStream),
+    listeningPorts: async (leaders) => (await import("../local/port-check.ts")).listeningPortsOf(leaders),
+  };
 }
 
 function localHttp(log: ServerLog): HttpService {

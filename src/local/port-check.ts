@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { createConnection } from "node:net";
 
 /** The state of a listening socket in /proc/net/tcp. */
@@ -9,24 +9,131 @@ const CONNECT_TIMEOUT_MS = 500;
 /** How long one look at the table serves everybody who waits for a port. */
 const LOOK_SERVES_MS = 20;
 
-let look: { atMs: number; ports: ReadonlySet<number> | null } | null = null;
+export interface ListeningAddress {
+  port: number;
+  /** Where it can be reached from this machine: a loopback address for one that listens everywhere. */
+  host: string;
+}
+
+/** By the inode of the socket that listens. */
+type ListeningSockets = ReadonlyMap<number, ListeningAddress>;
+
+interface Look {
+  atMs: number;
+  /** Null where the system has no table. */
+  sockets: ListeningSockets | null;
+  ports: ReadonlySet<number>;
+}
+
+export interface PortTableDeps {
+  /** Null where the system has no such table. */
+  read: () => string[] | null;
+  nowMs: () => number;
+}
+
+/** What is listened on. However many wait for a port, they share one look at the kernel's table. */
+export class PortTable {
+  readonly #deps: PortTableDeps;
+  #look: Look | null = null;
+
+  constructor(deps: PortTableDeps = { read: readTables, nowMs: () => performance.now() }) {
+    this.#deps = deps;
+  }
+
+  /** Null where nobody can tell. That nobody listens may be told a little late; that somebody does is so now. */
+  isListening(port: number): boolean | null {
+    const { ports } = this.#latest();
+    if (ports.has(port)) this.#look = null;
+    const { sockets, ports: now } = this.#latest();
+    return sockets === null ? null : now.has(port);
+  }
+
+  sockets(): ListeningSockets {
+    return this.#latest().sockets ?? new Map();
+  }
+
+  #latest(): Look {
+    const atMs = this.#deps.nowMs();
+    if (this.#look === null || atMs - this.#look.atMs >= LOOK_SERVES_MS) {
+      const sockets = parseTables(this.#deps.read());
+      const ports = new Set([...(sockets?.values() ?? [])].map(({ port }) => port));
+      this.#look = { atMs, sockets, ports };
+    }
+    return this.#look;
+  }
+}
+
+const table = new PortTable();
 
 /** Is anybody listening on this TCP port of this machine? Asks the kernel's table; elsewhere than on Linux it connects. */
 export async function isPortListening(port: number): Promise<boolean> {
-  const now = performance.now();
-  // That nobody listens may be told a little late; that somebody does must be so now.
-  if (look === null || now - look.atMs >= LOOK_SERVES_MS || look.ports?.has(port)) {
-    look = { atMs: now, ports: listeningPorts() };
-  }
-  if (look.ports !== null) return look.ports.has(port);
-  return (await connects("127.0.0.1", port)) || (await connects("::1", port));
+  return table.isListening(port) ?? ((await connects("127.0.0.1", port)) || (await connects("::1", port)));
 }
 
-/** Null where the system has no such table. */
-function listeningPorts(): ReadonlySet<number> | null {
-  const tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(readTable);
-  if (tables.every((table) => table === null)) return null;
-  return new Set(tables.flatMap((table) => (table === null ? [] : portsOf(table))));
+/**
+ * The ports that processes of these trees listen on, each with the leader of its tree. To a tree belongs who descends from
+ * the leader or is in its session still; one that has left both is not found.
+ */
+export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress & { leader: number })[] {
+  const found: (ListeningAddress & { leader: number })[] = [];
+  const sockets = table.sockets();
+  if (leaders.length === 0 || sockets.size === 0) return found;
+  for (const [pid, leader] of membersOf(new Set(leaders))) {
+    for (const inode of socketInodes(pid)) {
+      const address = sockets.get(inode);
+      if (address && !found.some((one) => one.port === address.port)) found.push({ ...address, leader });
+    }
+  }
+  return found;
+}
+
+/** Everybody in these trees, with the leader of each. */
+function membersOf(leaders: ReadonlySet<number>): Map<number, number> {
+  const parents = new Map<number, { parent: number; session: number }>();
+  for (const name of readDirectory("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    // What follows the name, which may hold anything: state, parent, group, session.
+    const [, , parent, , session] =
+      readTable(`/proc/${name}/stat`)
+        ?.replace(/^.*\) /s, ") ")
+        .split(" ") ?? [];
+    parents.set(Number(name), { parent: Number(parent), session: Number(session) });
+  }
+  const members = new Map<number, number>();
+  for (const pid of parents.keys()) {
+    for (let at: number | undefined = pid; at !== undefined && at > 1; at = parents.get(at)?.parent) {
+      const leader = leaders.has(at) ? at : parents.get(at)?.session;
+      if (leader === undefined || !leaders.has(leader)) continue;
+      members.set(pid, leader);
+      break;
+    }
+  }
+  return members;
+}
+
+function socketInodes(pid: number): number[] {
+  return readDirectory(`/proc/${pid}/fd`).flatMap((fd) => {
+    try {
+      const [, inode] = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? [];
+      return inode === undefined ? [] : [Number(inode)];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** Empty for one that is gone, or that one may not look into. */
+function readDirectory(path: string): string[] {
+  try {
+    return readdirSync(path);
+  } catch {
+    return [];
+  }
+}
+
+function readTables(): string[] | null {
+  const tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(readTable).filter((text) => text !== null);
+  return tables.length === 0 ? null : tables;
 }
 
 /** Read here and now: the kernel answers without waiting, and Node's threads may not be there. */
@@ -38,13 +145,29 @@ function readTable(path: string): string | null {
   }
 }
 
-function portsOf(table: string): number[] {
-  return table.split("\n").flatMap((line) => {
-    const [, local, , state] = line.trim().split(/\s+/);
-    return state === LISTEN_STATE && local !== undefined
-      ? [Number.parseInt(local.slice(local.lastIndexOf(":") + 1), 16)]
-      : [];
-  });
+function parseTables(tables: string[] | null): ListeningSockets | null {
+  if (tables === null) return null;
+  const sockets = new Map<number, ListeningAddress>();
+  for (const text of tables) {
+    for (const line of text.split("\n")) {
+      const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
+      if (state !== LISTEN_STATE || local === undefined) continue;
+      const [address = "", port = ""] = local.split(":");
+      sockets.set(Number(inode), { port: Number.parseInt(port, 16), host: reachableAddress(address) });
+    }
+  }
+  return sockets;
+}
+
+/** From the kernel's words of four bytes in the machine's order; what matters is told apart for both families. */
+function reachableAddress(hex: string): string {
+  const bytes = (hex.match(/.{8}/g) ?? []).flatMap((word) => [...Buffer.from(word, "hex")].reverse());
+  if (bytes.every((byte) => byte === 0)) return bytes.length === 4 ? "127.0.0.1" : "localhost";
+  if (bytes.length === 4) return bytes.join(".");
+  // An IPv4 address in the form of an IPv6 one.
+  if (bytes.slice(0, 10).every((byte) => byte === 0) && bytes[10] === 0xff) return bytes.slice(12).join(".");
+  if (bytes.slice(0, 15).every((byte) => byte === 0) && bytes[15] === 1) return "::1";
+  return (Buffer.from(bytes).toString("hex").match(/.{4}/g) ?? []).join(":");
 }
 
 function connects(host: string, port: number): Promise<boolean> {

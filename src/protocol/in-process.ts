@@ -19,5 +19,6 @@ export interface InProcessConnection {
   call<M extends MethodName>(method: M, params: ParamsOf<M>): Promise<ResultOf<M>>;
   initialized(): void;
   ack(params: { processId: string; seq: number }): void;
+  forwardAck(params: { streamId: string; bytes: number }): void;
   close(): void;
 }

@@ -1,6 +1,7 @@
 import * as attach from "./attach-schemas.ts";
 import * as copies from "./copy-schemas.ts";
 import * as fs from "./file-schemas.ts";
+import * as forward from "./forward-schemas.ts";
 import * as http from "./http-schemas.ts";
 import { pathUri } from "./path-uri-schema.ts";
 import * as process from "./process-schemas.ts";
@@ -37,6 +38,7 @@ export type Family =
   | "environment status"
   | "environment config"
   | "http"
+  | "forwarding"
   | "capability discovery";
 
 export interface Method<P = unknown, R = unknown> {
@@ -393,6 +395,56 @@ export const methods = {
     http.requestResult,
     "An HTTP request made from the server's host; the body whole, or streamed.",
   ),
+
+  "forward/open": method(
+    "ours",
+    "forwarding",
+    forward.openParams,
+    unit,
+    "Connects from the server's machine to a TCP port; answered once it is connected. Refused unless the server was started with `--allow-forward`, which lets in loopback targets and those it names. A stream ends with its connection. In each direction 256 KiB may be under way: of `forward/write` until its answer, of `forward/data` until `forward/ack`.",
+  ),
+  "forward/write": method(
+    "ours",
+    "forwarding",
+    forward.writeParams,
+    unit,
+    "Sends at most 64 KiB; answered when the target has taken it. Several may be under way, and keep their order.",
+  ),
+  "forward/end": method(
+    "ours",
+    "forwarding",
+    forward.streamParams("ForwardEndParams"),
+    unit,
+    "Nothing more will be written; the target may still send.",
+  ),
+  "forward/close": method(
+    "ours",
+    "forwarding",
+    forward.streamParams("ForwardCloseParams"),
+    unit,
+    "Ends a stream in both directions at once: the target sees a reset.",
+  ),
+  "forward/listen": method(
+    "ours",
+    "forwarding",
+    forward.listenParams,
+    forward.listenResult,
+    "Listens at the server's machine, by the same rules as `forward/open`. The listener is the session's: it stays when the connection is lost, and who connects meanwhile waits until the session is resumed.",
+  ),
+  "forward/unlisten": method(
+    "ours",
+    "forwarding",
+    forward.unlistenParams,
+    unit,
+    "Ends a listener; its streams go on.",
+  ),
+  "forward/watchPorts": method(
+    "ours",
+    "forwarding",
+    forward.watchPortsParams,
+    unit,
+    "From now on, and until the connection ends, `forward/ports` tells what processes of this session listen on.",
+  ),
 } as const satisfies Record<string, Method<never, never> | Method>;
 
 export type MethodName = keyof typeof methods;
@@ -457,6 +509,27 @@ export const serverNotifications = {
     "One of the watched paths has appeared.",
   ),
   "http/request/bodyDelta": notification("current", http.bodyDeltaParams, "A piece of a streamed HTTP body."),
+  "forward/data": notification("ours", forward.dataParams, "A piece of a stream."),
+  "forward/ended": notification(
+    "ours",
+    forward.endedParams,
+    "The target will send no more; it may still be written to.",
+  ),
+  "forward/closed": notification(
+    "ours",
+    forward.closedParams,
+    "The stream is over: ended in both directions, or broken for the reason told.",
+  ),
+  "forward/accepted": notification(
+    "ours",
+    forward.acceptedParams,
+    "Somebody connected to a listener: a new stream.",
+  ),
+  "forward/ports": notification(
+    "ours",
+    forward.portsParams,
+    "What processes of this session listen on has changed.",
+  ),
   "command/exec/outputDelta": notification(
     "v0",
     object("ExecOutputDeltaNotification", {
@@ -493,6 +566,11 @@ export const clientNotifications = {
     "ours",
     process.ackParams,
     "Extension `outputAck`: everything up to `seq` is safe with the client and may be evicted.",
+  ),
+  "forward/ack": notification(
+    "ours",
+    forward.ackParams,
+    "So many more bytes of a stream have been dealt with: as many may follow.",
   ),
 } as const satisfies Record<string, Notification<never> | Notification>;
 

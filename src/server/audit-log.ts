@@ -25,6 +25,9 @@ export type AuditEvent =
   | ({ event: "attach"; role: "viewer" | "driver" } & AuditedProcess)
   | ({ event: "detach" } & AuditedProcess)
   | ({ event: "share"; role: "viewer" | "driver"; ttlMs: number } & AuditedProcess)
+  | { event: "forward"; target: string }
+  | { event: "forward-refused"; target: string }
+  | { event: "forward-listen"; address: string }
   | { event: "session"; change: "opened" | "resumed" | "taken over" }
   | ({ event: "end"; exitCode: number | null; signal: string | null; reason: string } & AuditedProcess);
 

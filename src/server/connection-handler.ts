@@ -1,4 +1,5 @@
 import { ByteTurns } from "../async/byte-turns.ts";
+import { systemClock } from "../async/clock.ts";
 import { invalidRequest, ProtocolError } from "../protocol/errors.ts";
 import {
   EXTENSIONS,
@@ -10,9 +11,10 @@ import {
   PROTOCOL_VERSION,
   type ResultOf,
 } from "../protocol/methods.ts";
-import type { AuditLog } from "./audit-log.ts";
+import type { Actor, AuditLog } from "./audit-log.ts";
 import { auditedMethods } from "./audited-methods.ts";
 import { ConnectionFiles, lazyFileMethods } from "./file-methods.ts";
+import { ConnectionForwards } from "./forward-methods.ts";
 import type { CallContext, Handlers } from "./handlers.ts";
 import type { HostServices, HttpRequests } from "./host-services.ts";
 import { MAX_QUEUED_BYTES, type ServerConfig } from "./limits.ts";
@@ -39,6 +41,7 @@ export class ConnectionHandler {
   readonly #host: HostServices;
   readonly #sessions: SessionRegistry;
   readonly #v0: V0Processes;
+  readonly #forwards: ConnectionForwards;
   readonly #methods: Handlers;
   readonly #room: SharedRoom;
   /** Of the server's answers this connection may hold as much as may be queued for it; a larger one goes alone. */
@@ -64,6 +67,17 @@ export class ConnectionHandler {
     this.#host = host;
     this.#sessions = sessions;
     this.#v0 = new V0Processes(host.backend, peer, config);
+    this.#forwards = new ConnectionForwards({
+      service: host.forward,
+      peer,
+      session: () => this.#session(),
+      config,
+      room,
+      clock: host.clock ?? systemClock,
+      figures: host.figures,
+      audit: host.audit && ((event) => host.audit?.write(this.#actor(), event)),
+      isWalledPeer: host.isWalledPeer ?? (() => false),
+    });
     const handlers: Handlers = {
       initialize: (params) => this.#initialize(params),
       "environment/info": async () => ({
@@ -86,6 +100,7 @@ export class ConnectionHandler {
         waits: room.waits.ofConnection(config.caps.waits.each),
       }),
       ...lazyFileMethods(() => this.#openFiles()),
+      ...this.#forwards.methods,
     };
     this.#methods = host.audit ? this.#audited(handlers, host.audit) : handlers;
   }
@@ -122,6 +137,7 @@ export class ConnectionHandler {
     }
     this.#handshake = { ...this.#handshake, type: "ready" };
     this.#handshake.session.ready(this.#handshake.attachment);
+    this.#forwards.ready();
   }
 
   /** The client has everything up to `seq` of this process. */
@@ -132,11 +148,17 @@ export class ConnectionHandler {
     this.#handshake.session.confirm(processId, seq);
   }
 
+  /** The client has dealt with so many bytes of a forwarded stream. */
+  forwardAck(streamId: string, bytes: number): void {
+    this.#forwards.ack(streamId, bytes);
+  }
+
   /** The connection is gone: v0 processes end, the session waits to be resumed, files and requests are closed. */
   async close(): Promise<void> {
     this.#gone.abort();
     this.#v0.close();
     this.#http?.close();
+    this.#forwards.close(this.#handshake.type === "new" ? null : this.#handshake.session);
     if (this.#handshake.type !== "new") this.#handshake.session.detach(this.#handshake.attachment);
     await (await this.#files)?.close();
   }
@@ -215,6 +237,13 @@ export class ConnectionHandler {
       },
     );
     return this.#files;
+  }
+
+  #actor(): Actor {
+    return {
+      principal: this.#principal.id,
+      session: this.#handshake.type === "new" ? 0 : this.#handshake.session.number,
+    };
   }
 
   #session(): Session {

@@ -190,6 +190,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       call: (method, params) => this.#callInProcess(handler, method, params),
       initialized: () => handler.initialized(),
       ack: ({ processId, seq }) => handler.ack(processId, seq),
+      forwardAck: ({ streamId, bytes }) => handler.forwardAck(streamId, bytes),
       close: () => close(null),
     };
   }

@@ -42,6 +42,10 @@ export class ServerFigures {
   startedProcesses = 0;
   failedStarts = 0;
   acceptedConnections = 0;
+  /** Streams of `forward/*` that are open now. */
+  forwardStreams = 0;
+  /** In both directions, as far as the receiving side has taken them. */
+  forwardedBytes = 0;
   #endedOutputBytes = 0;
   #delay: ReturnType<typeof monitorEventLoopDelay> | null = null;
 

@@ -3,6 +3,7 @@ import type { Clock } from "../async/clock.ts";
 import type { Wire } from "../connection/wire-parts.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
+import type { ByteStream } from "../forward/byte-stream.ts";
 import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import type { AuditLog } from "./audit-log.ts";
@@ -22,6 +23,8 @@ export interface HostServices {
   /** Whether the peer at this address of this machine is behind walls raised here; false at once when no process can be. */
   isWalledPeer?: (peer: PeerAddress) => false | Promise<boolean>;
   http: HttpService;
+  /** TCP of this machine; without it `forward/*` is refused. */
+  forward?: ForwardService;
   environment: EnvironmentService;
   clock?: Clock;
   /** What the backend keeps is counted here; everything else a server keeps is counted in the same one. */
@@ -72,6 +75,20 @@ export interface HttpRequests {
   /** `admit` is asked with each piece of a body that is not streamed: false when there is no memory for it. */
   request(params: HttpRequestParams, admit: (bytes: number) => boolean): Promise<HttpAnswer>;
   close(): void;
+}
+
+/** TCP connections from and to this machine. */
+export interface ForwardService {
+  /** Rejects with the system's error. */
+  connect(host: string, port: number, signal: AbortSignal): Promise<ByteStream>;
+  /** Port 0 takes a free one. `peer` is who connected, as `127.0.0.1:5000`. */
+  listen(
+    host: string,
+    port: number,
+    onStream: (stream: ByteStream, peer: string) => void,
+  ): Promise<{ readonly port: number; close(): void }>;
+  /** The ports that the trees of these processes listen on, each with the leader of its tree. */
+  listeningPorts(leaders: readonly number[]): Promise<{ port: number; host: string; leader: number }[]>;
 }
 
 export interface EnvironmentService {

@@ -24,6 +24,8 @@ export interface ServerConfig {
   allowPreparedExec: boolean;
   /** What a detached session does when its retention is full: hold its processes back, or forget the oldest output. */
   onDetach: "pause" | "evict";
+  /** Where clients may connect to and listen by `forward/*`: null nowhere, else `loopback` and `HOST:PORT`. */
+  allowForward: readonly string[] | null;
   /** What every process may use at most; a client can ask for less, not for more. Nothing is limited by default. */
   limits: ProcessLimits;
 }
@@ -44,6 +46,10 @@ export interface ServerCaps {
   fileHandles: number;
   /** `http/request` under way, streamed bodies included. */
   httpRequests: Cap;
+  /** Streams of `forward/*` that are open. */
+  forwardStreams: Cap;
+  /** Listeners of `forward/listen`, of the server. */
+  forwardListeners: number;
   /** Servers behind walls that carry out file requests with a sandbox intent, of a session and of the server. */
   walledFileServers: Cap;
 }
@@ -57,6 +63,10 @@ export const DEFAULT_SERVER_CAPS: ServerCaps = {
   fileHandles: 2048,
   // Each costs a socket here and one at its server, and up to 64 KiB of head.
   httpRequests: { each: 128, all: 1024 },
+  // Each costs a socket and up to a window of 256 KiB, half of what may be unanswered on a connection: 256 fit there.
+  forwardStreams: { each: 256, all: 1024 },
+  // Each costs a socket, and a port of the machine.
+  forwardListeners: 256,
   // Each costs three programs and about 60 MB until it has not been asked for ten seconds.
   walledFileServers: { each: 4, all: 16 },
 };
@@ -76,6 +86,7 @@ export const DEFAULT_SERVER_CONFIG: ServerConfig = {
   allowDirectExec: true,
   allowPreparedExec: true,
   onDetach: "pause",
+  allowForward: null,
   limits: {},
 };
 

@@ -34,6 +34,8 @@ export function metricsText(figures: ServerFigures, state: ServerState): string 
     [...figures.endedByReason].map(([reason, value]) => [{ reason }, value]),
   );
   page.counter("procwire_output_bytes_total", "Bytes of output read from processes", figures.outputBytes);
+  page.gauge("procwire_forward_streams", "Forwarded TCP streams now", figures.forwardStreams);
+  page.counter("procwire_forwarded_bytes_total", "Bytes of forwarded streams", figures.forwardedBytes);
   page.gauge("procwire_connections", "Connections now", state.connections);
   page.counter("procwire_connections_total", "Connections let in", figures.acceptedConnections);
   page.gauge("procwire_sessions", "Sessions, attached or waiting to be resumed", state.sessions);

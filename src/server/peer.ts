@@ -49,6 +49,13 @@ export class ConnectionPeer implements Peer {
         this.#connection.sendChunk(head, chunk, '"}}');
         return;
       }
+      case "forward/data": {
+        const { streamId, chunk } = notification.params;
+        const head = `{"method":"forward/data","params":{"streamId":${this.#quote(streamId)},"chunk":"`;
+        this.#toldBytes += chunk.length;
+        this.#connection.sendChunk(head, chunk, '"}}');
+        return;
+      }
       case "command/exec/outputDelta": {
         const { sessionId, stream, chunk } = notification.params;
         const head = `{"method":"command/exec/outputDelta","params":{"sessionId":${this.#quote(sessionId)},"stream":"${stream}","chunk":"`;

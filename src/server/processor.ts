@@ -111,6 +111,9 @@ export function runConnection(connection: Connection, deps: ProcessorDeps): Prom
             case "ack":
               handler.ack(routed.processId, routed.seq);
               return;
+            case "forwardAck":
+              handler.forwardAck(routed.streamId, routed.bytes);
+              return;
           }
         } catch (error) {
           if (!(error instanceof ProtocolError)) throw error;
@@ -223,6 +226,7 @@ function sizeOf(request: RoutedRequest): number {
     case "process/write":
     case "command/exec/write":
     case "fs/writeBlock":
+    case "forward/write":
       return REQUEST_OVERHEAD_BYTES + request.params.chunk.length;
     case "fs/put":
       return REQUEST_OVERHEAD_BYTES + (request.params.chunk?.length ?? 0);

@@ -8,7 +8,7 @@ import {
   methods,
   type ParamsOf,
 } from "../protocol/methods.ts";
-import { DecodeError } from "../protocol/schema.ts";
+import { DecodeError, type Infer } from "../protocol/schema.ts";
 
 /** A request whose method is known and whose params are typed. */
 export type RoutedRequest = {
@@ -26,6 +26,7 @@ export type Routed =
   | RoutedRequest
   | { type: "initialized" }
   | { type: "ack"; processId: string; seq: number }
+  | { type: "forwardAck"; streamId: string; bytes: number }
   /** Answered at once: no handler is asked. */
   | { type: "refused"; id: RequestId; error: RequestError };
 
@@ -72,15 +73,25 @@ function routeNotification(method: string, params: unknown): Routed {
     case "initialized":
       return { type: "initialized" };
     case "process/ack":
-      try {
-        return { type: "ack", ...clientNotifications["process/ack"].params.decode(params) };
-      } catch (cause) {
-        throw new ProtocolError(`malformed process/ack: ${messageOf(cause)}`, {
-          cause,
-        });
-      }
+      return { type: "ack", ...decoded(method, params) };
+    case "forward/ack":
+      return { type: "forwardAck", ...decoded(method, params) };
     default:
       throw new ProtocolError(`unexpected notification method: ${method.slice(0, SHOWN_METHOD_LENGTH)}`);
+  }
+}
+
+function decoded<N extends keyof typeof clientNotifications>(
+  name: N,
+  params: unknown,
+): Infer<(typeof clientNotifications)[N]["params"]> {
+  try {
+    // The params of a notification are what its own schema carries.
+    return clientNotifications[name].params.decode(params) as Infer<
+      (typeof clientNotifications)[N]["params"]
+    >;
+  } catch (cause) {
+    throw new ProtocolError(`malformed ${name}: ${messageOf(cause)}`, { cause });
   }
 }
 

@@ -12,6 +12,7 @@ import type {
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { KEPT_RETAINED_BYTES, type RestoredProcess } from "../exec/kept-process.ts";
 import { invalidRequest, type RequestError } from "../protocol/errors.ts";
+import { ForwardListeners } from "./forward-listeners.ts";
 import { notOfThis } from "./generation.ts";
 import type { CallContext } from "./handlers.ts";
 import { InputLanes } from "./input-lanes.ts";
@@ -75,6 +76,8 @@ export class Session {
   readonly #input = new InputLanes();
   /** Changes of files keep their order, also across a lost connection. */
   readonly fileChanges = new Lanes<"changes">();
+  /** They outlive its connection. */
+  readonly listeners = new ForwardListeners();
   #state: State;
   #attachments = 1;
   readonly #isRestored: boolean;
@@ -172,6 +175,7 @@ export class Session {
     this.#input.follow(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "over" };
+    this.listeners.close();
     for (const slot of this.#slots.values()) {
       if (slot.type === "started") this.#endForGood(slot.entry);
       else void slot.started.then((entry) => entry && this.#endForGood(entry));
@@ -346,6 +350,13 @@ export class Session {
   /** Its own processes; what it has attached to is listed where it belongs. */
   listings(): ProcessListing[] {
     return [...this.#entries()].filter(({ role }) => role === "owner").map(({ shared }) => shared.listing());
+  }
+
+  /** Its own processes that run, by the ids it has for them. */
+  ownProcesses(): { processId: string; pid: number | null }[] {
+    return [...this.#entries()]
+      .filter(({ role, process }) => role === "owner" && isLive(process))
+      .map(({ processId, process }) => ({ processId, pid: process.pid }));
   }
 
   #begin(entry: SessionProcess): void {

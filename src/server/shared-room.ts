@@ -17,6 +17,8 @@ export class SharedRoom {
   readonly watchedPaths: Capped;
   readonly fileHandles: Capped;
   readonly httpRequests: Capped;
+  readonly forwardStreams: Capped;
+  readonly forwardListeners: Capped;
 
   constructor({ caps, memoryBudgetBytes }: ServerConfig, ledger = new ByteLedger(memoryBudgetBytes)) {
     const turns = (part: number) => new ByteTurns(ledger.maxBytes * part, ledger);
@@ -31,6 +33,12 @@ export class SharedRoom {
       caps.httpRequests.all,
       "HTTP requests",
       "await the end of one of them first",
+    );
+    this.forwardStreams = new Capped(caps.forwardStreams.all, "forwarded streams", "close one of them first");
+    this.forwardListeners = new Capped(
+      caps.forwardListeners,
+      "forwarding listeners",
+      "end one with forward/unlisten first",
     );
   }
 }

@@ -11,7 +11,7 @@ describe("the programs in the documents print what the documents say", { timeout
   });
   after(() => server.stop());
 
-  for (const document of ["client.md", "browser.md", "copy.md", "mcp-clients.md"]) {
+  for (const document of ["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]) {
     for (const [index, { code, prints }] of snippetsOf(document).entries()) {
       it(`${document}, program ${index + 1}`, () => {
         assert.equal(runSnippet(code, { url: server.url }), prints);

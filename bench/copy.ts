@@ -1,0 +1,169 @@
+/**
+ * `node bench/copy.ts [--small] [--folder DIR]`: copies one large file and 10,000 small ones to and from this machine by
+ * `procwire cp`, `scp` and `rsync`, over an sshd of its own on loopback; the median of three runs each, as a ratio to scp.
+ *
+ * `procwire (ssh)` goes through the same sshd, `procwire (ws)` over a WebSocket on loopback, unencrypted. Needs Debian's
+ * openssh-server and rsync (`npm run setup:debian`), and root or a user who may log in with a key. `--small` is a short form
+ * that shows that it works; its figures mean nothing.
+ */
+import { execFileSync, type SpawnSyncOptions, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const PROCWIRE = fileURLToPath(new URL("../bin/procwire", import.meta.url));
+const { values } = parseArgs({ options: { small: { type: "boolean" }, folder: { type: "string" } } });
+const LARGE_MIB = values.small ? 32 : 1024;
+const SMALL_FILES = values.small ? 200 : 10_000;
+const RUNS = values.small ? 1 : 3;
+
+const folder = mkdtempSync(join(values.folder ?? tmpdir(), "procwire-copy-bench-"));
+const path = (name: string) => join(folder, name);
+const stops: (() => void)[] = [() => rmSync(folder, { recursive: true, force: true })];
+
+function run(program: string, args: string[], options: SpawnSyncOptions = {}): void {
+  const { status, stderr, error } = spawnSync(program, args, { encoding: "utf8", ...options });
+  if (status !== 0) throw new Error(`${program} ${args.join(" ")}: ${error?.message ?? stderr}`);
+}
+
+/** The median of the seconds that it took. */
+function measure(copy: () => void): number {
+  const seconds = Array.from({ length: RUNS }, () => {
+    rmSync(path("copy"), { recursive: true, force: true });
+    spawnSync("sync");
+    const began = performance.now();
+    copy();
+    return (performance.now() - began) / 1000;
+  }).sort((one, other) => one - other);
+  return seconds[Math.floor(seconds.length / 2)] ?? Number.NaN;
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  // A listening TCP server has an address of this form.
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, "close");
+  return port;
+}
+
+/** An sshd with keys of its own; gives the words that lead to it. */
+async function startSshd(): Promise<string[]> {
+  const port = await freePort();
+  for (const key of ["host_key", "key"])
+    run("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", path(key)]);
+  writeFileSync(path("authorized"), execFileSync("cat", [path("key.pub")]), { mode: 0o600 });
+  const config = [
+    `Port ${port}`,
+    "ListenAddress 127.0.0.1",
+    `HostKey ${path("host_key")}`,
+    `AuthorizedKeysFile ${path("authorized")}`,
+    `PidFile ${path("pid")}`,
+    "UsePAM no",
+    "StrictModes no",
+    "PasswordAuthentication no",
+    "Subsystem sftp internal-sftp",
+  ];
+  writeFileSync(path("sshd_config"), `${config.join("\n")}\n`);
+  mkdirSync("/run/sshd", { recursive: true });
+  const sshd = spawn("/usr/sbin/sshd", ["-D", "-e", "-f", path("sshd_config")], { stdio: "ignore" });
+  stops.push(() => sshd.kill());
+  const options = [
+    "BatchMode=yes",
+    "StrictHostKeyChecking=no",
+    `UserKnownHostsFile=${path("known")}`,
+    "LogLevel=ERROR",
+  ];
+  const words = ["-i", path("key"), ...options.flatMap((option) => ["-o", option]), "-o", `Port=${port}`];
+  const until = Date.now() + 10_000;
+  while (spawnSync("ssh", [...words, target(), "true"]).status !== 0)
+    if (Date.now() > until) throw new Error("the sshd does not let this user in");
+  return words;
+}
+
+function target(): string {
+  return `${userInfo().username}@127.0.0.1`;
+}
+
+async function startServer(): Promise<string> {
+  const server = spawn(PROCWIRE, ["serve", "--listen", "ws://127.0.0.1:0"], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  stops.push(() => server.kill());
+  const [url] = await once(server.stdout, "data");
+  return String(url).trim();
+}
+
+try {
+  const ssh = await startSshd();
+  const url = await startServer();
+  const home = { ...process.env, HOME: folder, XDG_RUNTIME_DIR: folder };
+  const overSsh = `exec:ssh ${ssh.join(" ")} ${target()} env XDG_RUNTIME_DIR=${folder} ${PROCWIRE} connect`;
+  const block = execFileSync("head", ["-c", String(1024 * 1024), "/dev/urandom"], { maxBuffer: 2 ** 24 });
+  for (let count = 0; count < LARGE_MIB; count++) appendFileSync(path("large"), block);
+  for (let at = 0; at < SMALL_FILES; at++) {
+    const directory = path(`many/${Math.floor(at / 100)}`);
+    if (at % 100 === 0) mkdirSync(directory, { recursive: true });
+    writeFileSync(join(directory, `${at}.txt`), block.subarray(0, 500 + (at % 2000)));
+  }
+  const cp = (connect: string, ...places: string[]) =>
+    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...places], { env: home });
+  const ways: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
+    [
+      "scp",
+      {
+        up: (what) => run("scp", ["-q", "-r", "-p", ...ssh, path(what), `${target()}:${path("copy")}`]),
+        down: (what) => run("scp", ["-q", "-r", "-p", ...ssh, `${target()}:${path(what)}`, path("copy")]),
+      },
+    ],
+    [
+      "rsync",
+      {
+        up: (what) =>
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, slashed(what), `${target()}:${path("copy")}`]),
+        down: (what) =>
+          run("rsync", ["-a", "-e", `ssh ${ssh.join(" ")}`, `${target()}:${slashed(what)}`, path("copy")]),
+      },
+    ],
+    [
+      "procwire (ssh)",
+      {
+        up: (what) => cp(overSsh, path(what), `:${path("copy")}`),
+        down: (what) => cp(overSsh, `:${path(what)}`, path("copy")),
+      },
+    ],
+    [
+      "procwire (ws)",
+      {
+        up: (what) => cp(url, path(what), `:${path("copy")}`),
+        down: (what) => cp(url, `:${path(what)}`, path("copy")),
+      },
+    ],
+  ];
+  console.log(
+    `| ${LARGE_MIB} MiB and ${SMALL_FILES} files, seconds (ratio to scp) | ${ways.map(([name]) => name).join(" | ")} |`,
+  );
+  console.log(`|---|${ways.map(() => "---").join("|")}|`);
+  for (const [what, label] of [
+    ["large", "one large file"],
+    ["many", "many small files"],
+  ] as const) {
+    for (const direction of ["up", "down"] as const) {
+      const times = ways.map(([, way]) => measure(() => way[direction](what)));
+      const cells = times.map((time) => `${time.toFixed(2)} (${((times[0] ?? time) / time).toFixed(2)}x)`);
+      console.log(`| ${label}, ${direction === "up" ? "to" : "from"} the server | ${cells.join(" | ")} |`);
+    }
+  }
+} finally {
+  for (const stop of stops.reverse()) stop();
+}
+
+/** For rsync, a folder itself and not into the destination. */
+function slashed(what: string): string {
+  return what === "many" ? `${path(what)}/` : path(what);
+}

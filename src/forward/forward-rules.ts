@@ -1,0 +1,32 @@
+/** The word that stands for this machine's own addresses among what is allowed. */
+export const LOOPBACK = "loopback";
+
+/**
+ * Where a server lets its clients connect to and listen: null nowhere, else `loopback`, `HOST:PORT` or `HOST:*`. A name is
+ * compared as it was written: what it leads to is not looked at, so a listed one is trusted to lead where it should.
+ */
+export type ForwardRules = readonly string[] | null;
+
+/** Null when it is allowed, else what to tell. */
+export function whyNotForwarded(rules: ForwardRules, host: string, port: number): string | null {
+  if (rules === null) return "forwarding is off at this server; `--allow-forward` lets it in";
+  if (rules.includes(LOOPBACK) && isLoopback(host)) return null;
+  const name = host.toLowerCase();
+  const shown = host.includes(":") ? `[${name}]` : name;
+  if ([`${shown}:${port}`, `${shown}:*`].some((rule) => rules.includes(rule))) return null;
+  return `forwarding to \`${shown}:${port}\` is not allowed; \`--allow-forward ${shown}:${port}\` lets it in`;
+}
+
+/** Addresses that nobody else's machine has, and the one name for them that is not asked of anybody. */
+export function isLoopback(host: string): boolean {
+  const name = host.toLowerCase();
+  return name === "localhost" || name === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(name);
+}
+
+/** What a rule must look like; null when it does not. */
+export function parseForwardRule(text: string): string | null {
+  if (text === LOOPBACK) return text;
+  const [, host, port] = /^(\[[0-9a-fA-F:.]+\]|[^\s:[\]/]+):(\d{1,5}|\*)$/.exec(text) ?? [];
+  if (host === undefined || port === undefined || (port !== "*" && Number(port) > 65_535)) return null;
+  return `${host.toLowerCase()}:${port}`;
+}

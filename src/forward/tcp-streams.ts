@@ -1,0 +1,126 @@
+import { createServer, connect as openSocket, type Server, type Socket } from "node:net";
+import { FORWARD_WINDOW_BYTES, MAX_FORWARD_CHUNK_BYTES } from "../protocol/forward-schemas.ts";
+import type { ByteStream, ByteStreamEvents } from "./byte-stream.ts";
+
+/** A target on the same machine or network answers within this time, or nobody does. */
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** Rejects with the system's error; `ETIMEDOUT` when nobody answers. */
+export function connectTcp(host: string, port: number, signal: AbortSignal): Promise<ByteStream> {
+  return new Promise((resolve, reject) => {
+    const socket = openSocket({ host, port, allowHalfOpen: true, noDelay: true });
+    const done = (finish: () => void) => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", onAbort);
+      socket.removeListener("error", onError);
+      finish();
+    };
+    const fail = (error: Error) =>
+      done(() => {
+        socket.on("error", () => undefined);
+        socket.destroy();
+        reject(error);
+      });
+    const onError = (error: Error) => fail(error);
+    const onAbort = () => fail(new Error("the connection that asked is gone"));
+    const timer = setTimeout(
+      () => fail(Object.assign(new Error("nobody answers"), { code: "ETIMEDOUT" })),
+      CONNECT_TIMEOUT_MS,
+    );
+    socket.once("error", onError);
+    socket.once("connect", () => done(() => resolve(new TcpStream(socket))));
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
+  });
+}
+
+export interface TcpListener {
+  readonly port: number;
+  close(): void;
+}
+
+/** `peer` is who connected, as `127.0.0.1:5000`. Rejects with the system's error. */
+export function listenTcp(
+  host: string,
+  port: number,
+  onStream: (stream: ByteStream, peer: string) => void,
+): Promise<TcpListener> {
+  return new Promise((resolve, reject) => {
+    const server: Server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true });
+    server.once("error", reject);
+    server.on("connection", (socket) =>
+      onStream(new TcpStream(socket), `${socket.remoteAddress}:${socket.remotePort}`),
+    );
+    server.listen({ host, port }, () => {
+      server.removeListener("error", reject);
+      // A connection that could not be taken is its peer's trouble, not the listener's.
+      server.on("error", () => undefined);
+      const address = server.address();
+      resolve({
+        port: typeof address === "object" && address ? address.port : port,
+        close: () => void server.close(),
+      });
+    });
+  });
+}
+
+class TcpStream implements ByteStream {
+  readonly #socket: Socket;
+  /** Bytes told and not taken. */
+  #underWay = 0;
+  #events: ByteStreamEvents | null = null;
+  #reason: string | null = null;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.pause();
+    socket.on("error", (error: Error & { code?: string }) => {
+      this.#reason ??=
+        error.code === "ECONNRESET" ? "reset by the other side" : (error.code ?? error.message);
+    });
+    socket.on("close", () => {
+      this.#events?.closed(this.#reason);
+      this.#events = null;
+    });
+  }
+
+  open(events: ByteStreamEvents): void {
+    if (this.#socket.destroyed) {
+      events.closed(this.#reason);
+      return;
+    }
+    this.#events = events;
+    this.#socket.on("data", (chunk: Buffer) => this.#tell(chunk));
+    this.#socket.on("end", () => this.#events?.ended());
+    this.#socket.resume();
+  }
+
+  write(chunk: Uint8Array): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#socket.write(chunk, (error) => (error ? reject(error) : resolve()));
+    });
+  }
+
+  end(): void {
+    this.#socket.end();
+  }
+
+  taken(bytes: number): void {
+    this.#underWay -= bytes;
+    if (this.#underWay < FORWARD_WINDOW_BYTES) this.#socket.resume();
+  }
+
+  close(reason: string | null): void {
+    this.#events = null;
+    // A reset says that not all has come; an orderly end would claim that it has.
+    if (reason !== null) this.#socket.resetAndDestroy();
+    else this.#socket.destroySoon();
+  }
+
+  #tell(chunk: Buffer): void {
+    this.#underWay += chunk.length;
+    if (this.#underWay >= FORWARD_WINDOW_BYTES) this.#socket.pause();
+    for (let at = 0; at < chunk.length; at += MAX_FORWARD_CHUNK_BYTES)
+      this.#events?.data(chunk.subarray(at, at + MAX_FORWARD_CHUNK_BYTES));
+  }
+}

@@ -1,0 +1,444 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { createServer as createHttpServer, request } from "node:http";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { after, before, describe, it, type TestContext } from "node:test";
+import { forwardPort, forwardPortBack } from "../../src/client/node/forwarded-ports.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { createLocalHost } from "../../src/host/local-host.ts";
+import { AuditLog } from "../../src/server/audit-log.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { ServerFigures } from "../../src/server/figures.ts";
+import { DEFAULT_SERVER_CAPS, type ServerConfig } from "../../src/server/limits.ts";
+import { listen } from "../../src/server/listen.ts";
+import { FaultProxy } from "../support/fault-proxy.ts";
+import { startCli } from "../support/run-cli.ts";
+import { ServeChild, scratchDirectory } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+
+const MIB = 1024 * 1024;
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+
+/** In the order they are to be closed when the test is over: clients first. */
+const closing = new WeakMap<TestContext, (() => Promise<unknown>)[]>();
+function whenOver(t: TestContext, close: () => Promise<unknown>): void {
+  const known = closing.get(t);
+  if (known) {
+    known.unshift(close);
+    return;
+  }
+  const all = [close];
+  closing.set(t, all);
+  t.after(async () => {
+    for (const one of all) await one();
+  });
+}
+
+async function startServer(
+  t: TestContext,
+  config: Partial<ServerConfig> = { allowForward: ["loopback"] },
+  audit?: AuditLog,
+) {
+  const figures = new ServerFigures();
+  const server = new ExecServer({ ...createLocalHost(), figures, audit }, config);
+  const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+  whenOver(t, async () => {
+    await listening.close();
+    await server.close();
+  });
+  return { figures, url: listening.url };
+}
+
+async function connectTo(t: TestContext, url: string) {
+  const client = await ExecServerClient.connectWebSocket({ url, reconnect: { firstDelayMs: 5 } });
+  whenOver(t, () => client.close());
+  return client;
+}
+
+/** A TCP server that treats each connection so; half-open ones stay open. */
+async function target(t: TestContext, onSocket: (socket: Socket) => void): Promise<number> {
+  const sockets = new Set<Socket>();
+  const server: Server = createServer({ allowHalfOpen: true }, (socket) => {
+    sockets.add(socket);
+    socket.on("error", () => undefined);
+    onSocket(socket);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  // A listening TCP server has an address of this form.
+  return (server.address() as AddressInfo).port;
+}
+
+function open(port: number, host = "127.0.0.1"): Socket {
+  return connect({ port, host, allowHalfOpen: true }).on("error", () => undefined);
+}
+
+/** All that comes until its end. Not by iterating, which would destroy the socket with what it has yet to send. */
+function received(socket: Socket): Promise<Buffer> {
+  return new Promise((resolve) => {
+    const chunks: Buffer[] = [];
+    socket.on("data", (chunk) => chunks.push(chunk));
+    socket.on("end", () => resolve(Buffer.concat(chunks)));
+  });
+}
+
+const at = (port: number) => ({ port: 0, target: { host: "localhost", port } });
+
+describe("forwarding", { timeout: 60_000 }, () => {
+  it("serves 200 connections to a web server at once, each with its own body", async (t) => {
+    const { url, figures } = await startServer(t);
+    const client = await connectTo(t, url);
+    let together = 0;
+    const all = Promise.withResolvers<void>();
+    const web = createHttpServer((incoming, outgoing) => {
+      if (++together === 200) all.resolve();
+      // Nobody is answered before all are there.
+      void Promise.all([buffer(incoming), all.promise]).then(([body]) => outgoing.end(body));
+    });
+    web.listen(0, "127.0.0.1");
+    await once(web, "listening");
+    t.after(() => web.close());
+    await using forwarded = await forwardPort(client, at((web.address() as AddressInfo).port));
+    const bodies = await Promise.all(
+      Array.from({ length: 200 }, async (_, index) => {
+        const sent = randomBytes(20_000 + index);
+        const asked = request({ port: forwarded.port, host: "127.0.0.1", method: "POST", agent: false });
+        asked.end(sent);
+        const [response] = await once(asked, "response");
+        return sha256(await buffer(response)) === sha256(sent);
+      }),
+    );
+    assert.equal(bodies.filter((isSame) => isSame).length, 200);
+    await until("all streams are closed", () => figures.forwardStreams === 0);
+    assert.ok(figures.forwardedBytes > 200 * 40_000 * 0.5);
+  });
+
+  it("carries large bodies in both directions at once, to the byte", async (t) => {
+    const { url } = await startServer(t);
+    const client = await connectTo(t, url);
+    const [up, down] = [randomBytes(24 * MIB), randomBytes(24 * MIB)];
+    const taken = Promise.withResolvers<string>();
+    const port = await target(t, (socket) => {
+      void received(socket).then((bytes) => taken.resolve(sha256(bytes)));
+      socket.end(down);
+    });
+    await using forwarded = await forwardPort(client, at(port));
+    const socket = open(forwarded.port);
+    socket.end(up);
+    assert.equal(sha256(await received(socket)), sha256(down));
+    assert.equal(await taken.promise, sha256(up));
+  });
+
+  it("passes on a half-close: the answer comes after the end of the question", async (t) => {
+    const { url } = await startServer(t);
+    const client = await connectTo(t, url);
+    const port = await target(t, (socket) => {
+      void received(socket).then((bytes) => socket.end(`got ${bytes.length}`));
+    });
+    await using forwarded = await forwardPort(client, at(port));
+    const socket = open(forwarded.port);
+    socket.end("question");
+    assert.equal(String(await received(socket)), "got 8");
+  });
+
+  it("passes on a reset, from either side", async (t) => {
+    const { url, figures } = await startServer(t);
+    const client = await connectTo(t, url);
+    const errors: string[] = [];
+    const port = await target(t, (socket) => {
+      socket.on("error", (error: Error & { code?: string }) => errors.push(error.code ?? ""));
+      socket.once("data", (data) => {
+        if (String(data) === "reset me") socket.resetAndDestroy();
+        else socket.write("hello");
+      });
+    });
+    await using forwarded = await forwardPort(client, at(port));
+    const near = connect(forwarded.port, "127.0.0.1");
+    near.write("reset me");
+    const [error] = await once(near, "error");
+    assert.equal(error.code, "ECONNRESET");
+    const other = open(forwarded.port);
+    other.write("talk to me");
+    await once(other, "data");
+    other.resetAndDestroy();
+    await until("the target sees the reset", () => errors.includes("ECONNRESET"));
+    await until("all streams are closed", () => figures.forwardStreams === 0);
+  });
+
+  it("holds a target back whose reader is slow, and keeps nobody else waiting", async (t) => {
+    const { url, figures } = await startServer(t);
+    const client = await connectTo(t, url);
+    let written = 0;
+    const flood = await target(t, (socket) => {
+      const block = Buffer.alloc(64 * 1024);
+      const more = () => {
+        while (socket.writable && socket.write(block)) written += block.length;
+        written += block.length;
+        socket.once("drain", more);
+      };
+      more();
+    });
+    const echo = await target(t, (socket) => socket.pipe(socket));
+    await using forwarded = await forwardPort(client, at(flood));
+    await using echoed = await forwardPort(client, at(echo));
+    const slow = open(forwarded.port);
+    slow.pause();
+    await until("the flood has begun", () => written > MIB);
+    // What nobody reads stays where it is: what sockets take in, and a window.
+    const settled = async () => {
+      const before = written;
+      const quick = open(echoed.port);
+      quick.write("ping");
+      await once(quick, "data");
+      quick.destroy();
+      const { exitCode } = await (
+        await client.start({ processId: `p-${before}`, argv: ["true"], cwd: "/", env: {}, tty: false })
+      ).wait();
+      assert.equal(exitCode, 0);
+      return written === before;
+    };
+    await until("the flood stands still", settled);
+    assert.ok(written < 64 * MIB, `${written} bytes were taken`);
+    slow.destroy();
+    await until("all streams are closed", () => figures.forwardStreams === 0);
+  });
+
+  it("keeps process output going beside a flood of a stream", async (t) => {
+    const { url } = await startServer(t);
+    const client = await connectTo(t, url);
+    const total = 32 * MIB;
+    const port = await target(t, (socket) => socket.end(Buffer.alloc(total)));
+    await using forwarded = await forwardPort(client, at(port));
+    const socket = open(forwarded.port);
+    let arrived = 0;
+    socket.on("data", (data) => {
+      arrived += data.length;
+    });
+    await until("the flood has begun", () => arrived > 0);
+    const process = await client.start({
+      processId: "beside",
+      argv: ["sh", "-c", "head -c 3000000 /dev/zero | base64 -w 0 | head -c 2000000"],
+      cwd: "/",
+      env: {},
+      tty: false,
+    });
+    let output = 0;
+    for await (const event of process.events()) if (event.type === "output") output += event.chunk.length;
+    assert.equal(output, 2_000_000);
+    await until("the flood has come", () => arrived === total);
+  });
+
+  it("closes a connection whose target refuses, and says why", async (t) => {
+    const { url } = await startServer(t);
+    const client = await connectTo(t, url);
+    const gone = createServer().listen(0, "127.0.0.1");
+    await once(gone, "listening");
+    const { port } = gone.address() as AddressInfo;
+    gone.close();
+    await once(gone, "close");
+    const refusals: string[] = [];
+    await using forwarded = await forwardPort(client, {
+      ...at(port),
+      onRefused: (message) => refusals.push(message),
+    });
+    const socket = open(forwarded.port);
+    await new Promise((resolve) => socket.once("close", resolve));
+    assert.deepEqual(refusals, [`localhost:${port}: Connection refused`]);
+  });
+
+  it("resets open streams when the connection is cut; the ports go on, in both directions", async (t) => {
+    const { url } = await startServer(t);
+    await using proxy = await FaultProxy.before(url);
+    const client = await connectTo(t, proxy.url);
+    const port = await target(t, (socket) => socket.pipe(socket));
+    await using forwarded = await forwardPort(client, at(port));
+    await using back = await forwardPortBack(client, at(port));
+    for (let round = 0; round < 20; round++) {
+      const sockets = [forwarded.port, back.port].map((one) => connect(one, "127.0.0.1"));
+      const ends = sockets.map((socket) => {
+        socket.write("hello");
+        return once(socket, "data");
+      });
+      await Promise.all(ends);
+      const errors = sockets.map((socket) => once(socket, "error"));
+      proxy.cut(round % 2 === 0 ? {} : { reset: true });
+      for (const [error] of await Promise.all(errors)) assert.equal(error.code, "ECONNRESET");
+    }
+  });
+
+  it("is off unless the server lets it in, and leads only where it was let", async (t) => {
+    const off = await connectTo(t, (await startServer(t, {})).url);
+    const message = "forwarding is off at this server; `--allow-forward` lets it in";
+    await assert.rejects(off.forwards.open("localhost", 80), { code: "EINVAL", message });
+    await assert.rejects(
+      off.forwards.listen("127.0.0.1", 0, () => undefined),
+      { code: "EINVAL", message },
+    );
+    await assert.rejects(
+      off.forwards.watchPorts(() => undefined),
+      { code: "EINVAL", message },
+    );
+    const on = await connectTo(t, (await startServer(t)).url);
+    for (const host of ["10.0.0.1", "example.com", "127.0.0.1.example.com", "0.0.0.0", "::", "0"])
+      await assert.rejects(on.forwards.open(host, 80), {
+        code: "EINVAL",
+        message: /is not allowed; `--allow-forward /,
+      });
+    await assert.rejects(
+      on.forwards.listen("0.0.0.0", 0, () => undefined),
+      { message: /is not allowed/ },
+    );
+    const port = await target(t, (socket) => socket.end("named"));
+    const named = await connectTo(t, (await startServer(t, { allowForward: [`127.0.0.1:${port}`] })).url);
+    await using forwarded = await forwardPort(named, { port: 0, target: { host: "127.0.0.1", port } });
+    assert.equal(String(await received(open(forwarded.port))), "named");
+    await assert.rejects(named.forwards.open("127.0.0.1", port + 1), { message: /is not allowed/ });
+  });
+
+  it("keeps streams to the connection that opened them", async (t) => {
+    const { url } = await startServer(t);
+    const [one, other] = [await connectTo(t, url), await connectTo(t, url)];
+    const port = await target(t, (socket) => socket.pipe(socket));
+    await one.call("forward/open", { streamId: "s", host: "127.0.0.1", port });
+    await one.call("forward/write", { streamId: "s", chunk: Buffer.from("mine") });
+    const write = other.call("forward/write", { streamId: "s", chunk: Buffer.from("x") });
+    await assert.rejects(write, { message: "unknown stream s" });
+    // Closing what one does not have is no error, and closes nothing of anybody else's.
+    await other.call("forward/close", { streamId: "s" });
+    await one.call("forward/write", { streamId: "s", chunk: Buffer.from("still mine") });
+    const { port: listened } = await one.call("forward/listen", { listenId: "l", port: 0 });
+    await other.call("forward/unlisten", { listenId: "l" });
+    const socket = open(listened);
+    await once(socket, "connect");
+    socket.destroy();
+  });
+
+  it("has room for so many streams, and one that waits for no answer is refused", async (t) => {
+    const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { each: 2, all: 3 }, forwardListeners: 1 };
+    const { url, figures } = await startServer(t, { allowForward: ["loopback"], caps });
+    const client = await connectTo(t, url);
+    const port = await target(t, (socket) => socket.pause());
+    const stream = (streamId: string, from = client) =>
+      from.call("forward/open", { streamId, host: "127.0.0.1", port });
+    await stream("a");
+    await stream("b");
+    await assert.rejects(stream("b"), { message: "stream b already exists" });
+    await assert.rejects(stream("c"), {
+      message: "too many forwarded streams: this connection may have 2 at once; close one of them first",
+    });
+    const second = await connectTo(t, url);
+    await stream("a", second);
+    await assert.rejects(stream("b", second), {
+      message: /^too many forwarded streams: this server may have 3/,
+    });
+    await client.call("forward/listen", { listenId: "l", port: 0 });
+    await assert.rejects(client.call("forward/listen", { listenId: "m", port: 0 }), {
+      message: /^too many forwarding listeners: this server may have 1/,
+    });
+    await client.call("forward/unlisten", { listenId: "l" });
+    await client.call("forward/listen", { listenId: "m", port: 0 });
+    const chunk = Buffer.alloc(64 * 1024);
+    const refusals: string[] = [];
+    for (let count = 0; count < 400; count++)
+      client
+        .call("forward/write", { streamId: "a", chunk })
+        .catch((error: Error) => refusals.push(error.message));
+    await until("some are refused", () => refusals.length > 0);
+    assert.match(refusals[0] ?? "", /^stream a has \d+ bytes under way; await the answers to some/);
+    await client.close();
+    await second.close();
+    await until("all streams are closed", () => figures.forwardStreams === 0);
+  });
+
+  it("writes down who was led where, and who was refused", async (t) => {
+    using scratch = scratchDirectory();
+    const file = `${scratch.path}/audit`;
+    const { url } = await startServer(t, { allowForward: ["loopback"] }, new AuditLog(file));
+    const client = await connectTo(t, url);
+    const port = await target(t, (socket) => socket.end());
+    await client.forwards.open("localhost", port);
+    await assert.rejects(client.forwards.open("10.0.0.1", 80));
+    const { port: listened } = await client.forwards.listen("127.0.0.1", 0, () => undefined);
+    const events = readFileSync(file, "utf8")
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line))
+      .filter(({ event }) => event.startsWith("forward"));
+    assert.deepEqual(
+      events.map(({ event, target: to, address, principal }) => [event, to ?? address, principal]),
+      [
+        ["forward", `localhost:${port}`, "local"],
+        ["forward-refused", "10.0.0.1:80", "local"],
+        ["forward-listen", `127.0.0.1:${listened}`, "local"],
+      ],
+    );
+  });
+});
+
+describe("procwire forward", { timeout: 120_000 }, () => {
+  let server: ServeChild;
+  before(async () => {
+    server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward"]).listening();
+  });
+  after(() => server.stop());
+  const forward = (...args: string[]) =>
+    startCli(["forward", "--connect", server.url, ...args], { cwd: import.meta.dirname });
+
+  it("offers a port here, and one of here there", async (t) => {
+    const port = await target(t, (socket) => socket.pipe(socket));
+    for (const args of [[], ["-R"]]) {
+      const running = forward(...args, `0:localhost:${port}`);
+      await until("it listens", () => running.stderr.includes("leads to"), running.ended);
+      const [, listened] = /127\.0\.0\.1:(\d+)/.exec(running.stderr) ?? [];
+      const socket = open(Number(listened));
+      socket.end("hello");
+      assert.equal(String(await received(socket)), "hello");
+      running.child.kill("SIGINT");
+      const { code, stderr } = await running.ended;
+      const line =
+        args.length === 0
+          ? `127.0.0.1:${listened} leads to localhost:${port} at the server`
+          : `127.0.0.1:${listened} at the server leads to localhost:${port}`;
+      assert.deepEqual({ code, stderr }, { code: 0, stderr: `procwire forward: ${line}\n` });
+    }
+  });
+
+  it("offers what a process of the session begins to listen on, under the same number", async () => {
+    const program = `
+      const server = require("node:http").createServer((_, answer) => answer.end("from inside"));
+      server.listen(0, "127.0.0.2", () => console.log("port " + server.address().port));`;
+    const running = startCli(
+      ["run", "--connect", server.url, "--forward", "auto", "--", process.execPath, "-e", program],
+      { cwd: import.meta.dirname },
+    );
+    await until("the port is offered", () => running.stderr.includes("is offered at"), running.ended);
+    const [, port] = /port (\d+) is offered at 127\.0\.0\.1:\1\n/.exec(running.stderr) ?? [];
+    assert.ok(port !== undefined, running.stderr);
+    const response = await fetch(`http://127.0.0.1:${port}/`);
+    assert.equal(await response.text(), "from inside");
+    running.child.kill("SIGTERM");
+    await running.ended;
+  });
+
+  it("says what is wrong with its arguments", async () => {
+    for (const [args, message] of [
+      [[], "no port given; such as 8080 or 5432:db.internal:5432"],
+      [["http"], "`http` is no port to forward; expected PORT or PORT:HOST:PORT"],
+      [["80:x:99999"], "`80:x:99999` is no port to forward; expected PORT or PORT:HOST:PORT"],
+      [["--forward", "all"], "unsupported --forward `all`; expected auto"],
+    ] as const) {
+      const { code, stderr } = await forward(...args).ended;
+      assert.deepEqual(
+        { code, stderr },
+        { code: 2, stderr: `procwire forward: ${message}; see \`procwire forward --help\`\n` },
+      );
+    }
+  });
+});
