@@ -102,8 +102,7 @@ async function startServer(): Promise<string> {
 try {
   const ssh = await startSshd();
   const url = await startServer();
-  const home = { ...process.env, HOME: folder, XDG_RUNTIME_DIR: folder };
-  const overSsh = `exec:ssh ${ssh.join(" ")} ${target()} env XDG_RUNTIME_DIR=${folder} ${PROCWIRE} connect`;
+  const overSsh = `exec:ssh ${ssh.join(" ")} ${target()} env PROCWIRE_RUNTIME_DIR=${path("run")} ${PROCWIRE} connect --idle-exit 1`;
   const block = execFileSync("head", ["-c", String(1024 * 1024), "/dev/urandom"], { maxBuffer: 2 ** 24 });
   for (let count = 0; count < LARGE_MIB; count++) appendFileSync(path("large"), block);
   for (let at = 0; at < SMALL_FILES; at++) {
@@ -112,7 +111,7 @@ try {
     writeFileSync(join(directory, `${at}.txt`), block.subarray(0, 500 + (at % 2000)));
   }
   const cp = (connect: string, ...places: string[]) =>
-    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...places], { env: home });
+    run(PROCWIRE, ["cp", "-q", "--connect", connect, ...places]);
   const ways: [string, { up: (what: string) => void; down: (what: string) => void }][] = [
     [
       "scp",
