@@ -6,7 +6,7 @@
 //                                      takes the prebuilt addon of its platform
 //   node native/build.mjs --first-use  where there is no prebuilt addon: build if there is a compiler, and not again after
 //                                      one has failed; prints why not, for the program that runs this
-//   node native/build.mjs --asan       build the addon with AddressSanitizer and UndefinedBehaviorSanitizer into
+//   node native/build.mjs --asan       build the addon and the programs with AddressSanitizer and UndefinedBehaviorSanitizer into
 //                                      build/asan/, for the test and the fuzzer that use it
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -77,7 +77,12 @@ function build() {
   // Self-contained where the static library is at hand, so that it outlives an upgrade of the compiler.
   compile(cxx, addonFile, addon, asan ? [[]] : [["-static-libstdc++", "-static-libgcc"], []]);
   for (const [name, sources] of Object.entries(PROGRAMS))
-    compile(cc, join(outDir, name), [...common, "-s", ...sources], [["-static"], []]);
+    compile(
+      cc,
+      join(outDir, name),
+      [...common, ...(asan ? debugging.slice(0, 3) : ["-s"]), ...sources],
+      asan ? [[]] : [["-static"], []],
+    );
   writeFileSync(stampFile, stamp);
   if (!firstUse)
     console.log(`procwire: built ${outputs.map((path) => path.slice(here.length + 1)).join(", ")}`);

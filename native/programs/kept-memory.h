@@ -19,10 +19,10 @@
 // Rises whenever the layout or the record changes: what cannot be read is ended and told, never guessed.
 #define KEPT_VERSION 1u
 
-// Holds twice the retention of a kept process (src/exec/kept-limits.ts) with the heads of its entries, and one read.
-#define KEPT_OUTPUT_BYTES (1024u * 1024u)
+// Holds twice the retention of a kept process (src/exec/kept-process.ts) with the heads of its entries, and one read.
+#define KEPT_OUTPUT_BYTES (3u * 1024u * 1024u)
 // One read at most, so that an entry is one chunk of the log: a quarter of that retention.
-#define KEPT_READ_BYTES (64u * 1024u)
+#define KEPT_READ_BYTES (256u * 1024u)
 #define KEPT_INPUT_BYTES (256u * 1024u)
 // As many as src/exec/input-limits.ts has.
 #define KEPT_WRITE_IDS 4096u

@@ -32,9 +32,9 @@ export interface RestoredProcess extends KeptSession, Pick<StartParams, "termina
 }
 
 /**
- * Output kept for readers of a process that outlives its server, in place of `retainedOutputBytes` where that is more. It
- * lies in shared memory as well (`native/programs/kept-memory.h`), twice as much for a client that is away, and a read is
- * a quarter of it at most: so that each read is one chunk here and there.
+ * Output kept for readers of a process that outlives its server, whatever `retainedOutputBytes` is. It lies in shared memory
+ * as well (`native/programs/kept-memory.h`), twice as much for a client that is away, and a read is a quarter of it at
+ * most: so that each read is one chunk here and there, and the numbers are the same.
  */
-export const KEPT_RETAINED_BYTES = 256 * 1024;
+export const KEPT_RETAINED_BYTES = 1024 * 1024;
 export const KEPT_RETAINED_CHUNKS = 4096;

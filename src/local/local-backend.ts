@@ -240,9 +240,8 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
 
   #logOptions(isKept: boolean): EventLogOptions {
     const { eventLogLimits, budget, snapshotBudget } = this.#options;
-    const retainedBytes = Math.min(eventLogLimits?.retainedBytes ?? KEPT_RETAINED_BYTES, KEPT_RETAINED_BYTES);
     const limits = isKept
-      ? { ...eventLogLimits, retainedBytes, retainedChunks: KEPT_RETAINED_CHUNKS }
+      ? { ...eventLogLimits, retainedBytes: KEPT_RETAINED_BYTES, retainedChunks: KEPT_RETAINED_CHUNKS }
       : eventLogLimits;
     return { clock: this.#clock, limits, budget, snapshotBudget };
   }

@@ -5,7 +5,10 @@ import type { InheritedChild } from "./kept-child.ts";
  * Tells a new log what earlier servers told, with the same numbers. What is no longer there is a gap; so is what a server
  * had read and not yet written down when it died, of which nobody knows how much it was.
  */
-export function restoreLog(log: EventLog, { gone, entries, exit }: InheritedChild): void {
+export function restoreLog(
+  log: EventLog,
+  { gone, entries, exit }: Pick<InheritedChild, "gone" | "entries" | "exit">,
+): void {
   const first = entries[0]?.seq ?? gone.seq + 1;
   if (exit && exit.seq < first) {
     // How the bytes before its exit and after it were divided is not known any more.

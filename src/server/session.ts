@@ -417,10 +417,7 @@ export class Session {
       clock,
       turns,
       onDetach: config.onDetach,
-      extraBytes:
-        shared.lifetime === "kept"
-          ? Math.min(config.retainedOutputBytes, KEPT_RETAINED_BYTES)
-          : config.retainedOutputBytes,
+      extraBytes: shared.lifetime === "kept" ? KEPT_RETAINED_BYTES : config.retainedOutputBytes,
       onProgress: () => this.#considerForgetting(entry),
       onShared: () => this.#input.forget(processId),
     });

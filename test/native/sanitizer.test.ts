@@ -4,6 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { promisify } from "node:util";
+import { KeptServe, keptParams, NO_KEEPER } from "../support/keeper.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..", "..");
@@ -48,6 +49,26 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
   }, async () => {
     const stdout = await runChecked(join(root, "test", "fixtures", "native", "churn.ts"));
     assert.equal(stdout.trim(), "churned");
+  });
+
+  it("has a keeper without a memory error, through kills, hand-overs and its end", {
+    skip: skip || NO_KEEPER,
+  }, async () => {
+    await using server = await KeptServe.below(join(root, "native", "build", "asan", "keeper"));
+    await using client = await server.connect();
+    const echo = 'while read line; do echo "got $line"; done; exit 7';
+    const kept = await client.start(keptParams("kept", echo));
+    const short = await client.start(keptParams("short", "exit 3"));
+    for (const signal of ["SIGKILL", "SIGHUP", "SIGKILL"] as const) {
+      if (signal === "SIGHUP") process.kill(server.keeperPid, signal);
+      else await server.killServer([kept.pid, short.pid]);
+      await kept.write(Buffer.from(`${"x".repeat(100_000)}\n`));
+    }
+    assert.equal((await short.wait()).exitCode, 3);
+    await kept.closeStdin();
+    assert.equal((await kept.wait()).exitCode, 7);
+    assert.deepEqual(await server.serve.stop(), { code: 0, signal: null });
+    assert.doesNotMatch(server.serve.stderr, /AddressSanitizer|runtime error:/);
   });
 
   it("goes through all that is asked of its sockets without a memory error or undefined behaviour", {

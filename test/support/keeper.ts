@@ -26,11 +26,16 @@ export class KeptServe implements AsyncDisposable {
 
   /** One that does not give up after five deaths, as the one users have does. */
   static async start(...args: string[]): Promise<KeptServe> {
+    return KeptServe.below(KEEPER, ...args);
+  }
+
+  /** The same with another build of the keeper. */
+  static async below(keeper: string, ...args: string[]): Promise<KeptServe> {
     return KeptServe.#start(args, [
       WATCHDOG,
       "--reloads",
       "--",
-      KEEPER,
+      keeper,
       "--deaths",
       "1000",
       PROCWIRE,
