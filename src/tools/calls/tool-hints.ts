@@ -23,5 +23,6 @@ export const TOOL_HINTS: Readonly<Record<string, ToolHints>> = {
   },
   list_sessions: { title: "List sessions", annotations: LOOKS },
   read_output: { title: "Read earlier output", annotations: LOOKS },
+  hand_over: { title: "Hand a terminal over to a person", annotations: ACTS },
   read_screen: { title: "Look at a screen", annotations: LOOKS },
 };
