@@ -7,7 +7,7 @@ export type { ListenAt } from "../connection/accepted-socket.ts";
 export type { ByteCodec } from "../connection/byte-codec.ts";
 export type { Wire } from "../connection/wire-parts.ts";
 export type { EventLog } from "../exec/event-log.ts";
-export type { HostBackend, HostProcess } from "../exec/host-backend.ts";
+export type { Fed, HostBackend, HostProcess } from "../exec/host-backend.ts";
 export type { RetentionBudget } from "../exec/retention-budget.ts";
 export type { FileSystem } from "../files/file-system.ts";
 export type {
@@ -28,6 +28,8 @@ export type {
   WalledFileServers,
 } from "../server/host-services.ts";
 export type { OperatorClaim } from "../server/jwt.ts";
+export type { Share } from "../server/principal.ts";
+export type { TracedRequest, Tracing } from "../server/tracing.ts";
 export type { YieldLimits } from "../tools/calls/yield-window.ts";
 export type { McpOptions, McpServing } from "../tools/mcp/mcp-server.ts";
 export type { ArchiveLimits } from "../tools/output/output-archive.ts";
@@ -37,7 +39,9 @@ export type {
   ExecCommandBegin,
   ExecCommandEnd,
   ExecCommandOutputDelta,
+  TerminalDriver,
   TerminalInteraction,
+  TerminalWaiting,
 } from "../tools/sessions/exec-events.ts";
 export type { SessionLimits } from "../tools/sessions/session-table.ts";
 export type { JsonSchema } from "../tools/tool.ts";
