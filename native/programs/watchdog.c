@@ -327,7 +327,8 @@ static int watch(const struct below* below) {
           number = SIGTERM;
         }
         if (number == SIGTERM || number == SIGHUP || info.si_code <= 0) kill(below->pid, number);
-        if (stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
+        // A server that lives on after a hang-up has read its files again.
+        if (number != SIGHUP && stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
         break;
       case SIGUSR1:
         // Also the first word of an end that nobody asked for here.

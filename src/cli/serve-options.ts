@@ -10,9 +10,10 @@ import { type AuthFlags, authFromFlags } from "../server/auth-flags.ts";
 import type { LogLevel } from "../server/host-services.ts";
 import { DEFAULT_HUNG_AFTER_MS, LARGEST_MESSAGE_BYTES, type ServerConfig } from "../server/limits.ts";
 import { isLogLevel } from "../server/log.ts";
-import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
+import { DEFAULT_LISTEN_URL, ExecServerTransport, isLoopback } from "../server/transport.ts";
 import type { AskJobs } from "../server/web-jobs.ts";
 import { UsageError } from "./command.ts";
+import { PLAIN_TOKENS, tlsFromFlags } from "./tls-options.ts";
 import { askJobsOf, DATABASE_VARIABLE } from "./console-jobs.ts";
 
 /** The options of `procwire serve`, once: flags, configuration file and help are derived from this table. */
@@ -105,6 +106,12 @@ const OPTIONS = {
     value: "NAME",
     help: "a name clients may ask for the server by, beside IP addresses and localhost; may be repeated",
   },
+  "tls-cert": {
+    type: "string",
+    value: "PATH",
+    help: "speak TLS (wss://) with this certificate and those of its authorities, PEM; read again on SIGHUP",
+  },
+  "tls-key": { type: "string", value: "PATH", help: "its key, PEM" },
   "ws-auth": {
     type: "string",
     value: "KIND",
@@ -252,7 +259,7 @@ ${lines.join("\n")}
 Examples:
   procwire serve --listen ws://127.0.0.1:7070
   procwire serve --listen unix:///run/user/1000/procwire.sock
-  procwire serve --listen ws://0.0.0.0:7070 --ws-auth capability-token --ws-token-file token
+  procwire serve --listen ws://0.0.0.0:7070 --ws-auth capability-token --ws-token-file token --tls-cert cert.pem --tls-key key.pem
 `;
 }
 
@@ -299,10 +306,16 @@ function toOptions(values: Values): ServeOptions {
     operatorTokenFile: text("operator-token-file"),
     operatorClaim: text("operator-claim"),
   };
+  const transport = ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL);
+  const tls = tlsFromFlags(transport, text("tls-cert"), text("tls-key"));
+  const { warnings = [], ...judged } = authFromFlags(auth);
+  const isInTheClear = transport.type === "websocket" && !isLoopback(transport.host) && !tls;
   return {
-    transport: ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL),
+    transport,
     config,
-    ...authFromFlags(auth),
+    ...judged,
+    warnings: isInTheClear && judged.auth.type !== "none" ? [...warnings, PLAIN_TOKENS] : warnings,
+    tls,
     operatorUids: listOf(values["operator-uid"], isNumber),
     allowHosts: listOf(values["allow-host"], isString),
     web:
@@ -319,7 +332,7 @@ function toOptions(values: Values): ServeOptions {
     idleExitMs: inMs(values["idle-exit"]),
     keep: keepOf(values),
     logLevel,
-    secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile].filter(
+    secretFiles: [auth.wsTokenFile, auth.wsSharedSecretFile, auth.operatorTokenFile, text("tls-key")].filter(
       (path) => path !== undefined,
     ),
   };

@@ -17,10 +17,10 @@ export function nodeListener(codec: ByteCodec): ListenAt {
     // Asked for here, because a server with the addon never needs it and would load it at every start.
     const { createServer } = process.getBuiltinModule("node:net");
     const server = createServer({ noDelay: true, allowHalfOpen: true }, (stream) =>
-      onConnection(new NodeSocket(stream, codec)),
+      onConnection(nodeSocket(stream, codec)),
     );
     await listening(server, () => server.listen({ ...address, backlog: LISTEN_BACKLOG }));
-    return listener(server);
+    return listenerOf(server);
   };
 }
 
@@ -28,7 +28,7 @@ function peerNameOf({ remoteAddress, remotePort }: Socket): string {
   return remoteAddress === undefined ? "unix" : `${remoteAddress}:${remotePort}`;
 }
 
-function listening(server: Server, start: () => void): Promise<void> {
+export function listening(server: Server, start: () => void): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
     server.once("listening", () => {
@@ -39,7 +39,7 @@ function listening(server: Server, start: () => void): Promise<void> {
   });
 }
 
-function listener(server: Server): Listener {
+export function listenerOf(server: Server): Listener {
   const address = server.address();
   return {
     port: typeof address === "object" && address !== null ? address.port : 0,
@@ -47,8 +47,8 @@ function listener(server: Server): Listener {
   };
 }
 
-/** A stream of Node's as a connection that came in; `like` knows whose it is. */
-export function nodeSocket(stream: Socket, codec: ByteCodec, like: AcceptedSocket): AcceptedSocket {
+/** A stream of Node's as a connection that came in; `like` knows whose it is, where it came in as something else. */
+export function nodeSocket(stream: Socket, codec: ByteCodec, like?: AcceptedSocket): AcceptedSocket {
   return new NodeSocket(stream, codec, like);
 }
 

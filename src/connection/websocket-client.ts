@@ -5,6 +5,7 @@ import { acceptKey } from "./accept-key.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
 import { StreamSocket } from "./stream-socket.ts";
+import { explainTls } from "./tls-error.ts";
 import { WebSocketConnection } from "./websocket-connection.ts";
 
 export interface WebSocketConnectOptions {
@@ -83,7 +84,7 @@ export async function connectWebSocket(options: WebSocketConnectOptions): Promis
     response.on("end", () => reject(new UpgradeRefusedError(options.url, response.statusCode ?? 0, body)));
     response.on("error", reject);
   });
-  outgoing.on("error", reject);
+  outgoing.on("error", (error) => reject(explainTls(error, options.url)));
   outgoing.end();
   try {
     return await promise;

@@ -76,7 +76,7 @@ export async function runMainWithTransport(
     auditFile,
     otel,
   } = options;
-  const { auth, operatorUids, allowHosts } = options;
+  const { auth, operatorUids, allowHosts, tls } = options;
   const hidden = [
     ...secretFiles,
     ...(auditFile === undefined ? [] : [auditFile]),
@@ -114,6 +114,7 @@ export async function runMainWithTransport(
     auth,
     operatorUids,
     allowHosts,
+    tls,
     web: web ? { ...web, folder: webFolder() } : metrics ? { folder: null } : undefined,
     idleExitMs: options.idleExitMs,
     exit: exitNow,

@@ -51,6 +51,8 @@ export interface Listening {
   loginUrl(): string | null;
   /** Stops accepting; connections that are open stay. Resolves once they too are gone. */
   close(reason?: "replaced"): Promise<void>;
+  /** Reads certificate and key again, for connections from now on; absent without TLS. Throws when they cannot be used. */
+  renewTls?: () => void;
   /** Drops what is left of plain HTTP, such as a request whose head never ends. */
   drop(): void;
 }

@@ -3,6 +3,8 @@ import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../async/clock.ts";
 import type { AcceptedSocket, ListenAt, Listener } from "../connection/accepted-socket.ts";
 import { LineConnection } from "../connection/line-connection.ts";
+import type { TlsMaterial } from "../connection/tls-listener.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import type { WebSocketAuth } from "./auth.ts";
 import { descriptorLimit, shareDescriptors } from "./descriptor-shares.ts";
 import type { ExecServer } from "./exec-server.ts";
@@ -22,6 +24,8 @@ export interface ListenOptions {
   web?: WebOptions | undefined;
   /** A socket that listens already, of the server before this one. */
   inherited?: number | undefined;
+  /** Speaks TLS on a TCP port, with what this gives; asked again by `renewTls`. */
+  tls?: (() => TlsMaterial) | undefined;
 }
 
 /** Only the owner may connect to a unix socket. */
@@ -42,6 +46,9 @@ export async function listen(
   if (operatorUids.length > 0) refuseUnknownUids(server, transport, auth);
   // Now rather than for the first who connects: where it cannot be loaded, nobody could come in.
   if (auth.type === "signed-bearer-token") await import("./jwt.ts");
+  const url = ExecServerTransport.toUrl(transport);
+  if (options.tls && transport.type === "unix")
+    throw new Error(`${url} needs no TLS: --tls-cert and --tls-key are for a ws:// address`);
   const { codec, listenAt, listenOn } = server.wire;
   const isUnix = transport.type === "unix";
   const door = new FrontDoor(
@@ -64,10 +71,32 @@ export async function listen(
   if (transport.type === "unix") {
     const { path } = transport;
     const bound = inherited === undefined ? bindUnix(listenAt, path, onConnection) : takeOn(inherited);
-    return door.behind(removing(await bound, path), ExecServerTransport.toUrl(transport));
+    return door.behind(removing(await bound, path), url);
   }
-  const listener = await (inherited === undefined ? listenAt(transport, onConnection) : takeOn(inherited));
-  return door.behind(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
+  if (!options.tls) {
+    const bind = () => (inherited === undefined ? listenAt(transport, onConnection) : takeOn(inherited));
+    const listener = await named(url, async () => bind());
+    return door.behind(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
+  }
+  // Its sockets are Node's, which take no socket of the addon's.
+  if (inherited !== undefined) throw new Error("a server that speaks TLS cannot take over another one's socket");
+  const { tls } = options;
+  const { listenTls } = await import("../connection/tls-listener.ts");
+  const listener = await named(url, () => listenTls(transport, tls(), codec, onConnection));
+  const secureUrl = ExecServerTransport.toUrl({ ...transport, port: listener.port }).replace(/^ws:/, "wss:");
+  return { ...door.behind(listener, secureUrl), renewTls: () => listener.renew(tls()) };
+}
+
+/** An error of the system says what is wrong, but not with which address. */
+async function named<T>(url: string, bind: () => Promise<T>): Promise<T> {
+  try {
+    return await bind();
+  } catch (cause) {
+    const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+    if (typeof code !== "string" || !/^E[A-Z]+$/.test(code)) throw cause;
+    const why = code === "EADDRINUSE" ? "something else listens there already" : messageOf(cause);
+    throw Object.assign(new Error(`cannot listen on ${url}: ${why} (${code})`, { cause }), { code });
+  }
 }
 
 /** Where the peer's uid is not told it can only be this program's own: the socket's mode lets nobody else connect. */

@@ -1,5 +1,6 @@
 import type { Readable, Writable } from "node:stream";
 import { systemClock } from "../async/clock.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import type { ExecServer } from "./exec-server.ts";
 import type { Listening } from "./front-door.ts";
 import { watchIdleness } from "./idle-exit.ts";
@@ -38,12 +39,28 @@ export async function runServer(
   const listening = await listen(server, transport, options);
   options.onListening?.(listening.url, listening.loginUrl());
   const { idleExitMs, exit, leave } = options;
+  using _ = renewTlsOnHangUp(server, listening);
   const idle = idleExitMs === undefined ? null : watchIdleness(server, idleExitMs, systemClock);
   try {
     await untilSignalled(server, idle?.over ?? null, listening, exit, leave);
   } finally {
     idle?.stop();
   }
+}
+
+/** A certificate is renewed without a new server; one that cannot be used is told, and the old one stays. */
+function renewTlsOnHangUp(server: ExecServer, { renewTls }: Listening): Disposable {
+  if (!renewTls) return { [Symbol.dispose]: () => undefined };
+  const onHangUp = () => {
+    try {
+      renewTls();
+      server.log("info", "certificate and key were read again");
+    } catch (error) {
+      server.log("error", `the certificate is the one from before: ${messageOf(error)}`);
+    }
+  };
+  process.on("SIGHUP", onHangUp);
+  return { [Symbol.dispose]: () => process.off("SIGHUP", onHangUp) };
 }
 
 /** Keeps a server that already listens going until a signal comes. */

@@ -54,6 +54,19 @@ describe("the watchdog", {
       ]);
   });
 
+  it("does not take a hang-up that its server goes on after for an end", async () => {
+    // It says so after three times the patience.
+    const script =
+      "trap 'at=0' HUP; echo ready; while :; do sleep 0.02; [ -z \"$at\" ] && continue; at=$((at+1)); [ $at = 30 ] && echo still; done";
+    const child = guardFor(200, ["sh", "-c", script]);
+    await firstOutput(child);
+    child.kill("SIGHUP");
+    const code = ended(child);
+    assert.equal(await Promise.race([firstOutput(child), code.then(() => "ended")]), "still\n");
+    child.kill("SIGTERM");
+    assert.deepEqual(await code, [null, "SIGTERM"]);
+  });
+
   it("says so when the server cannot be run", async () => {
     const child = spawn(watchdog ?? "", ["--", "no-such-server"], { stdio: ["ignore", "ignore", "pipe"] });
     const code = ended(child);
