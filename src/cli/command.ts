@@ -1,4 +1,7 @@
-import { type ParseArgsConfig, parseArgs } from "node:util";
+import type { ParseArgsConfig, parseArgs } from "node:util";
+import { parseOptions } from "./parse-options.ts";
+
+export { UsageError } from "./usage-error.ts";
 
 export interface Command {
   readonly name: string;
@@ -6,11 +9,6 @@ export interface Command {
   readonly summary: string;
   /** Takes the arguments after the command's name; resolves with the exit code. */
   run(argv: string[]): Promise<number>;
-}
-
-/** Bad arguments: told in one line, with the way to the command's help, exit code 2. */
-export class UsageError extends Error {
-  override readonly name = "UsageError";
 }
 
 interface Spoken<O extends Options> {
@@ -39,7 +37,7 @@ export function commandOf<const O extends Options>(spoken: Spoken<O>): Command {
     summary,
     async run(args) {
       const all = { ...options, ...HELP_OPTION };
-      const { values, positionals } = parseArgs({ args, options: all, allowPositionals: takesWords });
+      const { values, positionals } = parseOptions({ args, options: all, allowPositionals: takesWords });
       if ("help" in values && values.help) {
         process.stdout.write(help);
         return 0;

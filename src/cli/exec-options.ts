@@ -1,6 +1,5 @@
 import { fstatSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
-import { parseArgs } from "node:util";
 import { COLOR_CHOICES, type ColorChoice } from "../agent/paint.ts";
 import type { GuardOptions } from "../exec/host-environment.ts";
 import { messageOf } from "../protocol/message-of.ts";
@@ -9,6 +8,7 @@ import { UsageError } from "./command.ts";
 import { type ConnectValues, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
+import { parseOptions } from "./parse-options.ts";
 
 export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
        procwire exec [options] resume THREAD_ID PROMPT
@@ -84,7 +84,7 @@ export interface ExecOptions {
 
 /** Null when help was asked for. */
 export function parseExecOptions(argv: string[]): ExecOptions | null {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = parseOptions({
     args: argv,
     allowPositionals: true,
     options: {

@@ -1,6 +1,6 @@
-import { parseArgs } from "node:util";
 import { UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
+import { parseOptions } from "./parse-options.ts";
 
 const HELP = `Usage: procwire fanout migrate --database-url URL [--grant-to ROLE]
 
@@ -13,7 +13,7 @@ whoever runs and works on jobs afterwards needs only the rights to read and writ
 `;
 
 export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
-  const { values } = parseArgs({ args: argv, options: { ...RUN_FLAGS, "grant-to": { type: "string" } } });
+  const { values } = parseOptions({ args: argv, options: { ...RUN_FLAGS, "grant-to": { type: "string" } } });
   if (values.help) {
     process.stdout.write(HELP);
     return 0;

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { type ParseArgsOptionsConfig, parseArgs } from "node:util";
+import type { ParseArgsOptionsConfig } from "node:util";
 import { API_KINDS, type ApiKind } from "../agent/choose-wire.ts";
 import { DEFAULT_MODEL } from "../agent/config.ts";
 import { isObject, type JsonObject } from "../agent/response-events.ts";
@@ -24,6 +24,7 @@ import { UsageError } from "./command.ts";
 import { type ConnectValues, SERVER_OPTIONS, serversOfEnvironment } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { parseSandbox, serverUrls } from "./host-options.ts";
+import { parseOptions } from "./parse-options.ts";
 import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./request-options.ts";
 
 export const RUN_FLAGS = {
@@ -112,7 +113,7 @@ export interface FanoutCommandOptions extends RunOptions {
 
 /** Null when help was asked for. */
 export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = parseOptions({
     args: argv,
     allowPositionals: true,
     options: {

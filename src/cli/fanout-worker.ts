@@ -1,8 +1,8 @@
-import { parseArgs } from "node:util";
 import { runWorker } from "../fanout/run/worker.ts";
 import { UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
 import { openJobStore, withRowResources } from "./fanout-setup.ts";
+import { parseOptions } from "./parse-options.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire fanout worker [--database-url URL] [options]
@@ -28,7 +28,7 @@ rows go to others within about half a minute.
 `;
 
 export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
-  const { values } = parseArgs({
+  const { values } = parseOptions({
     args: argv,
     options: { ...RUN_FLAGS, "exit-when-idle": { type: "boolean" } },
   });

@@ -1,6 +1,9 @@
 import type { Readable, Writable } from "node:stream";
 import type { ExecProcess, ExitStatus, TerminalSize } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
+import { standardStream } from "../server/standard-stream.ts";
+import { unwritable } from "./broken-output.ts";
+import { EscapeKey } from "./escape-key.ts";
 
 /** What a person or a script may send to a command that runs in front of them. */
 const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
@@ -11,6 +14,8 @@ export interface ForegroundOptions {
   tty: boolean;
   /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
   isUnreachable?: () => boolean;
+  /** With a terminal on both sides: begins an escape at the beginning of a line. */
+  escapeKey?: number | null;
   /** Called with what was typed and what the terminal of the command has shown of it: never while its echo is off. */
   onTyped?: ((chunk: Uint8Array) => void) | undefined;
 }
@@ -19,6 +24,8 @@ export type ForegroundEnd =
   | { type: "exited"; status: ExitStatus }
   /** The reader of its output has closed the pipe, as `| head` does. */
   | { type: "unread" }
+  /** The escape key and a dot were typed. */
+  | { type: "left" }
   /** Ended by this signal while its server could not be reached. */
   | { type: "abandoned"; signal: NodeJS.Signals };
 
@@ -37,7 +44,11 @@ export async function runInForeground(
   );
   const stopSize = options.tty ? followSize(child) : () => undefined;
   if (options.tty) terminal.enter();
-  const input = new InputFeed(process.stdin, child, options.onTyped);
+  const escapes =
+    options.tty && process.stdin.isTTY && options.escapeKey != null ? new EscapeKey(options.escapeKey) : null;
+  const input = new InputFeed(process.stdin, child, options.onTyped, escapes, () =>
+    ending.resolve({ type: "left" }),
+  );
   try {
     return await Promise.race([showOutput(child), ending.promise]);
   } finally {
@@ -89,7 +100,9 @@ export class OutputPipe {
 
   constructor(stream: Writable) {
     this.#stream = stream;
-    stream.on("error", () => {
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      if (!this.#isBroken && error.code !== "EPIPE" && stream !== process.stderr)
+        standardStream(2).write(`procwire: ${unwritable("stdout", error)}\n`);
       this.#isBroken = true;
       this.#waiting?.();
     });
@@ -120,19 +133,43 @@ class InputFeed {
   readonly #input: Readable;
   readonly #child: ExecProcess;
   readonly #onTyped: ForegroundOptions["onTyped"];
+  readonly #leave: () => void;
   #isOver = false;
 
-  constructor(input: Readable, child: ExecProcess, onTyped: ForegroundOptions["onTyped"]) {
+  constructor(
+    input: Readable,
+    child: ExecProcess,
+    onTyped: ForegroundOptions["onTyped"],
+    escapes: EscapeKey | null,
+    leave: () => void,
+  ) {
     this.#input = input;
     this.#child = child;
     this.#onTyped = onTyped;
+    this.#leave = leave;
     // What goes wrong with the input shows in the process itself, or in its loss.
-    this.#carry().catch(() => undefined);
+    if (escapes) this.#carryTyped(escapes);
+    else this.#carry().catch(() => undefined);
   }
 
   stop(): void {
     this.#isOver = true;
     this.#input.destroy();
+  }
+
+  /** What is typed is looked at as it comes: while the connection is lost writes wait, and who wants to leave must not. */
+  #carryTyped(escapes: EscapeKey): void {
+    let isTaken = Promise.resolve(true);
+    const write = async (bytes: Uint8Array) =>
+      !this.#isOver && (await this.#write(bytes)).status === "accepted";
+    this.#input.on("data", (chunk: Buffer) => {
+      const { pass, leaves } = escapes.take(chunk);
+      if (pass.length > 0) isTaken = isTaken.then((isOpen) => isOpen && write(pass)).catch(() => false);
+      if (leaves) this.#leave();
+    });
+    this.#input.on("end", () => {
+      void isTaken.then((isOpen) => (isOpen ? this.#child.closeStdin() : undefined)).catch(() => undefined);
+    });
   }
 
   async #carry(): Promise<void> {

@@ -1,6 +1,5 @@
 import { rm } from "node:fs/promises";
 import path from "node:path";
-import { parseArgs } from "node:util";
 import { CANCELLED_BY_USER, type ErrorClass, hasEnded, type JobSettings } from "../fanout/job.ts";
 import { askAgain } from "../fanout/ledger/ask-again.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
@@ -28,6 +27,7 @@ import {
   openJobStore,
   withRowResources,
 } from "./fanout-setup.ts";
+import { parseOptions } from "./parse-options.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire jobs list
@@ -65,7 +65,7 @@ export const command: Command = {
   summary: "list, show, retry, cancel, export, report, watch or remove fan-out jobs",
 
   async run(argv) {
-    const { values, positionals } = parseArgs({
+    const { values, positionals } = parseOptions({
       args: argv,
       allowPositionals: true,
       options: {

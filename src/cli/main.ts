@@ -1,5 +1,7 @@
 import { visibleLine, visibleText } from "../protocol/visible-text.ts";
+import { endOnBrokenOutput } from "./broken-output.ts";
 import type { Command } from "./command.ts";
+import { nearest } from "./parse-options.ts";
 
 /** Each command is loaded only when it is the one that runs. */
 const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command: Command }> }> = {
@@ -60,9 +62,15 @@ const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command:
 
 export async function main(argv: string[]): Promise<number> {
   const [name, ...rest] = argv;
+  // A server goes on although nobody reads what it says; its help is only read.
+  const isServer = SERVERS.has(name ?? "") && !rest.some((word) => word === "--help" || word === "-h");
+  if (!isServer) endOnBrokenOutput(Object.hasOwn(COMMANDS, name ?? "") ? `procwire ${name}` : "procwire");
   switch (name) {
-    case undefined:
     case "help":
+      if (rest[0] !== undefined) return main([rest[0], "--help"]);
+      process.stdout.write(helpText());
+      return 0;
+    case undefined:
     case "--help":
     case "-h":
       process.stdout.write(helpText());
@@ -76,8 +84,10 @@ export async function main(argv: string[]): Promise<number> {
   }
   const entry = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!entry) {
+    const meant = nearest(name, Object.keys(COMMANDS));
+    const hint = meant === null ? "" : `did you mean \`${meant}\`? `;
     process.stderr.write(
-      `procwire: unknown command \`${visibleLine(name)}\`; \`procwire --help\` lists the commands\n`,
+      `procwire: unknown command \`${visibleLine(name)}\`; ${hint}\`procwire --help\` lists the commands\n`,
     );
     return 2;
   }
@@ -97,6 +107,9 @@ export async function main(argv: string[]): Promise<number> {
   }
 }
 
+/** Commands whose stdout says little, or is somebody else's to look after. */
+const SERVERS: ReadonlySet<string> = new Set(["serve", "start", "connect"]);
+
 /** What node:util parseArgs throws for an unknown or incomplete option. */
 function isParseArgsError(error: Error): boolean {
   return "code" in error && typeof error.code === "string" && error.code.startsWith("ERR_PARSE_ARGS");
@@ -105,5 +118,5 @@ function isParseArgsError(error: Error): boolean {
 function helpText(): string {
   const width = Math.max(...Object.keys(COMMANDS).map((name) => name.length));
   const lines = Object.entries(COMMANDS).map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`);
-  return `procwire: processes over a wire\n\nUsage: procwire COMMAND [options]\n\n${lines.join("\n")}\n\n\`procwire COMMAND --help\` tells the rest.\n`;
+  return `procwire: processes over a wire\n\nUsage: procwire COMMAND [options]\n\n${lines.join("\n")}\n\n\`procwire help COMMAND\` tells the rest.\n`;
 }

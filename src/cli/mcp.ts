@@ -1,4 +1,3 @@
-import { parseArgs } from "node:util";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
@@ -12,6 +11,7 @@ import { SERVER_HELP, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
 import { ATTACHABLE_OPTIONS, hostOf } from "./host-options.ts";
 import { HTTP_HELP, HTTP_OPTIONS, type HttpPlace, httpPlace } from "./mcp-over-http.ts";
+import { parseOptions } from "./parse-options.ts";
 
 const HELP = `Usage: procwire mcp [options]
 
@@ -53,7 +53,7 @@ export const command: Command = {
   summary: "serve the tools for models over MCP",
 
   async run(argv) {
-    const { values } = parseArgs({ args: argv, options: OPTIONS });
+    const { values } = parseOptions({ args: argv, options: OPTIONS });
     if (values.help) {
       process.stdout.write(HELP);
       return 0;

@@ -1,9 +1,12 @@
+import { existsSync } from "node:fs";
 import { constants } from "node:os";
-import { parseArgs } from "node:util";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { ConnectionState } from "../client/exec-server-client.ts";
 import type { ExecBackend, ExecProcess, StartParams } from "../exec/exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import { pathFromUri } from "../protocol/path-uri.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { automaticForwards } from "./automatic-forwards.ts";
@@ -16,19 +19,25 @@ import {
   serverUrl,
 } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, type EnvironmentValues, guardFromFlags } from "./environment-options.ts";
+import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "./escape-key.ts";
 import { type ForegroundEnd, type ForegroundOptions, runInForeground, terminalSize } from "./foreground.ts";
+import { splitAtCommand } from "./leading-options.ts";
+import { parseOptions } from "./parse-options.ts";
 
-const HELP = `Usage: procwire run [options] -- COMMAND [ARGUMENT...]
+const HELP = `Usage: procwire run [options] [--] COMMAND [ARGUMENT...]
 
 Runs a command here or on a server, as if it ran here: stdin, stdout, stderr, signals and the window size are passed
 on, and its exit code is this program's.
 
-  --tty              give the command a terminal
+  -t, --tty          give the command a terminal; there, ~. at the beginning of a line leaves and ends the command
+  --escape-key CHAR  another key than ~ for that, or none
+  -i, --interactive  accepted: stdin is passed on in any case
   --timeout SECONDS  end it after so long (exit code 124)
-  --cwd DIR          where it runs; default: here, or where the server runs
-  --env NAME=VALUE   set a variable; may be repeated
+  -w, --cwd, --workdir DIR  where it runs; default: here, or where the server runs. A relative one begins there
+  -e, --env NAME=VALUE  set a variable; may be repeated. NAME alone: as it is set here
+  -u, --user NAME    run it as this user; needs root where it runs
   --inherit-env NAME pass a variable on although it looks like a secret; may be repeated
-  --detach           print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
+  -d, --detach       print its handle and leave; it lives as long as the server does, stdin is empty. For \`procwire attach\`,
                      \`logs\` and \`kill\`. Needs --connect
   --record-input     the server keeps what is typed into it for \`export --input\`, but for what is not echoed
   --lifetime WHICH   with --detach: server (default), or kept: it outlives a crash, a reload and an upgrade of a server
@@ -36,32 +45,42 @@ on, and its exit code is this program's.
   --forward auto     offer here each port that the command begins to listen on there; the server needs --allow-forward
   --verbose          say which variables were left out as secrets
 ${CONNECT_HELP}
-Without a server the command runs on this machine.
-Exit codes of its own: 124 time is up, 125 no server or lost, 126 cannot be run, 127 not found.
+The environment is this program's, on a server the server's (and TERM with --tty), without what looks like a secret: names
+with a word such as KEY, TOKEN, SECRET or PASSWORD, and URLs with a password. --verbose says which, --inherit-env brings one
+back, and --env passes one of yours on. Without a server the command runs on this machine.
+Exit codes of its own: 124 time is up, 125 no server, lost, or no such directory or user, 126 cannot be run, 127 not found,
+129 left by ~.
 `;
 
 /** The words of other programs that run programs. */
-const ExitCode = { timedOut: 124, noServer: 125, notRunnable: 126, notFound: 127 } as const;
+const ExitCode = { timedOut: 124, noServer: 125, notRunnable: 126, notFound: 127, left: 129 } as const;
 /** Signals that `run` ends itself by when the command died of one; other signals would dump core, or mean something to Node. */
 const REPEATABLE: ReadonlySet<string> = new Set(["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"]);
 
 const OPTIONS = {
   ...CONNECT_OPTIONS,
   ...ENVIRONMENT_OPTIONS,
-  tty: { type: "boolean" },
-  detach: { type: "boolean" },
+  tty: { type: "boolean", short: "t" },
+  interactive: { type: "boolean", short: "i" },
+  "escape-key": { type: "string" },
+  detach: { type: "boolean", short: "d" },
   "record-input": { type: "boolean" },
   lifetime: { type: "string" },
   forward: { type: "string" },
   timeout: { type: "string" },
-  cwd: { type: "string" },
-  env: { type: "string", multiple: true },
+  cwd: { type: "string", short: "w" },
+  workdir: { type: "string" },
+  user: { type: "string", short: "u" },
+  env: { type: "string", short: "e", multiple: true },
   help: { type: "boolean", short: "h" },
 } as const;
 
 interface RunValues extends ConnectValues, EnvironmentValues {
   connect?: string | undefined;
   tty?: boolean | undefined;
+  "escape-key"?: string | undefined;
+  workdir?: string | undefined;
+  user?: string | undefined;
   detach?: boolean | undefined;
   "record-input"?: boolean | undefined;
   lifetime?: string | undefined;
@@ -76,13 +95,14 @@ export const command: Command = {
   summary: "run a command here or on a server, as if it ran here",
 
   async run(argv) {
-    const { values, positionals } = parseArgs({ args: argv, options: OPTIONS, allowPositionals: true });
+    const { own, words } = splitAtCommand(argv, OPTIONS);
+    const { values } = parseOptions({ args: own, options: OPTIONS });
     if (values.help) {
       process.stdout.write(HELP);
       return 0;
     }
-    if (positionals.length === 0) throw new UsageError("no command given");
-    return runCommand(positionals, values);
+    if (words.length === 0) throw new UsageError("no command given");
+    return runCommand(words, values);
   },
 };
 
@@ -107,20 +127,24 @@ export async function runCommand(
     throw new UsageError("--forward needs a server that the command runs on: --connect URL");
   const timeoutMs = seconds(values.timeout);
   const extraEnv = variables(values.env ?? []);
-  return withBackend(url, values, async (backend, isUnreachable) => {
-    const params = startParams(argv, url === undefined, values, extraEnv, timeoutMs, backend);
+  const escapeKey = parseEscapeKey(values["escape-key"] ?? DEFAULT_ESCAPE_KEY);
+  return withBackend(url, values, async (backend, { isUnreachable, isMissing }) => {
+    const words = values.user === undefined ? argv : asUser(values.user, argv);
+    const params = startParams(words, url === undefined, values, extraEnv, timeoutMs, backend);
     let child: ExecProcess;
     try {
       child = await backend.start(params);
     } catch (error) {
-      return refused(argv[0] ?? "", error);
+      return (await isMissing(pathOf(params.cwd)))
+        ? noDirectory(pathOf(params.cwd))
+        : refused(argv[0] ?? "", error);
     }
     if (values.detach) return leftAlone(child);
     try {
       const observed = observe(child);
       // It is awaited when the command has ended; until then nobody else is told of its failure.
       observed.catch(() => undefined);
-      const end = await runInForeground(child, { tty: params.tty, isUnreachable, onTyped });
+      const end = await runInForeground(child, { tty: params.tty, isUnreachable, onTyped, escapeKey });
       if (end.type === "exited") await observed;
       return await exitCodeOf(end, child);
     } catch (error) {
@@ -141,17 +165,25 @@ async function leftAlone(child: ExecProcess): Promise<number> {
   return 0;
 }
 
+/** What else is known about where a command runs. */
+interface About {
+  isUnreachable: () => boolean;
+  /** Whether a directory is not there; false where that cannot be told. */
+  isMissing: (path: string) => Promise<boolean>;
+}
+
 /** Opens the backend the command runs on, and is rid of it afterwards. */
 async function withBackend(
   url: string | undefined,
   values: RunValues,
-  use: (backend: ExecBackend, isUnreachable: () => boolean) => Promise<number>,
+  use: (backend: ExecBackend, about: About) => Promise<number>,
 ): Promise<number> {
   const guard = guardFromFlags("run", values);
   if (url === undefined) {
     const { createLocalBackend } = await import("../host/this-machine.ts");
     await using backend = createLocalBackend();
-    return await use(guardSecrets(backend, guard), () => false);
+    const isMissing = async (path: string) => !existsSync(path);
+    return await use(guardSecrets(backend, guard), { isUnreachable: () => false, isMissing });
   }
   let state: ConnectionState["type"] = "connected";
   let client: Awaited<ReturnType<typeof connectTo>>;
@@ -169,7 +201,14 @@ async function withBackend(
   }
   await using _ = client;
   await using _forwards = await automaticForwards(client, values.forward, "run");
-  return await use(guardSecrets(client.backend, guard), () => state === "reconnecting");
+  return await use(guardSecrets(client.backend, guard), {
+    isUnreachable: () => state === "reconnecting",
+    isMissing: (path) =>
+      client.files
+        .exists(path)
+        .then((isThere) => !isThere)
+        .catch(() => false),
+  });
 }
 
 function startParams(
@@ -180,12 +219,14 @@ function startParams(
   timeoutMs: number | undefined,
   backend: ExecBackend,
 ): StartParams {
+  const from = isHere ? process.cwd() : (backend.defaultCwd ?? "/");
+  const named = values.workdir ?? values.cwd;
   const tty = values.tty ?? false;
   const term = process.env.TERM;
   return {
     processId: `run-${process.pid}-${Date.now().toString(36)}`,
     argv,
-    cwd: values.cwd ?? (isHere ? process.cwd() : (backend.defaultCwd ?? "/")),
+    cwd: named === undefined ? from : path.posix.resolve(pathOf(from), named),
     // This program's own environment, or the server's, which does not know this terminal.
     env: !isHere && tty && term !== undefined ? { TERM: term, ...extraEnv } : extraEnv,
     envPolicy: HOST_ENVIRONMENT,
@@ -213,6 +254,11 @@ async function exitCodeOf(end: ForegroundEnd, child: ExecProcess): Promise<numbe
       if (reason === "timeout") return ExitCode.timedOut;
       return signal === null ? exitCode : dieLike(signal, exitCode);
     }
+    case "left":
+      // One that cannot be reached is ended with its session.
+      await Promise.race([child.terminate().catch(() => undefined), delay(LEAVE_WITHIN_MS)]);
+      standardStream(2).write("\r\nprocwire run: left\r\n");
+      return ExitCode.left;
     case "unread":
       await child.terminate().catch(() => undefined);
       return 128 + constants.signals.SIGPIPE;
@@ -234,6 +280,38 @@ function isSignal(name: string): name is NodeJS.Signals {
   return Object.hasOwn(constants.signals, name);
 }
 
+/** How long the end of a command that was left is waited for. */
+const LEAVE_WITHIN_MS = 500;
+
+/**
+ * The command below a program that becomes another user, as root may; anybody else is told. It has that user's groups and
+ * home.
+ */
+function asUser(user: string, argv: string[]): string[] {
+  if (!/^[A-Za-z0-9_][\w.-]*\$?$/.test(user)) throw new UsageError(`--user \`${user}\` is no user's name`);
+  const script = [
+    "u=$1; shift",
+    'say() { echo "procwire run: --user $u: $1" >&2; exit 125; }',
+    'id -u "$u" >/dev/null 2>&1 || say "there is no such user"',
+    '[ "$(id -u)" = "$(id -u "$u")" ] && exec "$@"',
+    '[ "$(id -u)" = 0 ] || say "needs root, and this is $(id -un)"',
+    'command -v setpriv >/dev/null || say "needs setpriv (util-linux), which is missing"',
+    'HOME=$(getent passwd "$u" | cut -d: -f6); USER=$u; LOGNAME=$u; export HOME USER LOGNAME',
+    'exec setpriv --reuid="$(id -u "$u")" --regid="$(id -g "$u")" --init-groups -- "$@"',
+  ].join("\n");
+  return ["/bin/sh", "-c", script, "sh", user, ...argv];
+}
+
+/** A server tells its directory as a URI. */
+function pathOf(place: string): string {
+  return place.startsWith("file:") ? pathFromUri(place) : place;
+}
+
+function noDirectory(cwd: string): number {
+  standardStream(2).write(`procwire run: --cwd: no such directory: ${visibleText(cwd)}\n`);
+  return ExitCode.noServer;
+}
+
 function refused(program: string, error: unknown): number {
   const message = messageOf(error);
   standardStream(2).write(`procwire run: ${visibleText(`${program}: ${message}`)}\n`);
@@ -252,10 +330,12 @@ function seconds(text: string | undefined): number | undefined {
 
 function variables(texts: string[]): Record<string, string> {
   return Object.fromEntries(
-    texts.map((text) => {
+    texts.flatMap((text) => {
       const at = text.indexOf("=");
-      if (at <= 0) throw new UsageError(`--env \`${text}\` must be NAME=VALUE`);
-      return [text.slice(0, at), text.slice(at + 1)];
+      if (at === 0 || text === "") throw new UsageError(`--env \`${text}\` must be NAME=VALUE or NAME`);
+      if (at > 0) return [[text.slice(0, at), text.slice(at + 1)]];
+      const value = process.env[text];
+      return value === undefined ? [] : [[text, value]];
     }),
   );
 }

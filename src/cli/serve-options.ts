@@ -1,6 +1,5 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
 import type { ProcessLimits } from "../exec/process-limits.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
 import { LOOPBACK, parseForwardRule } from "../forward/forward-rules.ts";
@@ -13,8 +12,9 @@ import { isLogLevel } from "../server/log.ts";
 import { DEFAULT_LISTEN_URL, ExecServerTransport, isLoopback } from "../server/transport.ts";
 import type { AskJobs } from "../server/web-jobs.ts";
 import { UsageError } from "./command.ts";
-import { PLAIN_TOKENS, tlsFromFlags } from "./tls-options.ts";
 import { askJobsOf, DATABASE_VARIABLE } from "./console-jobs.ts";
+import { parseOptions } from "./parse-options.ts";
+import { PLAIN_TOKENS, tlsFromFlags } from "./tls-options.ts";
 
 /** The options of `procwire serve`, once: flags, configuration file and help are derived from this table. */
 interface Option {
@@ -224,7 +224,7 @@ export function parseServeOptions(argv: string[]): ServeOptions | null {
       multiple: option.type === "strings" || option.type === "integers",
     };
   }
-  const { values } = parseArgs({
+  const { values } = parseOptions({
     args: withForwardTargets(argv),
     options: flags,
     allowNegative: true,
@@ -308,6 +308,10 @@ function toOptions(values: Values): ServeOptions {
   };
   const transport = ExecServerTransport.fromListenUrl(text("listen") ?? DEFAULT_LISTEN_URL);
   const tls = tlsFromFlags(transport, text("tls-cert"), text("tls-key"));
+  if (tls && values.keep === true)
+    throw new UsageError(
+      "--tls-cert does not go with --keep: a keeper hands its socket to servers that speak no TLS on it; put something in front that does",
+    );
   const { warnings = [], ...judged } = authFromFlags(auth);
   const isInTheClear = transport.type === "websocket" && !isLoopback(transport.host) && !tls;
   return {

@@ -79,7 +79,8 @@ export async function listen(
     return door.behind(listener, ExecServerTransport.toUrl({ ...transport, port: listener.port }));
   }
   // Its sockets are Node's, which take no socket of the addon's.
-  if (inherited !== undefined) throw new Error("a server that speaks TLS cannot take over another one's socket");
+  if (inherited !== undefined)
+    throw new Error("a server that speaks TLS cannot take over another one's socket");
   const { tls } = options;
   const { listenTls } = await import("../connection/tls-listener.ts");
   const listener = await named(url, () => listenTls(transport, tls(), codec, onConnection));

@@ -388,7 +388,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
 
   test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
     const cases: [string[], number, RegExp][] = [
-      [["--modle", "x", "go"], 2, /^procwire exec: Unknown option '--modle'/],
+      [["--modle", "x", "go"], 2, /^procwire exec: unknown option `--modle`; did you mean `--model`\?/],
       [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
       [
         ["--sandbox", "paper", "go"],

@@ -278,7 +278,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
             2,
             /invalid --heartbeat `5`; expected a whole number of at least 10/,
           ],
-          [[...base, "--budgte", "1"], 2, /Unknown option '--budgte'/],
+          [[...base, "--budgte", "1"], 2, /unknown option `--budgte`; did you mean `--budget`\?/],
           [[...base, "--connect", "ftp://x"], 2, /unsupported --connect URL `ftp:\/\/x`/],
           [[...base, "--schema", "none.json"], 1, /the schema cannot be read: ENOENT/],
           [["none.csv", "--instruction", "x"], 1, /failed to read csv input none.csv: ENOENT/],

@@ -1,0 +1,248 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, mkdirSync, openSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { after, before, describe, it } from "node:test";
+import { EscapeKey } from "../../src/cli/escape-key.ts";
+import { splitAtCommand } from "../../src/cli/leading-options.ts";
+import { nearest } from "../../src/cli/parse-options.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
+import { runCli } from "../support/run-cli.ts";
+import { scratchDirectory } from "../support/serve.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+const ENTRY = SERVE.args[0] ?? "";
+
+describe("the command of `procwire run` begins", () => {
+  const options = {
+    tty: { type: "boolean", short: "t" },
+    env: { type: "string", short: "e" },
+    interactive: { type: "boolean", short: "i" },
+  } as const;
+  const cases: [string, string][] = [
+    ["ls -la", "| ls -la"],
+    ["-- -x", "| -x"],
+    ["--tty ls --color", "--tty | ls --color"],
+    ["-it -e A=b sh -c x", "-it -e A=b | sh -c x"],
+    ["--env A=b ls", "--env A=b | ls"],
+    ["--env=A=b ls", "--env=A=b | ls"],
+    ["-eA=b ls", "-eA=b | ls"],
+    ["-ite A=b ls -- x", "-ite A=b | ls -- x"],
+    ["--unknown ls", "--unknown | ls"],
+  ];
+  for (const [line, wanted] of cases) {
+    it(`where its options end: ${line}`, () => {
+      const { own, words } = splitAtCommand(line.split(" "), options);
+      assert.equal(`${own.join(" ")} | ${words.join(" ")}`.trim(), wanted);
+    });
+  }
+});
+
+describe("the escape key", () => {
+  const typed = (...parts: string[]) => {
+    const key = new EscapeKey("~".charCodeAt(0));
+    let passed = "";
+    for (const part of parts) {
+      const { pass, leaves } = key.take(Buffer.from(part));
+      passed += Buffer.from(pass).toString();
+      if (leaves) return [passed, "left"];
+    }
+    return [passed];
+  };
+
+  it("means to leave only with a dot at the beginning of a line, however the keys arrive", () => {
+    assert.deepEqual(typed("~."), ["", "left"]);
+    assert.deepEqual(typed("ls\r~.rest"), ["ls\r", "left"]);
+    assert.deepEqual(typed(..."a\n~."), ["a\n", "left"]);
+    assert.deepEqual(typed("cd ~.ssh\r"), ["cd ~.ssh\r"]);
+    assert.deepEqual(typed("~~.\r"), ["~.\r"]);
+    assert.deepEqual(typed("~/bin\r"), ["~/bin\r"]);
+    assert.deepEqual(typed("~", "x", "~."), ["~x~."]);
+    assert.deepEqual(typed("~\r~."), ["~\r", "left"]);
+  });
+});
+
+describe("a mistyped word", () => {
+  it("is known by the nearest one, and strange ones by none", () => {
+    const words = ["connect", "token-file", "verbose", "env", "timeout"];
+    assert.equal(nearest("conect", words), "connect");
+    assert.equal(nearest("tiemout", words), "timeout");
+    assert.equal(nearest("token", words), "token-file");
+    assert.equal(nearest("colour", words), null);
+  });
+});
+
+describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
+  let server: RunningServer;
+  before(async () => {
+    server = await startServer("ws://127.0.0.1:0");
+  });
+  after(() => server.stop());
+
+  for (const where of ["here", "on a server"] as const) {
+    const run = (args: string[], cwd = "/", env: Record<string, string> = {}) =>
+      runCli(["run", ...(where === "here" ? [] : ["--connect", server.url]), ...args], {
+        cwd,
+        env,
+        stdin: "",
+      });
+
+    it(`takes the command without --, and short options, ${where}`, async () => {
+      const args = [
+        "-i",
+        "-w",
+        "/tmp",
+        "-e",
+        "A=b",
+        "-e",
+        "FROM_HERE",
+        "sh",
+        "-c",
+        'pwd; echo "$A $FROM_HERE $1"',
+        "-",
+        "-x",
+      ];
+      const { code, stdout, stderr } = await run(args, "/", { FROM_HERE: "too" });
+      assert.deepEqual([code, stdout, stderr], [0, "/tmp\nb too -x\n", ""]);
+    });
+
+    it(`names a missing directory as what is missing, with 125, ${where}`, async () => {
+      const { code, stderr } = await run(["--cwd", "/no/such", "ls"]);
+      assert.deepEqual([code, stderr], [125, "procwire run: --cwd: no such directory: /no/such\n"]);
+    });
+
+    it(`says when it cannot become another user, and becomes one it may, ${where}`, async () => {
+      const missing = await run(["--user", "no-such-user", "id"]);
+      assert.equal(missing.code, 125);
+      assert.match(missing.stderr, /--user no-such-user: there is no such user/);
+      const nobody = await run(["--user", "nobody", "sh", "-c", "id -un; id -gn; echo $HOME $USER"]);
+      if (process.getuid?.() === 0) assert.match(nobody.stdout, /^nobody\nnogroup\n\S+ nobody\n$/);
+      else assert.match(nobody.stderr, /--user nobody: needs root, and this is/);
+    });
+  }
+
+  it("takes a relative directory from here", async () => {
+    using scratch = scratchDirectory();
+    mkdirSync(join(scratch.path, "below"));
+    const { stdout } = await runCli(["run", "--cwd", "below", "pwd"], { cwd: scratch.path });
+    assert.equal(stdout, `${scratch.path}/below\n`);
+  });
+
+  it("leaves by ~. and gives the terminal back, also while the server cannot be reached", async (t) => {
+    await using backend = createLocalBackend();
+    const words = [
+      process.execPath,
+      ENTRY,
+      "run",
+      "--connect",
+      server.url,
+      "-t",
+      "--",
+      "sh",
+      "-c",
+      "'echo ready; cat'",
+    ];
+    const terminal = await backend
+      .start({
+        processId: "terminal",
+        argv: ["/bin/sh", "-c", `${words.join(" ")}; echo code $?; read y`],
+        cwd: "/",
+        env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
+        tty: true,
+      })
+      .catch((error: Error) =>
+        t.skip(skipUnless(false, `this build has no terminals: ${error.message}`) || undefined),
+      );
+    if (!terminal) return;
+    await using _ = terminal;
+    await waitFor(terminal, "ready");
+    await terminal.write(Buffer.from("a ~. b\r"));
+    await waitFor(terminal, /a ~\. b[\s\S]*a ~\. b/);
+    await terminal.write(Buffer.from("~."));
+    await waitFor(terminal, /left\s+code 129/);
+    const { tty } = await terminal.snapshot();
+    assert.deepEqual([tty?.canonical, tty?.echo], [true, true]);
+  });
+});
+
+describe("procwire whose output cannot be written", TIMEOUT, () => {
+  it("ends without a word when its reader has gone", async () => {
+    for (const args of [
+      ["--help"],
+      ["run", "--help"],
+      ["serve", "--help"],
+      ["jobs", "list", "--json"],
+      ["completion", "bash"],
+    ]) {
+      const child = spawn(process.execPath, [ENTRY, ...args], {
+        stdio: ["ignore", "pipe", "pipe"],
+        cwd: "/tmp",
+      });
+      child.stdout.destroy();
+      const [said] = await Promise.all([text(child.stderr), once(child, "exit")]);
+      assert.equal(said, "", args.join(" "));
+    }
+  });
+
+  it("says that the device is full", async () => {
+    const full = openSync("/dev/full", "w");
+    try {
+      for (const args of [["--help"], ["run", "--help"], ["run", "echo", "x"], ["completion", "bash"]]) {
+        const child = spawn(process.execPath, [ENTRY, ...args], { stdio: ["ignore", full, "pipe"] });
+        const [said, [code]] = await Promise.all([
+          text(child.stderr as NodeJS.ReadableStream),
+          once(child, "exit"),
+        ]);
+        assert.match(
+          said,
+          /^procwire[\w ]*: cannot write to stdout: no space left on device \(ENOSPC\)\n$/,
+          args.join(" "),
+        );
+        assert.notEqual(code, 0);
+      }
+    } finally {
+      closeSync(full);
+    }
+  });
+});
+
+describe("procwire's words about arguments", TIMEOUT, () => {
+  const said = async (...args: string[]) => {
+    const { code, stderr } = await runCli(args, { cwd: "/tmp" });
+    return [code, stderr] as const;
+  };
+
+  it("say which option or command may have been meant", async () => {
+    assert.deepEqual(await said("run", "--conect", "x", "ls"), [
+      2,
+      "procwire run: unknown option `--conect`; did you mean `--connect`?; see `procwire run --help`\n",
+    ]);
+    assert.deepEqual(await said("serve", "--lisen", "x"), [
+      2,
+      "procwire serve: unknown option `--lisen`; did you mean `--listen`?; see `procwire serve --help`\n",
+    ]);
+    assert.deepEqual(await said("ps", "--strange"), [
+      2,
+      "procwire ps: unknown option `--strange`; see `procwire ps --help`\n",
+    ]);
+    assert.deepEqual(await said("rnu"), [
+      2,
+      "procwire: unknown command `rnu`; did you mean `run`? `procwire --help` lists the commands\n",
+    ]);
+  });
+
+  it("help with a command by its name", async () => {
+    const [byName, byOption] = await Promise.all([
+      runCli(["help", "ps"], { cwd: "/tmp" }),
+      runCli(["ps", "--help"], { cwd: "/tmp" }),
+    ]);
+    assert.deepEqual([byName.code, byName.stdout], [0, byOption.stdout]);
+    assert.match(byName.stdout, /^Usage: procwire ps/);
+    assert.equal((await said("help", "nonsense"))[0], 2);
+  });
+});
