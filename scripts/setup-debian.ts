@@ -11,7 +11,7 @@ import { delimiter, join } from "node:path";
 
 /** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser, another processor. */
 const DEFAULT_PACKAGES = [
-  ...["bubblewrap", "chromium", "less", "openssl", "rsync", "strace", "tmux"],
+  ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
   // They ask their terminal what it is.
   ...["vim", "vttest"],
   // Shells that read a completion script, and what reads the manual page.

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import {
   chmodSync,
@@ -24,6 +23,7 @@ import { bridge } from "../../src/host/bridge.ts";
 import { connectOwnServer } from "../../src/host/own-server.ts";
 import { openRuntimeDirectory } from "../../src/host/runtime-directory.ts";
 import { watchIdleness } from "../../src/server/idle-exit.ts";
+import { carryThroughCuts } from "../support/cut-pipe.ts";
 import { OwnServerPlace } from "../support/own-server.ts";
 import { runCli } from "../support/run-cli.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
@@ -158,37 +158,12 @@ describe("a connection through a program", TIMEOUT, () => {
       url: place.url(`echo $$ >> '${pids}';`),
       logLimits: { retainedBytes: 64 * 1024 * 1024 },
     });
-    const data = randomBytes(6_000_000);
-    await using child = await client.start({
-      processId: "cat",
-      argv: ["cat"],
-      cwd: "/",
-      env: {},
-      tty: false,
-      pipeStdin: true,
+    await carryThroughCuts(client, {
+      bytes: 6_000_000,
+      cuts: 4,
+      opened: () => bridges().length,
+      cut: () => void process.kill(bridges().at(-1) ?? 0, "SIGKILL"),
     });
-    const hash = createHash("sha256");
-    let received = 0;
-    const reading = (async () => {
-      for await (const event of child.events({ lossless: true })) {
-        assert.notEqual(event.type, "gap");
-        if (event.type !== "output") continue;
-        hash.update(event.chunk);
-        received += event.chunk.length;
-      }
-    })();
-    const typing = (async () => {
-      for (let at = 0; at < data.length; at += 20_000) await child.write(data.subarray(at, at + 20_000));
-      await child.closeStdin();
-    })();
-    for (let kills = 1; kills <= 4; kills++) {
-      await until(`output before kill ${kills}`, () => received > (data.length / 6) * kills, reading);
-      process.kill(bridges().at(-1) ?? 0, "SIGKILL");
-      await until(`a new program after kill ${kills}`, () => bridges().length > kills, reading);
-    }
-    await Promise.all([reading, typing]);
-    assert.equal(received, data.length);
-    assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
   });
 
   it("says what the program said when it opens no way", async () => {
