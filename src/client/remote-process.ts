@@ -106,6 +106,10 @@ export class RemoteProcess implements ExecProcess {
     return this.#droppedEnv;
   }
 
+  get canCloseStdin(): boolean {
+    return this.#link.server.extended;
+  }
+
   /** The name by which other sessions can attach to it; null where the server gives none. */
   get handle(): string | null {
     return this.#handle;
@@ -289,7 +293,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   #closeStdin(): Promise<{ status: CloseStdinStatus }> {
-    if (!this.#link.server.extended) return Promise.reject(notSupported("process/closeStdin"));
+    if (!this.canCloseStdin) return Promise.reject(notSupported("process/closeStdin"));
     // Behind the writes that were made before it, also those that still wait for room.
     return this.#writes.run(0, () => this.#closeStdinOnce());
   }

@@ -151,6 +151,8 @@ export interface ExecProcess extends AsyncDisposable {
 
   write(bytes: Uint8Array, options?: WriteOptions): Promise<{ status: WriteStatus }>;
   closeStdin(options?: CallOptions): Promise<{ status: CloseStdinStatus }>;
+  /** False where the server has no way to close stdin, so that `closeStdin` is refused. */
+  readonly canCloseStdin?: boolean | undefined;
   resize(size: TerminalSize, options?: CallOptions): Promise<void>;
   /** `interrupt`, or any signal name (`SIGUSR1`, `SIGRTMIN+2`), sent to the whole group. */
   signal(name: string, options?: CallOptions): Promise<void>;

@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import type { Clock } from "../async/clock.ts";
 import { sleep, systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
+import { asked } from "../exec/call-error.ts";
 import type { EventLogLimits } from "../exec/event-log.ts";
 import { EventLog, type EventLogOptions } from "../exec/event-log.ts";
 import type {
@@ -156,7 +157,11 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     return [...this.#machine.degraded, ...(this.#options.degraded ?? [])];
   }
 
-  async start(params: StartParams): Promise<LocalProcess> {
+  start(params: StartParams): Promise<LocalProcess> {
+    return asked({ method: "process/start", argv: params.argv }, () => this.#startUntilAborted(params));
+  }
+
+  async #startUntilAborted(params: StartParams): Promise<LocalProcess> {
     if (this.#disposed) throw invalidRequest("this backend has been closed; it starts no more processes");
     const { signal, ...rest } = params;
     signal?.throwIfAborted();

@@ -1,7 +1,7 @@
-import { abortable } from "../async/abort.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
 import { awaitedBy } from "../exec/awaited-input.ts";
+import { asked } from "../exec/call-error.ts";
 import { defined } from "../exec/defined.ts";
 import type { EventLog } from "../exec/event-log.ts";
 import type {
@@ -38,6 +38,7 @@ import { TerminalAnswers } from "../exec/terminal-answers.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
 import { freeCopied } from "../protocol/free-bytes.ts";
+import type { MethodName } from "../protocol/methods.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
 import { treeOf } from "./process-tree.ts";
 import { signalName, signalNumber } from "./signals.ts";
@@ -218,11 +219,12 @@ export class LocalProcess implements HostProcess {
   }
 
   read(params: ReadParams = {}): Promise<ReadResult> {
-    return this.log.readWaiting(params);
+    return this.#asked("process/read", () => this.log.readWaiting(params));
   }
 
   wait(params: WaitParams = {}): Promise<WaitResult> {
-    return waitOn({ log: this.log, clock: this.#deps.clock, isPortListening }, params);
+    const watched = { log: this.log, clock: this.#deps.clock, isPortListening };
+    return this.#asked("process/wait", () => waitOn(watched, params));
   }
 
   async snapshot({ signal }: CallOptions = {}): Promise<Snapshot> {
@@ -241,11 +243,13 @@ export class LocalProcess implements HostProcess {
 
   // ---- feeding
 
-  async write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
-    options.signal?.throwIfAborted();
-    if (!this.running) return { status: "stdinClosed" };
-    const { status } = await abortable(this.feed(bytes, options), options.signal);
-    return { status };
+  write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
+    const write = async (): Promise<{ status: WriteStatus }> => {
+      if (!this.running) return { status: "stdinClosed" };
+      const { status } = await this.feed(bytes, options);
+      return { status };
+    };
+    return this.#asked("process/write", write, options.signal);
   }
 
   /**
@@ -276,8 +280,11 @@ export class LocalProcess implements HostProcess {
     return { status: "accepted" };
   }
 
-  async resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
-    signal?.throwIfAborted();
+  resize(size: TerminalSize, { signal }: CallOptions = {}): Promise<void> {
+    return this.#asked("process/resize", async () => this.#resize(size), signal);
+  }
+
+  #resize(size: TerminalSize): void {
     if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
     this.#size = size;
     if (!this.log.isClosed) this.#child?.resize(size);
@@ -301,19 +308,18 @@ export class LocalProcess implements HostProcess {
 
   // ---- ending
 
-  async signal(name: string, { signal }: CallOptions = {}): Promise<void> {
-    signal?.throwIfAborted();
-    const number = signalNumber(name);
-    this.#child?.signalGroup(number);
+  signal(name: string, { signal }: CallOptions = {}): Promise<void> {
+    const send = async () => {
+      const number = signalNumber(name);
+      this.#child?.signalGroup(number);
+    };
+    return this.#asked("process/signal", send, signal);
   }
 
   /** Does nothing for a process that has exited, also while others still hold its streams. */
-  async terminate(
-    mode: TerminateMode = { type: "force" },
-    { signal }: CallOptions = {},
-  ): Promise<TerminateResult> {
-    signal?.throwIfAborted();
-    return this.running ? abortable(this.end("terminated", mode), signal) : { running: false };
+  terminate(mode: TerminateMode = { type: "force" }, { signal }: CallOptions = {}): Promise<TerminateResult> {
+    const end = async () => (this.running ? this.end("terminated", mode) : { running: false });
+    return this.#asked("process/terminate", end, signal);
   }
 
   /**
@@ -425,6 +431,10 @@ export class LocalProcess implements HostProcess {
     const reason = this.#endReason ?? byItself;
     const limit = reason === "limit" ? (this.#limit ?? undefined) : undefined;
     return defined<ExitStatus>({ ...ended, reason, limit, sandboxDenied: denied });
+  }
+
+  #asked<T>(method: MethodName, call: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    return asked({ method, argv: this.#params.argv }, call, signal);
   }
 
   #wakeWriters(): void {

@@ -30,7 +30,7 @@ export const SERVE = { program: process.execPath, args: [PROCWIRE, "serve"] };
 /** This machine itself. */
 export async function local(): Promise<ContractBackend> {
   const backend = createLocalBackend();
-  return { backend, close: () => backend.shutdown(0) };
+  return { backend, close: () => backend[Symbol.asyncDispose]() };
 }
 
 /** This machine as an environment. */

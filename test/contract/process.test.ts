@@ -9,7 +9,8 @@ const options = native.type === "missing" ? { noTerminal: `TERMINALS ARE NOT TES
 
 // The local backend is held to the other contract by its own tests.
 processContract("local", local);
-clientContract("local", localEnvironment);
+clientContract("local", local, { noFiles: true });
+clientContract("local environment", localEnvironment);
 for (const [name, open] of [
   ["in process", inProcess],
   ["stdio", stdio],

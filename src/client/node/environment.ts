@@ -1,4 +1,3 @@
-import { asked } from "../../exec/call-error.ts";
 import type { CallOptions, ExecBackend } from "../../exec/exec-process.ts";
 import type { RunResult } from "../../exec/run-program.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
@@ -16,7 +15,7 @@ import {
 } from "./environment-commands.ts";
 import { ExecServerClient, type SocketClientOptions } from "./socket-client.ts";
 import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawned-exec-server.ts";
-import { SpawnedProcess } from "./spawned-process.ts";
+import type { SpawnedProcess } from "./spawned-process.ts";
 
 /** Where an environment is: here, behind a URL, or behind the stdio of a program. */
 export type EnvironmentTarget = null | { url: string } | ExecServerLaunchCommand;
@@ -70,7 +69,7 @@ export class Environment implements AsyncDisposable {
     if (!options.local) throw new Error("no local backend was given: only a server's URL can be used here");
     const parts = await options.local();
     const client = await ExecServerClient.connectInProcess(parts.server, options);
-    return new Environment(client, toldLikeRemote(parts.backend), async () => {
+    return new Environment(client, parts.backend, async () => {
       await client.close();
       await parts.close();
     });
@@ -140,16 +139,4 @@ export class Environment implements AsyncDisposable {
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }
-}
-
-/** This machine's own backend, whose calls fail with the same errors as those of one far away. */
-function toldLikeRemote(backend: ExecBackend): ExecBackend {
-  return {
-    defaultCwd: backend.defaultCwd,
-    start: ({ argv, ...rest }) =>
-      asked({ method: "process/start", argv }, async () => {
-        return new SpawnedProcess(await backend.start({ argv, ...rest }), argv);
-      }),
-    list: (options) => asked({ method: "process/list" }, () => backend.list(options)),
-  };
 }

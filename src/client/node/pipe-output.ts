@@ -34,11 +34,14 @@ export async function pipeOutput(
 }
 
 async function pipeToProcess(source: ExecProcess, target: ExecProcess, options: PipeOptions): Promise<void> {
+  const { end = true } = options;
+  // A source may never end: what must be refused after its last byte is refused before the first.
+  if (end && target.canCloseStdin === false) await target.closeStdin();
   for await (const chunk of streamBytes(source, options)) {
     const { status } = await target.write(chunk, { signal: options.signal });
     if (status !== "accepted") return;
   }
-  if (options.end ?? true) await target.closeStdin();
+  if (end) await target.closeStdin();
 }
 
 async function pipeToWeb(

@@ -60,6 +60,10 @@ export class SpawnedProcess implements ExecProcess {
     return this.#process.droppedEnv;
   }
 
+  get canCloseStdin(): boolean | undefined {
+    return this.#process.canCloseStdin;
+  }
+
   // ---- the usual ways to read it
 
   /** Its lines as they come; see `lines`. */
