@@ -9,13 +9,13 @@ import type {
 } from "@modelcontextprotocol/server";
 import type { Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
-import { Lanes } from "../../async/lanes.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import { AskingCall } from "../policy/asking-call.ts";
 import type { Tool, ToolOutput } from "../tool.ts";
+import { type Asker, AskerSource } from "./mcp-askers.ts";
 import { answerTo, canAsk, formFor } from "./mcp-question.ts";
-import { McpTasks } from "./mcp-tasks.ts";
+import { type AskingTask, McpTasks } from "./mcp-tasks.ts";
 
 /** A person may take this long to answer; after that a client that never comes back is forgotten. */
 const ANSWER_DEADLINE_MS = 5 * 60_000;
@@ -24,7 +24,6 @@ const QUESTION = "approval";
 
 type Library = typeof import("@modelcontextprotocol/server");
 type Era = McpRequestContext["era"];
-type Elicit = ServerContext["mcpReq"]["elicitInput"];
 
 const CANNOT_ASK: ApprovalAnswer = {
   type: "refuse",
@@ -38,8 +37,8 @@ const CANNOT_ASK: ApprovalAnswer = {
 export class McpCalls {
   readonly #library: Library;
   readonly #onError: (error: unknown) => void;
-  /** A client of 2025 gets one question at a time; a newer one orders them itself. */
-  readonly #turns = new Lanes<"ask">();
+  /** For clients of 2025; newer ones are asked by the answer to their call. */
+  readonly #askers = new AskerSource(ANSWER_DEADLINE_MS);
   /** Calls that the client does not wait for. */
   readonly tasks = new McpTasks();
   readonly #waiting = new Map<string, { call: AskingCall; request: ApprovalRequest; deadline: Timer }>();
@@ -52,9 +51,10 @@ export class McpCalls {
   async run(
     tool: Tool,
     args: unknown,
-    { mcpReq }: ServerContext,
+    context: ServerContext,
     { server, era }: { server: Server; era: Era },
   ): Promise<CallToolResult | InputRequiredResult> {
+    const { mcpReq } = context;
     const state = mcpReq.requestState<unknown>();
     const call = state === undefined ? new AskingCall((context) => tool.call(args, context)) : null;
     const asking = call ?? this.#goOn(state, mcpReq.inputResponses);
@@ -65,24 +65,33 @@ export class McpCalls {
       const { request } = turn;
       if (!canAsk(this.#capabilities(server, era, mcpReq))) asking.answer(CANNOT_ASK);
       else if (era === "modern") return this.#wait(asking, request);
-      else
-        asking.answer(
-          await this.#turns.run("ask", () => this.#elicit(request, mcpReq.elicitInput, mcpReq.signal)),
-        );
+      else asking.answer(await this.#ask(request, this.#askers.during(server, context)));
     }
   }
 
-  /** Begins a call that the client asks about later. Its questions are requests of their own. */
-  startTask(tool: Tool, args: unknown, server: Server, ttlMs: number | undefined): Task {
-    return this.tasks.start(
+  /** Begins a call that the client asks about later. The client is told of each change of its status. */
+  startTask(
+    tool: Tool,
+    args: unknown,
+    { server, context, ttlMs }: { server: Server; context: ServerContext; ttlMs: number | undefined },
+  ): Task {
+    return this.tasks.start({
       ttlMs,
-      (context) => tool.call(args, context),
-      async (request, signal) => {
-        if (!canAsk(server.getClientCapabilities())) return CANNOT_ASK;
-        const elicit: Elicit = (form, options) => server.elicitInput(form, options);
-        return this.#turns.run("ask", () => this.#elicit(request, elicit, signal));
+      call: (callContext) => tool.call(args, callContext),
+      ask: (request, task) => this.#askAboutTask(request, task, server),
+      // Over HTTP whoever waits for the result is asked on the stream of that request.
+      asker: context.http ? undefined : this.#askers.anytime(server),
+      onStatus: (task) => {
+        const told = server.notification({ method: "notifications/tasks/status", params: task });
+        // A client that is gone asks for the status when it comes back.
+        told.catch(() => undefined);
       },
-    );
+    });
+  }
+
+  /** How a client can be asked while it waits for the answer to this request. */
+  askerDuring(server: Server, context: ServerContext): Asker {
+    return this.#askers.during(server, context);
   }
 
   /** The client has gone. */
@@ -100,15 +109,29 @@ export class McpCalls {
     return new Map(Object.entries(envelope)).get(this.#library.CLIENT_CAPABILITIES_META_KEY);
   }
 
-  async #elicit(request: ApprovalRequest, elicit: Elicit, signal: AbortSignal): Promise<ApprovalAnswer> {
-    if (signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
+  async #ask(request: ApprovalRequest, asker: Asker): Promise<ApprovalAnswer> {
     try {
-      const options = { signal, timeout: ANSWER_DEADLINE_MS };
-      return answerTo(request, await elicit(formFor(request), options));
+      return answerTo(request, await asker.elicit(formFor(request)));
     } catch (error) {
-      if (signal.aborted) return { type: "refuse", reason: "the call was cancelled" };
-      const why = messageOf(error);
-      return { type: "refuse", reason: `the user could not be asked: ${why}` };
+      if (asker.gone.aborted) return refusal("the call was cancelled, or its connection was lost");
+      return refusal(`the user could not be asked: ${messageOf(error)}`);
+    }
+  }
+
+  async #askAboutTask(
+    request: ApprovalRequest,
+    { taskId, askers, signal }: AskingTask,
+    server: Server,
+  ): Promise<ApprovalAnswer> {
+    if (!canAsk(server.getClientCapabilities())) return CANNOT_ASK;
+    const late = AbortSignal.timeout(ANSWER_DEADLINE_MS);
+    const form = { ...formFor(request), _meta: { [this.#library.RELATED_TASK_META_KEY]: { taskId } } };
+    try {
+      return answerTo(request, await askers.elicit(form, AbortSignal.any([signal, late])));
+    } catch (error) {
+      if (signal.aborted) return refusal("the call was cancelled");
+      if (late.aborted) return refusal("the user could not be asked: nobody answered in time");
+      return refusal(`the user could not be asked: ${messageOf(error)}`);
     }
   }
 
@@ -145,6 +168,10 @@ export class McpCalls {
       notify({ method: "notifications/progress", params }).catch(this.#onError);
     };
   }
+}
+
+function refusal(reason: string): ApprovalAnswer {
+  return { type: "refuse", reason };
 }
 
 /** A refusal has no facts that its schema could describe. */

@@ -1,19 +1,12 @@
-import { randomUUID } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import type {
-  McpHttpHandler,
-  Server,
-  WebStandardStreamableHTTPServerTransport,
-} from "@modelcontextprotocol/server";
 import type { Tool } from "../tool.ts";
 import { McpCalls } from "./mcp-calls.ts";
+import { McpHttpClients, type McpServers } from "./mcp-http-clients.ts";
 import { serverFactory, toError } from "./mcp-server.ts";
 
-/** Clients that opened a session and never closed it are forgotten beyond this many; their terminals live on. */
-const MAX_SESSIONS = 256;
 /** Where clients ask; the name the protocol's own examples use. */
 const PATH = "/mcp";
 
@@ -21,16 +14,19 @@ export type Admission =
   | { type: "admitted"; principal: string }
   | { type: "refused"; status: number; reason: string };
 
-export interface McpHttpOptions {
+export interface HttpListenOptions {
   host: string;
   port: number;
-  name: string;
-  version: string;
   /** Who asks, from the head of a request; asked before anything else. */
   admit: (request: IncomingMessage) => Promise<Admission>;
+  onError?: (error: Error) => void;
+}
+
+export interface McpHttpOptions extends HttpListenOptions {
+  name: string;
+  version: string;
   /** Those of one principal share their tools, and with them their terminals. Called once for each. */
   toolsFor: (principal: string) => readonly Tool[];
-  onError?: (error: Error) => void;
 }
 
 export interface McpHttpServing {
@@ -38,17 +34,31 @@ export interface McpHttpServing {
   close(): Promise<void>;
 }
 
-/**
- * Serves tools over Streamable HTTP: with sessions to clients of 2025, a request at a time to newer ones. The library is
- * loaded here.
- */
+/** Serves tools over Streamable HTTP. The library is loaded here. */
 export async function serveMcpHttp(options: McpHttpOptions): Promise<McpHttpServing> {
+  const { name, version, toolsFor } = options;
   const library = await import("@modelcontextprotocol/server");
-  const clients = new Map<string, PrincipalClients>();
+  return listenHttp(library, options, (principal, onError) => {
+    const calls = new McpCalls(library, onError);
+    const newServer = serverFactory(library, { tools: toolsFor(principal), name, version }, calls);
+    return { newServer, close: () => calls.close() };
+  });
+}
+
+/**
+ * Serves over Streamable HTTP: with sessions to clients of 2025, a request at a time to newer ones. `serversFor` is called
+ * once for each principal.
+ */
+export async function listenHttp(
+  library: typeof import("@modelcontextprotocol/server"),
+  options: HttpListenOptions,
+  serversFor: (principal: string, onError: (error: unknown) => void) => McpServers,
+): Promise<McpHttpServing> {
+  const clients = new Map<string, McpHttpClients>();
   const clientsOf = (principal: string) => {
     const known = clients.get(principal);
     if (known) return known;
-    const fresh = new PrincipalClients(library, options, options.toolsFor(principal));
+    const fresh = new McpHttpClients(library, serversFor(principal, onError), onError);
     clients.set(principal, fresh);
     return fresh;
   };
@@ -81,8 +91,8 @@ export async function serveMcpHttp(options: McpHttpOptions): Promise<McpHttpServ
 }
 
 async function answer(
-  { admit }: McpHttpOptions,
-  clientsOf: (principal: string) => PrincipalClients,
+  { admit }: HttpListenOptions,
+  clientsOf: (principal: string) => McpHttpClients,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
 ): Promise<void> {
@@ -121,74 +131,4 @@ function toRequest(incoming: IncomingMessage, signal: AbortSignal): Request {
     body: hasBody ? Readable.toWeb(incoming) : null,
     duplex: "half",
   });
-}
-
-interface ClientSession {
-  transport: WebStandardStreamableHTTPServerTransport;
-  server: Server;
-}
-
-/** The clients of one principal. */
-class PrincipalClients {
-  readonly #library: typeof import("@modelcontextprotocol/server");
-  readonly #calls: McpCalls;
-  readonly #newServer: ReturnType<typeof serverFactory>;
-  readonly #modern: McpHttpHandler;
-  /** Least recently used first. */
-  readonly #sessions = new Map<string, ClientSession>();
-  readonly #onError: (error: unknown) => void;
-
-  constructor(
-    library: typeof import("@modelcontextprotocol/server"),
-    { name, version, onError }: McpHttpOptions,
-    tools: readonly Tool[],
-  ) {
-    this.#library = library;
-    this.#onError = (error) => onError?.(toError(error));
-    this.#calls = new McpCalls(library, this.#onError);
-    this.#newServer = serverFactory(library, { tools, name, version }, this.#calls);
-    this.#modern = library.createMcpHandler(this.#newServer, {
-      legacy: "reject",
-      onerror: this.#onError,
-    });
-  }
-
-  async answer(request: Request): Promise<Response> {
-    const id = request.headers.get("mcp-session-id");
-    if (id !== null) return this.#inSession(id, request);
-    if (!(await this.#library.isLegacyRequest(request))) return this.#modern.fetch(request);
-    return this.#newSession(request);
-  }
-
-  async close(): Promise<void> {
-    this.#calls.close();
-    const servers = [...this.#sessions.values()].map(({ server }) => server.close());
-    await Promise.all([this.#modern.close(), ...servers]);
-  }
-
-  async #inSession(id: string, request: Request): Promise<Response> {
-    const session = this.#sessions.get(id);
-    if (!session) return new Response("unknown session\n", { status: 404 });
-    this.#sessions.delete(id);
-    this.#sessions.set(id, session);
-    return session.transport.handleRequest(request);
-  }
-
-  /** One that is not opened properly is answered with what is wrong, and forgotten. */
-  async #newSession(request: Request): Promise<Response> {
-    const server = this.#newServer({ era: "legacy" });
-    const transport = new this.#library.WebStandardStreamableHTTPServerTransport({
-      sessionIdGenerator: randomUUID,
-      onsessioninitialized: (id) => {
-        this.#sessions.set(id, { transport, server });
-        const [oldest] = this.#sessions;
-        if (this.#sessions.size <= MAX_SESSIONS || !oldest) return;
-        this.#sessions.delete(oldest[0]);
-        oldest[1].server.close().catch(this.#onError);
-      },
-      onsessionclosed: (id) => void this.#sessions.delete(id),
-    });
-    await server.connect(transport);
-    return transport.handleRequest(request);
-  }
 }

@@ -24,7 +24,8 @@ export interface McpServing {
 
 /**
  * Serves tools to an MCP client over a pair of streams. While a call waits the client is told of its progress; a call
- * that is cancelled ends the wait and not the process behind it. What needs approval is asked of the client's user. The library is loaded here and nowhere else.
+ * that is cancelled ends the wait and not the process behind it. What needs approval is asked of the client's user. The
+ * library is loaded here.
  */
 export async function serveMcp(options: McpOptions): Promise<McpServing> {
   const { input = process.stdin, output = process.stdout } = options;
@@ -62,7 +63,7 @@ export function serverFactory(
     const hasTasks = era === "legacy";
     const capabilities = hasTasks ? { tools: {}, tasks: TASK_CAPABILITIES } : { tools: {} };
     const server = new Server({ name, version }, { capabilities, instructions: INSTRUCTIONS });
-    if (hasTasks) serveTasks(library, server, calls.tasks);
+    if (hasTasks) serveTasks(library, server, calls);
     server.setRequestHandler("tools/list", () => ({
       tools: tools.map((tool) => listedTool(tool, hasTasks)),
     }));
@@ -77,7 +78,8 @@ export function serverFactory(
           `tool \`${params.name}\` takes no task: it answers at once`,
         );
       // The library wants every answer to a call to have content.
-      return { content: [], task: calls.startTask(tool, params.arguments, server, task.ttl) };
+      const started = calls.startTask(tool, params.arguments, { server, context, ttlMs: task.ttl });
+      return { content: [], task: started };
     });
     return server;
   };

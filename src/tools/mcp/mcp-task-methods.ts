@@ -1,7 +1,6 @@
-import type { Result, Server, StandardSchemaV1 } from "@modelcontextprotocol/server";
+import type { Result, Server, ServerContext, StandardSchemaV1 } from "@modelcontextprotocol/server";
 import type { ToolOutput } from "../tool.ts";
-import { resultOf } from "./mcp-calls.ts";
-import type { McpTasks } from "./mcp-tasks.ts";
+import { type McpCalls, resultOf } from "./mcp-calls.ts";
 
 /** What a server says of itself that takes calls as tasks, as the protocol of 2025-11-25 has it. */
 export const TASK_CAPABILITIES = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
@@ -17,19 +16,23 @@ export function takesTasks(tool: string): boolean {
 export function serveTasks(
   { ProtocolError, ProtocolErrorCode, RELATED_TASK_META_KEY }: typeof import("@modelcontextprotocol/server"),
   server: Server,
-  tasks: McpTasks,
+  calls: McpCalls,
 ): void {
+  const { tasks } = calls;
   const unknown = (taskId: string) =>
     new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown task \`${taskId}\`, or it is kept no longer`);
-  const about = (method: string, answer: (taskId: string) => Promise<Result | null> | Result | null) =>
-    server.setRequestHandler(method, { params: TASK_PARAMS }, async ({ taskId }) => {
-      const answered = await answer(taskId);
+  const about = (
+    method: string,
+    answer: (taskId: string, context: ServerContext) => Promise<Result | null> | Result | null,
+  ) =>
+    server.setRequestHandler(method, { params: TASK_PARAMS }, async ({ taskId }, context) => {
+      const answered = await answer(taskId, context);
       if (!answered) throw unknown(taskId);
       return answered;
     });
   about("tasks/get", (taskId) => tasks.get(taskId));
-  about("tasks/result", async (taskId) => {
-    const output: ToolOutput | null = await tasks.result(taskId);
+  about("tasks/result", async (taskId, context) => {
+    const output: ToolOutput | null = await tasks.result(taskId, calls.askerDuring(server, context));
     return output && { ...resultOf(output), _meta: { [RELATED_TASK_META_KEY]: { taskId } } };
   });
   about("tasks/cancel", (taskId) => {

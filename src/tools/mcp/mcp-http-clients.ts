@@ -1,0 +1,83 @@
+import { randomUUID } from "node:crypto";
+import type {
+  McpHttpHandler,
+  McpRequestContext,
+  Server,
+  WebStandardStreamableHTTPServerTransport,
+} from "@modelcontextprotocol/server";
+
+/** Clients that opened a session and never closed it are forgotten beyond this many; their terminals live on. */
+const MAX_SESSIONS = 256;
+
+interface ClientSession {
+  transport: WebStandardStreamableHTTPServerTransport;
+  server: Server;
+}
+
+/** What the clients of one principal are served by: a server each, which may have things in common. */
+export interface McpServers {
+  newServer(context: Pick<McpRequestContext, "era">): Server;
+  /** No client comes any more. */
+  close(): void;
+}
+
+/** The clients of one principal. */
+export class McpHttpClients {
+  readonly #library: typeof import("@modelcontextprotocol/server");
+  readonly #servers: McpServers;
+  readonly #modern: McpHttpHandler;
+  /** Least recently used first. */
+  readonly #sessions = new Map<string, ClientSession>();
+  readonly #onError: (error: unknown) => void;
+
+  constructor(
+    library: typeof import("@modelcontextprotocol/server"),
+    servers: McpServers,
+    onError: (error: unknown) => void,
+  ) {
+    this.#library = library;
+    this.#servers = servers;
+    this.#onError = onError;
+    const newServer = (context: McpRequestContext) => servers.newServer(context);
+    this.#modern = library.createMcpHandler(newServer, { legacy: "reject", onerror: onError });
+  }
+
+  async answer(request: Request): Promise<Response> {
+    const id = request.headers.get("mcp-session-id");
+    if (id !== null) return this.#inSession(id, request);
+    if (!(await this.#library.isLegacyRequest(request))) return this.#modern.fetch(request);
+    return this.#newSession(request);
+  }
+
+  async close(): Promise<void> {
+    this.#servers.close();
+    const servers = [...this.#sessions.values()].map(({ server }) => server.close());
+    await Promise.all([this.#modern.close(), ...servers]);
+  }
+
+  async #inSession(id: string, request: Request): Promise<Response> {
+    const session = this.#sessions.get(id);
+    if (!session) return new Response("unknown session\n", { status: 404 });
+    this.#sessions.delete(id);
+    this.#sessions.set(id, session);
+    return session.transport.handleRequest(request);
+  }
+
+  /** One that is not opened properly is answered with what is wrong, and forgotten. */
+  async #newSession(request: Request): Promise<Response> {
+    const server = this.#servers.newServer({ era: "legacy" });
+    const transport = new this.#library.WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: randomUUID,
+      onsessioninitialized: (id) => {
+        this.#sessions.set(id, { transport, server });
+        const [oldest] = this.#sessions;
+        if (this.#sessions.size <= MAX_SESSIONS || !oldest) return;
+        this.#sessions.delete(oldest[0]);
+        oldest[1].server.close().catch(this.#onError);
+      },
+      onsessionclosed: (id) => void this.#sessions.delete(id),
+    });
+    await server.connect(transport);
+    return transport.handleRequest(request);
+  }
+}

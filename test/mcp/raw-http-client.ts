@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { EventSourceParserStream } from "eventsource-parser/stream";
+
+export interface Message {
+  id?: number | string;
+  method?: string;
+  params?: Record<string, unknown>;
+  result?: Record<string, unknown>;
+  error?: { code: number; message: string };
+}
+
+/** The stream that answers one request, with what is told on it before the answer. */
+export type Answering = AsyncGenerator<Message, void, undefined>;
+
+/**
+ * A client of Streamable HTTP that is taken by its word: one POST a message, each answer on the stream of its own POST, and
+ * no stream (GET) for what the server may want to say besides, unless `listen` is called.
+ */
+export class RawHttpClient {
+  readonly #url: string;
+  #session: string | null = null;
+  #ids = 0;
+
+  private constructor(url: string) {
+    this.#url = url;
+  }
+
+  static async connect(url: string): Promise<RawHttpClient> {
+    const client = new RawHttpClient(url);
+    const clientInfo = { name: "raw", version: "1" };
+    const capabilities = { elicitation: { form: {} } };
+    const answering = await client.request("initialize", {
+      protocolVersion: "2025-11-25",
+      capabilities,
+      clientInfo,
+    });
+    assert.ok((await client.answer(answering)).result);
+    await client.notify("notifications/initialized");
+    return client;
+  }
+
+  /** Sends a request; what comes back is read from the stream it returns. */
+  async request(method: string, params: Record<string, unknown>, signal?: AbortSignal): Promise<Answering> {
+    return this.#post({ id: ++this.#ids, method, params }, signal);
+  }
+
+  async notify(method: string): Promise<void> {
+    for await (const _message of await this.#post({ method }));
+  }
+
+  /** Answers a request of the server. */
+  async reply(id: Message["id"], result: Record<string, unknown>): Promise<void> {
+    assert.ok(id !== undefined);
+    for await (const _message of await this.#post({ id, result }));
+  }
+
+  /** The next message of a stream that `isWanted`; the stream stays open. */
+  async next(stream: Answering, isWanted: (message: Message) => boolean): Promise<Message> {
+    for (;;) {
+      const { value, done } = await stream.next();
+      assert.ok(!done, "the stream ended before what was waited for");
+      if (isWanted(value)) return value;
+    }
+  }
+
+  answer(stream: Answering): Promise<Message> {
+    return this.next(stream, ({ result, error }) => result !== undefined || error !== undefined);
+  }
+
+  question(stream: Answering): Promise<Message> {
+    return this.next(stream, ({ method }) => method === "elicitation/create");
+  }
+
+  /** Opens the stream for what the server says outside of answers. */
+  async listen(): Promise<Answering> {
+    return messages(await fetch(this.#url, { headers: this.#headers() }));
+  }
+
+  async #post(message: Message, signal?: AbortSignal): Promise<Answering> {
+    const body = JSON.stringify({ jsonrpc: "2.0", ...message });
+    const response = await fetch(this.#url, {
+      ...{ method: "POST", headers: this.#headers(), body, signal: signal ?? null },
+    });
+    assert.ok(response.ok, `${response.status}`);
+    this.#session ??= response.headers.get("mcp-session-id");
+    return messages(response);
+  }
+
+  #headers(): Record<string, string> {
+    return {
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      ...(this.#session === null ? {} : { "mcp-session-id": this.#session }),
+    };
+  }
+}
+
+async function* messages({ body }: Response): Answering {
+  if (!body) return;
+  const events = body.pipeThrough(new TextDecoderStream()).pipeThrough(new EventSourceParserStream());
+  for await (const { data } of events) yield JSON.parse(data);
+}
