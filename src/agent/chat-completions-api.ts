@@ -1,7 +1,8 @@
 import { ChatAnswer } from "./chat-completions-answer.ts";
 import { type InputPart, type InputStep, readSteps } from "./input-parts.ts";
 import type { JsonObject } from "./json-fields.ts";
-import { isStrict, type ModelRequest, type Wire } from "./model-api.ts";
+import type { ModelRequest, Wire } from "./model-api.ts";
+import { bearerHeaders, SPAREABLE } from "./openai-wire.ts";
 
 /**
  * Chat Completions, as vLLM, Ollama and most providers speak it. Where a model has no tools and there is only one to call,
@@ -9,23 +10,11 @@ import { isStrict, type ModelRequest, type Wire } from "./model-api.ts";
  */
 export const chatCompletionsWire: Wire = {
   path: "/chat/completions",
-  headers: (apiKey): Readonly<Record<string, string>> =>
-    apiKey ? { authorization: `Bearer ${apiKey}` } : {},
+  headers: bearerHeaders,
   spareable: [
     { name: "stream_options", refusal: /\bstream_options\b/ },
-    { name: "prompt_cache_key", refusal: /\bprompt_cache_key\b/ },
-    { name: "parallel_tool_calls", refusal: /\bparallel_tool_calls\b/ },
     { name: "max_tokens", refusal: /\bmax_completion_tokens\b/, canSpare: hasTokenLimit },
-    {
-      name: "strict",
-      refusal: /\bstrict\b|invalid_function_parameters|tools\[\d+\]\.(function\.)?parameters/,
-      canSpare: isStrict,
-    },
-    {
-      name: "tool_choice",
-      refusal: /\btool_choice\b/,
-      canSpare: (request) => request.forcedTool !== undefined,
-    },
+    ...SPAREABLE,
     {
       name: "tools",
       refusal:

@@ -1,27 +1,13 @@
 import { createHttpModelApi, type HttpModelApiOptions } from "./http-model-api.ts";
-import { isStrict, type ModelApi, type ModelRequest, type Wire } from "./model-api.ts";
+import type { ModelApi, ModelRequest, Wire } from "./model-api.ts";
+import { bearerHeaders, SPAREABLE } from "./openai-wire.ts";
 import { decodeResponseEvent, type JsonObject } from "./response-events.ts";
 
 /** The Responses API. History travels whole each time (`store: false`). */
 export const responsesWire: Wire = {
   path: "/responses",
-  headers: (apiKey): Readonly<Record<string, string>> =>
-    apiKey ? { authorization: `Bearer ${apiKey}` } : {},
-  spareable: [
-    { name: "include", refusal: /\binclude\b|encrypted.content/i },
-    { name: "prompt_cache_key", refusal: /\bprompt_cache_key\b/ },
-    { name: "parallel_tool_calls", refusal: /\bparallel_tool_calls\b/ },
-    {
-      name: "strict",
-      refusal: /\bstrict\b|invalid_function_parameters|tools\[\d+\]\.(function\.)?parameters/,
-      canSpare: isStrict,
-    },
-    {
-      name: "tool_choice",
-      refusal: /\btool_choice\b/,
-      canSpare: (request) => request.forcedTool !== undefined,
-    },
-  ],
+  headers: bearerHeaders,
+  spareable: [{ name: "include", refusal: /\binclude\b|encrypted.content/i }, ...SPAREABLE],
   body: requestBody,
   batches: "files",
   wholeAnswer: (body) => {

@@ -1,3 +1,4 @@
+import { whenAborted } from "../async/abort.ts";
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
@@ -301,17 +302,15 @@ type FunctionCall = Extract<OutputItem, { type: "functionCall" }>;
 /** Waits for a tool, and once the turn is interrupted only a little longer. */
 async function boundedAfterAbort(call: Promise<ToolOutput>, signal: AbortSignal): Promise<ToolOutput> {
   const late = Promise.withResolvers<never>();
-  const onAbort = () => {
+  const stop = whenAborted(signal, () => {
     withDeadline(call, TOOL_WIND_UP_MS, "a tool to wind up", systemClock).catch((error: unknown) => {
       if (error instanceof TimeoutError) late.reject(error);
     });
-  };
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
+  });
   try {
     return await Promise.race([call, late.promise]);
   } finally {
-    signal.removeEventListener("abort", onAbort);
+    stop();
   }
 }
 

@@ -1,3 +1,4 @@
+import { whenAborted } from "../async/abort.ts";
 import { asked } from "../exec/call-error.ts";
 import { DisconnectedError } from "../protocol/errors.ts";
 import { ExecServerError } from "../protocol/exec-server-error.ts";
@@ -64,16 +65,17 @@ export class RemoteHttp {
     try {
       const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
       const { signal } = request;
+      const forget = () => this.#streams.delete(requestId);
+      const stop =
+        signal &&
+        whenAborted(signal, () => {
+          forget();
+          stream.abort(signal.reason);
+        });
       const end = () => {
-        this.#streams.delete(requestId);
-        signal?.removeEventListener("abort", onAbort);
+        forget();
+        stop?.();
       };
-      const onAbort = () => {
-        end();
-        stream.abort(signal?.reason);
-      };
-      if (signal?.aborted) onAbort();
-      else signal?.addEventListener("abort", onAbort, { once: true });
       return { status, headers, body: stream.read(end) };
     } catch (error) {
       this.#streams.delete(requestId);

@@ -40,7 +40,7 @@ export function guardSecrets(backend: ExecBackend, options: GuardOptions = {}): 
       onDropped(process.droppedEnv ?? []);
       return process;
     },
-    list: () => backend.list(),
+    list: (options) => backend.list(options),
   };
 }
 

@@ -13,7 +13,7 @@ import type {
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { answeringOsErrors, errnoName } from "./os-error.ts";
 import { checkReplaceable, dressFile, replaceBy } from "./put.ts";
-import { NEW_FILE_MODE, OPEN_TO_WRITE, openToRead } from "./read-write.ts";
+import { keepRegular, NEW_FILE_MODE, OPEN_TO_WRITE, openToRead } from "./read-write.ts";
 import { RunningHash } from "./running-hash.ts";
 
 /** The protocol's limits. */
@@ -180,26 +180,13 @@ async function openToReplace(path: NativePath): Promise<FileHandle> {
   if (there !== null && !there.isFile() && !there.isDirectory() && !there.isFIFO())
     throw invalidRequest(refusal);
   const file = await open(path, OPEN_TO_WRITE | constants.O_TRUNC, NEW_FILE_MODE);
-  try {
-    if (!(await file.stat()).isFile()) throw invalidRequest(refusal);
-    return file;
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
+  return keepRegular(file, refusal);
 }
 
 /** Only for its owner until it is whole; a link in its place is refused. */
 async function openPart(path: NativePath): Promise<FileHandle> {
   const flags = constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW | constants.O_NONBLOCK;
-  const file = await open(path, flags, 0o600);
-  try {
-    if (!(await file.stat()).isFile()) throw invalidRequest(`path \`${displayPath(path)}\` is not a file`);
-    return file;
-  } catch (error) {
-    await file.close();
-    throw error;
-  }
+  return keepRegular(await open(path, flags, 0o600), `path \`${displayPath(path)}\` is not a file`);
 }
 
 function checkBlockLength(direction: "read" | "write", length: number): void {

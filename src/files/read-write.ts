@@ -74,7 +74,11 @@ const OPEN_TO_READ = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOC
 
 /** Opens without waiting, whatever is there, and keeps it only if it is a regular file. */
 export async function openRegular(path: NativePath, flags: number, refusal: string): Promise<FileHandle> {
-  const file = await open(path, OPEN_TO_READ | flags);
+  return keepRegular(await open(path, OPEN_TO_READ | flags), refusal);
+}
+
+/** Closes again what turns out to be no regular file. */
+export async function keepRegular(file: FileHandle, refusal: string): Promise<FileHandle> {
   try {
     if (!(await file.stat()).isFile()) throw invalidRequest(refusal);
     return file;

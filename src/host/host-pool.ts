@@ -1,4 +1,5 @@
 import type { RunTools } from "../agent/headless-run.ts";
+import { abortable } from "../async/abort.ts";
 import { type Clock, systemClock } from "../async/clock.ts";
 import { Outage } from "../async/outage.ts";
 import { HostLostError, NoHostError } from "../exec/host-loss.ts";
@@ -92,7 +93,7 @@ export class HostPool implements AsyncDisposable {
   async #open(signal: AbortSignal | undefined, processPrefix: string | undefined): Promise<HostTools> {
     const open = () => this.#openAny(processPrefix);
     const opening = this.#outage && this.#hasOpened ? this.#outage.ride(open) : open();
-    const opened = await orAborted(opening, signal, (late) => late.close());
+    const opened = await abortable(opening, signal, (late) => late.close());
     this.#hasOpened = true;
     return opened;
   }
@@ -213,25 +214,4 @@ function toolNamed(tools: readonly Tool[], name: string): Tool {
 async function settled<T>(task: Promise<T>): Promise<PromiseSettledResult<T>> {
   const [result] = await Promise.allSettled([task]);
   return result;
-}
-
-/** Waits until the signal says otherwise; what comes after that is handed to `tooLate`. */
-async function orAborted<T>(
-  task: Promise<T>,
-  signal: AbortSignal | undefined,
-  tooLate: (value: T) => Promise<void>,
-): Promise<T> {
-  if (!signal) return task;
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => {
-    aborted.reject(signal.reason);
-    task.then(tooLate).catch(() => undefined);
-  };
-  if (signal.aborted) onAbort();
-  else signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([task, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-  }
 }

@@ -1,3 +1,4 @@
+import { whenAborted } from "../../async/abort.ts";
 import { withCaller } from "../../exec/call-error.ts";
 import { asText } from "../../exec/collect-output.ts";
 import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
@@ -93,9 +94,7 @@ export async function spawnCommand(
   const process = await explainingStart(attempt, () => startUntil(backend.start(params), signal));
   if (signal) {
     // Ended with its signal, like everything that takes one; a process that is gone already does not mind.
-    const end = () => void process.terminate().catch(() => undefined);
-    if (signal.aborted) end();
-    else signal.addEventListener("abort", end, { once: true });
+    whenAborted(signal, () => void process.terminate().catch(() => undefined));
   }
   return new SpawnedProcess(process, argv);
 }

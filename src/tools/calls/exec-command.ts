@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { abortable } from "../../async/abort.ts";
 import type { ExecProcess, StartParams } from "../../exec/exec-process.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
@@ -11,9 +12,9 @@ import { chooseShell } from "../policy/shell-choice.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession, SessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import type { ExecCommandArguments } from "./definitions.ts";
 import { definitions, execCommandSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
 import { answer, refusal, waitWindow } from "./window-call.ts";
 import { execWindowMs } from "./yield-window.ts";
 
@@ -33,13 +34,8 @@ const ADDED_ENVIRONMENT: Readonly<Record<string, string>> = {
 /** Runs a command: approval, walls, start, wait; once more without the walls when they were in the way and may go. */
 export function execCommandTool(context: ExecContext): Tool {
   return {
-    definition: definitions.execCommand,
     tellsItself: true,
-    async call(args, call = {}) {
-      const parsed = parseArguments(execCommandSchema, args);
-      if (parsed.type === "invalid") return refusal(`exec_command: ${parsed.message}`);
-      return run(context, parsed.value, call);
-    },
+    ...checkedTool(definitions.execCommand, execCommandSchema, (args, call) => run(context, args, call)),
   };
 }
 
@@ -162,15 +158,11 @@ async function prepare(
 }
 
 async function orAborted<T>(task: Promise<T>, signal: AbortSignal | undefined): Promise<T | "aborted"> {
-  if (!signal) return task;
-  const { promise, resolve } = Promise.withResolvers<"aborted">();
-  const onAbort = () => resolve("aborted");
-  signal.addEventListener("abort", onAbort, { once: true });
-  if (signal.aborted) onAbort();
   try {
-    return await Promise.race([task, promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
+    return await abortable(task, signal);
+  } catch (error) {
+    if (signal?.aborted) return "aborted";
+    throw error;
   }
 }
 

@@ -1,8 +1,8 @@
 import { messageOf } from "../../protocol/message-of.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import { definitions, killSessionSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
 import { answer, refusal, waitWindow } from "./window-call.ts";
 import { unknownSession } from "./write-stdin.ts";
 
@@ -13,25 +13,20 @@ const END_WINDOW_MS = 5000;
 
 /** Ends a session: with time to clean up, or at once. */
 export function killSessionTool(context: ExecContext): Tool {
-  return {
-    definition: definitions.killSession,
-    async call(args, call = {}) {
-      const parsed = parseArguments(killSessionSchema, args);
-      if (parsed.type === "invalid") return refusal(`kill_session: ${parsed.message}`);
-      const { session_id: sessionId, force = false, max_output_tokens: maxOutputTokens } = parsed.value;
-      const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession("kill_session", sessionId);
-      const sinceMs = context.clock.now();
-      try {
-        if (!session.end)
-          await session.process.terminate(
-            force ? { type: "force" } : { type: "graceful", timeoutMs: GRACE_MS },
-          );
-      } catch (error) {
-        if (!session.end) return refusal(`kill_session failed: ${messageOf(error)}`);
-      }
-      await waitWindow(context, session, GRACE_MS + END_WINDOW_MS, call);
-      return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
-    },
-  };
+  return checkedTool(definitions.killSession, killSessionSchema, async (args, call) => {
+    const { session_id: sessionId, force = false, max_output_tokens: maxOutputTokens } = args;
+    const session = context.sessions.get(sessionId);
+    if (!session) return unknownSession("kill_session", sessionId);
+    const sinceMs = context.clock.now();
+    try {
+      if (!session.end)
+        await session.process.terminate(
+          force ? { type: "force" } : { type: "graceful", timeoutMs: GRACE_MS },
+        );
+    } catch (error) {
+      if (!session.end) return refusal(`kill_session failed: ${messageOf(error)}`);
+    }
+    await waitWindow(context, session, GRACE_MS + END_WINDOW_MS, call);
+    return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
+  });
 }

@@ -2,30 +2,24 @@ import { withoutUndefined } from "../output/render.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import { definitions, listSessionsSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
-import { refusal } from "./window-call.ts";
 
 /** Lists the sessions that can be named, so that a lost number can be found again. */
 export function listSessionsTool(context: ExecContext): Tool {
-  return {
-    definition: definitions.listSessions,
-    async call(args) {
-      const parsed = parseArguments(listSessionsSchema, args);
-      if (parsed.type === "invalid") return refusal(`list_sessions: ${parsed.message}`);
-      const nowMs = context.clock.now();
-      const sessions = context.sessions.list().map((session) => describe(session, nowMs));
-      const lines = sessions.map(
-        ({ session_id, state, age_seconds, output_bytes, tty, workdir, cmd }) =>
-          `${session_id}: ${state}, ${age_seconds} s old, ${output_bytes} bytes of output${tty ? ", tty" : ""}, in ${workdir}: ${cmd}`,
-      );
-      return {
-        ok: true,
-        text: lines.join("\n") || "No sessions",
-        structured: { sessions: sessions.map(withoutUndefined) },
-      };
-    },
-  };
+  return checkedTool(definitions.listSessions, listSessionsSchema, async () => {
+    const nowMs = context.clock.now();
+    const sessions = context.sessions.list().map((session) => describe(session, nowMs));
+    const lines = sessions.map(
+      ({ session_id, state, age_seconds, output_bytes, tty, workdir, cmd }) =>
+        `${session_id}: ${state}, ${age_seconds} s old, ${output_bytes} bytes of output${tty ? ", tty" : ""}, in ${workdir}: ${cmd}`,
+    );
+    return {
+      ok: true,
+      text: lines.join("\n") || "No sessions",
+      structured: { sessions: sessions.map(withoutUndefined) },
+    };
+  });
 }
 
 function describe(session: ExecSession, nowMs: number) {

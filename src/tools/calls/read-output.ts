@@ -2,9 +2,8 @@ import { DEFAULT_OUTPUT_TOKENS, fitToBudget } from "../output/token-budget.ts";
 import { incompleteHead, incompleteTail } from "../output/utf8-boundary.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import { definitions, readOutputSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
-import { refusal } from "./window-call.ts";
 import { unknownSession } from "./write-stdin.ts";
 
 /** A token is four bytes in every budget here. */
@@ -12,49 +11,41 @@ const BYTES_PER_TOKEN = 4;
 
 /** Reads a range of what a session has written, also after it has ended. */
 export function readOutputTool(context: ExecContext): Tool {
-  return {
-    definition: definitions.readOutput,
-    async call(args) {
-      const parsed = parseArguments(readOutputSchema, args);
-      if (parsed.type === "invalid") return refusal(`read_output: ${parsed.message}`);
-      const { session_id: sessionId, offset: wanted = 0 } = parsed.value;
-      const archive = context.shelf.get(sessionId);
-      if (!archive) return unknownSession("read_output", sessionId);
-      const tokens = Math.min(
-        parsed.value.max_output_tokens ?? DEFAULT_OUTPUT_TOKENS,
-        context.maxOutputTokens,
-      );
-      const original = archive.totalBytes;
-      const from = Math.floor(wanted < 0 ? original + wanted : wanted);
-      const range = await archive.read(from, tokens * BYTES_PER_TOKEN);
-      // Cut between characters, and count from there: the next range begins where this one really ends.
-      const bytes = trimmed(range.bytes, range.offset + range.bytes.length < original);
-      const offset = range.offset + bytes.skipped;
-      const next = offset + bytes.kept.length;
-      const omitted = archive.omittedBytes;
-      const { text } = fitToBudget(
-        { head: bytes.kept, tail: new Uint8Array(0), totalBytes: bytes.kept.length },
-        tokens,
-      );
-      const lines = [
-        `Bytes ${offset} to ${next} of ${original}`,
-        ...(omitted > 0 ? [`${omitted} bytes in the middle were not kept`] : []),
-        "Output:",
-      ];
-      return {
-        ok: true,
-        text: `${lines.join("\n")}\n${text}`,
-        structured: {
-          offset,
-          next_offset: next,
-          original,
-          retained: original - omitted,
-          omitted,
-          output: text,
-        },
-      };
-    },
-  };
+  return checkedTool(definitions.readOutput, readOutputSchema, async (args) => {
+    const { session_id: sessionId, offset: wanted = 0 } = args;
+    const archive = context.shelf.get(sessionId);
+    if (!archive) return unknownSession("read_output", sessionId);
+    const tokens = Math.min(args.max_output_tokens ?? DEFAULT_OUTPUT_TOKENS, context.maxOutputTokens);
+    const original = archive.totalBytes;
+    const from = Math.floor(wanted < 0 ? original + wanted : wanted);
+    const range = await archive.read(from, tokens * BYTES_PER_TOKEN);
+    // Cut between characters, and count from there: the next range begins where this one really ends.
+    const bytes = trimmed(range.bytes, range.offset + range.bytes.length < original);
+    const offset = range.offset + bytes.skipped;
+    const next = offset + bytes.kept.length;
+    const omitted = archive.omittedBytes;
+    const { text } = fitToBudget(
+      { head: bytes.kept, tail: new Uint8Array(0), totalBytes: bytes.kept.length },
+      tokens,
+    );
+    const lines = [
+      `Bytes ${offset} to ${next} of ${original}`,
+      ...(omitted > 0 ? [`${omitted} bytes in the middle were not kept`] : []),
+      "Output:",
+    ];
+    return {
+      ok: true,
+      text: `${lines.join("\n")}\n${text}`,
+      structured: {
+        offset,
+        next_offset: next,
+        original,
+        retained: original - omitted,
+        omitted,
+        output: text,
+      },
+    };
+  });
 }
 
 function trimmed(bytes: Uint8Array, hasMore: boolean): { kept: Uint8Array; skipped: number } {

@@ -3,8 +3,8 @@ import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Screen } from "../sessions/screen.ts";
 import { ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import { definitions, readScreenSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
 import { refusal, ttyState } from "./window-call.ts";
 import { unknownSession } from "./write-stdin.ts";
 
@@ -12,24 +12,19 @@ import { unknownSession } from "./write-stdin.ts";
 export function readScreenTool(context: ExecContext): Tool {
   // A screen lives as long as its session, and only this tool uses it.
   const views = new WeakMap<ExecSession, ScreenView>();
-  return {
-    definition: definitions.readScreen,
-    async call(args) {
-      const parsed = parseArguments(readScreenSchema, args);
-      if (parsed.type === "invalid") return refusal(`read_screen: ${parsed.message}`);
-      const sessionId = parsed.value.session_id;
-      const session = context.sessions.get(sessionId);
-      if (!session) return unknownSession("read_screen", sessionId);
-      if (!session.command.tty)
-        return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
-      const view = views.get(session) ?? new ScreenView(session.archive);
-      views.set(session, view);
-      context.sessions.touch(session);
-      const { rows, cols } = (await ttyState(context, session)) ?? context.terminalSize;
-      const screen = await view.look({ rows, cols });
-      return { ok: true, text: textOf(screen), structured: { ...screen } };
-    },
-  };
+  return checkedTool(definitions.readScreen, readScreenSchema, async (args) => {
+    const sessionId = args.session_id;
+    const session = context.sessions.get(sessionId);
+    if (!session) return unknownSession("read_screen", sessionId);
+    if (!session.command.tty)
+      return refusal(`session ${sessionId} has no terminal; rerun exec_command with tty=true to get one`);
+    const view = views.get(session) ?? new ScreenView(session.archive);
+    views.set(session, view);
+    context.sessions.touch(session);
+    const { rows, cols } = (await ttyState(context, session)) ?? context.terminalSize;
+    const screen = await view.look({ rows, cols });
+    return { ok: true, text: textOf(screen), structured: { ...screen } };
+  });
 }
 
 function textOf(screen: Screen): string {

@@ -3,9 +3,9 @@ import { messageOf } from "../../protocol/message-of.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import type { WaitForArguments } from "./definitions.ts";
 import { definitions, waitForSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
 import { answer, refusal, waitWindow, whileWaiting } from "./window-call.ts";
 import { unknownSession } from "./write-stdin.ts";
 
@@ -16,29 +16,24 @@ const LAST_OUTPUT_MS = 1000;
 
 /** Waits for a condition instead of a clock. The host of the process watches, so it works the same far away. */
 export function waitForTool(context: ExecContext): Tool {
-  return {
-    definition: definitions.waitFor,
-    async call(args, call = {}) {
-      const parsed = parseArguments(waitForSchema, args);
-      if (parsed.type === "invalid") return refusal(`wait_for: ${parsed.message}`);
-      const until = await conditionOf(parsed.value);
-      if (typeof until === "string") return refusal(`wait_for: ${until}`);
-      const session = context.sessions.get(parsed.value.session_id);
-      if (!session) return unknownSession("wait_for", parsed.value.session_id);
-      const sinceMs = context.clock.now();
-      const maxOutputTokens = parsed.value.max_output_tokens;
-      const { timeout_ms: wanted = DEFAULT_TIMEOUT_MS } = parsed.value;
-      const timeoutMs = Math.min(wanted, context.yieldLimits.pollMaxMs);
-      try {
-        const waited = session.end ? "exited" : await waitOn(context, session, until, timeoutMs, call);
-        return await answer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
-      } catch (error) {
-        // A process that failed under the wait is told with its output; anything else went wrong with the wait.
-        if (session.end) return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
-        return refusal(`wait_for failed: ${messageOf(error)}`);
-      }
-    },
-  };
+  return checkedTool(definitions.waitFor, waitForSchema, async (args, call) => {
+    const until = await conditionOf(args);
+    if (typeof until === "string") return refusal(`wait_for: ${until}`);
+    const session = context.sessions.get(args.session_id);
+    if (!session) return unknownSession("wait_for", args.session_id);
+    const sinceMs = context.clock.now();
+    const maxOutputTokens = args.max_output_tokens;
+    const { timeout_ms: wanted = DEFAULT_TIMEOUT_MS } = args;
+    const timeoutMs = Math.min(wanted, context.yieldLimits.pollMaxMs);
+    try {
+      const waited = session.end ? "exited" : await waitOn(context, session, until, timeoutMs, call);
+      return await answer(context, session, { sinceMs, maxOutputTokens, waited, signal: call.signal });
+    } catch (error) {
+      // A process that failed under the wait is told with its output; anything else went wrong with the wait.
+      if (session.end) return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
+      return refusal(`wait_for failed: ${messageOf(error)}`);
+    }
+  });
 }
 
 async function conditionOf(args: WaitForArguments): Promise<WaitCondition | string> {

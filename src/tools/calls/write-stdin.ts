@@ -2,8 +2,8 @@ import { messageOf } from "../../protocol/message-of.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolOutput } from "../tool.ts";
+import { checkedTool } from "./checked-tool.ts";
 import { definitions, writeStdinSchema } from "./definitions.ts";
-import { parseArguments } from "./tool-schema.ts";
 import { answer, refusal, ttyState, waitWindow } from "./window-call.ts";
 import { pollWindowMs, writeWindowMs } from "./yield-window.ts";
 
@@ -13,12 +13,9 @@ const INTERRUPT = "\u0003";
 /** Writes to a session, or only looks, and answers what came since the last call. */
 export function writeStdinTool(context: ExecContext): Tool {
   return {
-    definition: definitions.writeStdin,
     tellsItself: true,
-    async call(args, call = {}) {
-      const parsed = parseArguments(writeStdinSchema, args);
-      if (parsed.type === "invalid") return refusal(`write_stdin: ${parsed.message}`);
-      const { session_id: sessionId, chars = "", yield_time_ms: yieldMs } = parsed.value;
+    ...checkedTool(definitions.writeStdin, writeStdinSchema, async (args, call) => {
+      const { session_id: sessionId, chars = "", yield_time_ms: yieldMs } = args;
       const session = context.sessions.get(sessionId);
       if (!session) return unknownSession("write_stdin", sessionId);
       const sinceMs = context.clock.now();
@@ -39,9 +36,9 @@ export function writeStdinTool(context: ExecContext): Tool {
         }
       }
       await window;
-      const maxOutputTokens = parsed.value.max_output_tokens;
+      const maxOutputTokens = args.max_output_tokens;
       return answer(context, session, { sinceMs, maxOutputTokens, signal: call.signal });
-    },
+    }),
   };
 }
 
