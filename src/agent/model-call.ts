@@ -217,7 +217,7 @@ class CallTries {
     this.#rateLimitLeft = retry.rateLimitRetries;
   }
 
-  /** The wait before the next try, and which it is; throws where there is none to come. */
+  /** The wait before the next try and its number; throws when no try is left. */
   next(error: ModelError): Tries & { delayMs: number } {
     if (!error.retryable) throw error;
     const { maxRetryAfterMs, outagePatienceMs = 0 } = this.#retry;

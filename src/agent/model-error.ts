@@ -33,7 +33,7 @@ export interface ModelErrorDetails extends ErrorOptions {
   apiAway?: boolean;
   /** The same request, sent again, will not hold what was refused. */
   sendAgain?: boolean;
-  /** What an answer that came to nothing has cost all the same. */
+  /** The tokens that a failed answer has cost. */
   usage?: TokenUsage;
 }
 

@@ -33,7 +33,7 @@ export function readRollout(home: string, threadId: string): JsonObject[] | null
   }
 }
 
-/** The thread that was last gone on with. */
+/** The thread with the most recent activity. */
 export function latestThread(home: string): string | null {
   let names: string[];
   try {

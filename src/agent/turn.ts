@@ -114,7 +114,7 @@ class RunningTurn {
     }
   }
 
-  /** Whether there is nothing to say to the words that the model has ended with. */
+  /** Whether the model's last message ends the turn. */
   async #isOver(): Promise<boolean> {
     const { replyToWords, history, signal } = this.#options;
     if (!replyToWords || this.#refusal !== null) return true;
@@ -180,7 +180,7 @@ class RunningTurn {
     return answer.items;
   }
 
-  /** What has come is said: it is recorded at once, and a call begins while the rest of the answer is on its way. */
+  /** Records an item at once, and begins its call while the rest of the answer is on its way. */
   #take(item: OutputItem): void {
     this.#taken++;
     this.#record(item);

@@ -1,10 +1,10 @@
 import type { Clock, Timer } from "../async/clock.ts";
 
-/** So much is confirmed at once: a quarter of what a server lets stand unconfirmed, so it never has to pause for it. */
+/** Confirm as soon as this much is unconfirmed: a quarter of what a server allows, so that it never has to pause. */
 const PROMPT_BYTES = 256 * 1024;
-/** Above this it is confirmed when the current turn of the event loop is over, below it a little later. */
+/** More than this is confirmed at the end of the current turn of the event loop; less, a little later. */
 const SOON_BYTES = 16 * 1024;
-/** A trickle of output is confirmed this late, so that an echoed keystroke does not cost a message of its own. */
+/** The delay for small output, so that an echoed keystroke does not cost a message of its own. */
 const LATER_MS = 25;
 
 /** Confirms the output of one process in batches, once its log holds it. */
@@ -52,7 +52,7 @@ export class Acknowledger {
     this.#send(seq);
   }
 
-  /** A new connection knows nothing of what was confirmed on the old one's last stretch. */
+  /** Confirmations that were under way on the lost connection may not have arrived: the new one is told again. */
   again(): void {
     this.#confirmedSeq = 0;
     this.flush();

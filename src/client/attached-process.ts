@@ -20,17 +20,17 @@ export interface AttachOptions extends CallOptions {
 }
 
 /**
- * A process of another session, attached to by its handle. The same as a process of one's own, as far as the role goes;
+ * A process of another session, attached to by its handle. It has every call of a process that the role allows;
  * disposing of it ends the attachment and not the process.
  */
 export class AttachedProcess extends RemoteProcess {
-  /** Called when somebody else's act has changed the role. */
+  /** Called when another client has changed the role of this one. */
   onRoleChanged: (role: Role, reason: string) => void = () => undefined;
   readonly #attachedTo: string;
   readonly #link: Link;
   readonly #calls = new Lanes<"role">();
   #role: Role = "viewer";
-  /** How often somebody else has changed the role. */
+  /** How often another client has changed the role of this one. */
   #changes = 0;
   #facts: Infer<typeof attachResult> | null = null;
 
@@ -54,17 +54,17 @@ export class AttachedProcess extends RemoteProcess {
     return this.#facts?.size ?? null;
   }
 
-  /** What is before this seq was told before this client attached. */
+  /** Events before this seq are older than the attachment. */
   get nextSeq(): number {
     return this.#facts?.nextSeq ?? 1;
   }
 
-  /** Drives from now on; who drove before becomes a viewer. */
+  /** Becomes the driver; the former driver becomes a viewer. */
   takeDriver(size?: TerminalSize): Promise<void> {
     return asked({ method: "process/attach" }, () => this.attachAs("driver", size));
   }
 
-  /** Only watches from now on. */
+  /** Becomes a viewer. */
   release(): Promise<void> {
     return asked({ method: "process/attach" }, () => this.attachAs("viewer"));
   }
@@ -109,7 +109,8 @@ export class AttachedProcess extends RemoteProcess {
           this.#setRole(facts.role);
           return;
         }
-        // Taken over meanwhile. Of a viewer that became driver, that was after the answer; else nobody knows: once more.
+        // The role was taken over meanwhile. For a viewer that became driver, that was after the answer; otherwise the
+        // order is unknown, so ask again.
         if (role === "viewer" || before === "viewer") return;
       }
     });

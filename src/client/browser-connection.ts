@@ -24,12 +24,12 @@ export interface BrowserConnectOptions {
   open?: ((url: string) => StandardWebSocket) | undefined;
 }
 
-/** How often a queue that had grown is looked at: the standard WebSocket does not tell when it is empty. */
+/** How often a send queue is polled until it is empty: the standard WebSocket has no event for that. */
 const DRAIN_POLL_MS = 10;
 /** A standard close reason is at most this long. */
 const MAX_REASON_BYTES = 123;
 
-/** Connects by the standard WebSocket, the only one a browser has. Its errors say nothing of why. */
+/** Connects by the standard WebSocket, the only one a browser has. Its errors give no reason. */
 export async function connectStandardWebSocket(options: BrowserConnectOptions): Promise<Connection> {
   const { url, connectTimeoutMs, signal } = options;
   signal.throwIfAborted();
@@ -63,7 +63,7 @@ class BrowserConnection implements Connection {
   onDrain: () => void = () => undefined;
   readonly #socket: StandardWebSocket;
   #onEvent: ((event: ConnectionEvent) => void) | null = null;
-  /** What came before `open` or while paused. A standard WebSocket cannot be told to wait. */
+  /** Messages that arrived before `open` or while paused: a standard WebSocket cannot be paused. */
   #held: ConnectionEvent[] = [];
   #isPaused = true;
   #isOver = false;
@@ -119,7 +119,7 @@ class BrowserConnection implements Connection {
 
   close(reason?: string): void {
     if (this.#isOver) return;
-    // 1000 and 3000-4999 are all that a page may say.
+    // A page may send only 1000 and 3000-4999.
     this.#socket.close(1000, shortened(reason ?? ""));
     this.#end(null);
   }

@@ -1,4 +1,4 @@
-/** The client for browsers: everything of it that needs no Node, over the page's own WebSocket. */
+/** The client for browsers: every part that needs no Node, over the page's own WebSocket. */
 
 import { connectStandardWebSocket, type StandardWebSocket } from "./browser-connection.ts";
 import {

@@ -36,5 +36,5 @@ export interface Caller {
   close(reason?: string): void;
 }
 
-/** Opens a connection and the caller on it. Rejects when there is nobody, or the signal is aborted. */
+/** Opens a connection and the caller on it. Rejects when no server answers, or the signal is aborted. */
 export type Connect = (events: CallerEvents, signal: AbortSignal) => Promise<Caller>;

@@ -4,17 +4,17 @@ import type { CallOptions } from "../exec/exec-process.ts";
 import type { ParamsOf, ServerNotification } from "../protocol/methods.ts";
 import type { Link } from "./link.ts";
 
-/** What the first generation tells of its processes. */
+/** Events of processes started by the v0 protocol. */
 export type ExecServerEvent =
   | { type: "output"; sessionId: string; stream: "stdout" | "stderr"; chunk: Uint8Array }
   /** `exitCode` is -1 when the connection was lost, and the process with it. */
   | { type: "exited"; sessionId: string; exitCode: number }
-  /** This receiver was too slow: so many events are missing here. */
+  /** This receiver was too slow: `skipped` events were dropped here. */
   | { type: "lagged"; skipped: number };
 
-/** What a receiver may leave untaken before the older half goes. */
+/** Bytes a receiver may leave unread before the older half is dropped. */
 const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
-/** What an event costs besides its bytes, so that many small ones are bounded too. */
+/** Counted for each event besides its bytes, so that many small ones are bounded too. */
 const EVENT_COST_BYTES = 128;
 
 /**
@@ -105,7 +105,7 @@ function eventReceiver(onReturn: () => void): Channel<ExecServerEvent> {
   return new Channel({ cost: costOf, capacity: MAX_QUEUED_BYTES, shed: dropOldest, onReturn });
 }
 
-/** Drops the older half, and leaves in its place how many events went. */
+/** Drops the older half, and puts the number of dropped events in its place. */
 function dropOldest(queue: ExecServerEvent[], cost: number): number {
   let freed = 0;
   let dropped = 0;

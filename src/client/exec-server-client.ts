@@ -32,18 +32,18 @@ import { RpcCaller } from "./rpc-caller.ts";
 import { explainingStart } from "./start-error.ts";
 import { explainedCall } from "./unsupported.ts";
 
-/** Both the seeds' number: long for a server that is there, short for one that is not. */
+/** The number of the first exec-servers for both: long enough for a live server, short enough for a missing one. */
 export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 export const DEFAULT_INITIALIZE_TIMEOUT_MS = 10_000;
 
-/** What becomes of the connection while a client lives. */
+/** The states of the connection during the life of a client. */
 export type ConnectionState =
   | { type: "connected" }
   | { type: "reconnecting"; reason: string | null }
   | { type: "disconnected"; error: DisconnectedError };
 
 export interface ExecServerClientOptions {
-  /** How the client is called in the server's log. Default `procwire`. */
+  /** The name of the client in the server's log. Default `procwire`. */
   clientName?: string;
   /** How long the server may take to answer `initialize`. Default 10 s. */
   initializeTimeoutMs?: number;
@@ -54,9 +54,9 @@ export interface ExecServerClientOptions {
    * Default: tries for 25 s, where the transport can be opened again.
    */
   reconnect?: boolean | Partial<ReconnectPolicy>;
-  /** Comes back to a session that an earlier client left, instead of opening one. */
+  /** Resumes the session of an earlier client instead of opening a new one. */
   resumeSessionId?: string | undefined;
-  /** With `resumeSessionId`: also when another connection is still attached to it; that one is closed. */
+  /** With `resumeSessionId`: takes the session even if another connection is attached to it; that connection is closed. */
   takeOver?: boolean;
   onConnectionState?: ((state: ConnectionState) => void) | undefined;
   /** How much of a process's output the client itself keeps. */
@@ -77,7 +77,7 @@ export interface ShareOptions extends CallOptions {
   ttlMs: number;
 }
 
-/** What one way of connecting needs to know besides. */
+/** Options that depend on the transport. */
 export interface Transport {
   connect: Connect;
   /** It can be opened again after a loss. */
@@ -231,7 +231,7 @@ export class ExecServerClient implements AsyncDisposable {
   async info(options: CallOptions = {}): Promise<EnvironmentInfo> {
     options.signal?.throwIfAborted();
     const { environmentInfo, extended } = this.#open.server;
-    // The handshake of a procwire server leaves out what takes a moment to find out, such as its sandboxes.
+    // The handshake of a procwire server leaves out facts that take time to find out, such as its sandboxes.
     return environmentInfo && !extended ? environmentInfo : this.call("environment/info", {}, options);
   }
 

@@ -5,7 +5,7 @@ import type { EnvironmentInfo, Extension } from "../protocol/methods.ts";
 import { EXTENSIONS } from "../protocol/methods.ts";
 import type { Caller } from "./caller.ts";
 
-/** What a server is like, as its answer to `initialize` tells. Negotiated anew on every connection. */
+/** The facts of a server from its answer to `initialize`. Negotiated anew on every connection. */
 export interface ServerTraits {
   /** Null for a server of the first generation, which has no sessions to come back to. */
   sessionId: string | null;
@@ -13,7 +13,7 @@ export interface ServerTraits {
   /** It has what procwire adds to the protocol: closing stdin, resizing, waiting, taking over, … */
   extended: boolean;
   granted: ReadonlySet<Extension>;
-  /** As whom it knows this client among those that had the session; null where servers do not tell them apart. */
+  /** Tells this client from others that have had the session; null where the server gives no such id. */
   attachmentId: string | null;
   /** Names the server that answered; null where servers do not tell. Another one than before is another server. */
   generation: string | null;
@@ -30,7 +30,7 @@ export interface HandshakeOptions {
   takeOverFrom: string | null;
 }
 
-/** Opens a session, or comes back to one. */
+/** Opens a session, or resumes one. */
 export async function shakeHands(caller: Caller, options: HandshakeOptions): Promise<ServerTraits> {
   const answer = await withDeadline(
     caller.call("initialize", {

@@ -2,7 +2,7 @@ import type { Caller } from "./caller.ts";
 
 interface LastAck {
   seq: number;
-  /** The connection it was sent on; null when there was none. */
+  /** The connection it was sent on; null if it is not sent yet. */
   caller: Caller | null;
   sentAs: number;
 }

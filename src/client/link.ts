@@ -35,9 +35,9 @@ export interface LinkCallOptions<M extends MethodName> {
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
   /**
-   * `always`: asking twice is as good as once, so it is sent again after a loss. `sameServer`: the same, but not to a
-   * server that has replaced the one it was sent to, which would have known that it is asked twice. `unsent`: only what
-   * was never handed to a connection is; what was may have happened or not, so it rejects and the caller decides.
+   * `always`: safe to repeat, so it is sent again after a loss. `sameServer`: the same, but not to a server that has
+   * replaced the one it was sent to, which would have recognised the repetition. `unsent`: only a call that was never
+   * handed to a connection is sent; any other may have been carried out or not, so it rejects and the caller decides.
    */
   resend?: Resend;
   /** Gives the params when the call is sent again. */
@@ -125,7 +125,7 @@ export class Link {
             if (pending.caller === caller) settle(() => resolve(result));
           },
           (error: Error) => {
-            // Those of a lost connection are dealt with where the loss is told.
+            // Calls of a lost connection are handled in `#onClosed`.
             if (error instanceof DisconnectedError) return;
             this.#lastAcks.answered(caller, sentAs);
             if (pending.caller === caller) pending.reject(error);
@@ -181,7 +181,7 @@ export class Link {
     this.#updatePause();
   }
 
-  /** Comes back on a new connection: the server is held up on this one. Does nothing where that would be the end. */
+  /** Moves the session to a new connection, because the server is blocked on this one. Does nothing where a loss is final. */
   renew(reason: string): void {
     if (this.#state.type === "up" && this.#options.reconnect) this.#state.caller.close(reason);
   }
@@ -235,7 +235,7 @@ export class Link {
     if (this.#options.reconnect)
       this.#silence = new SilenceWatch(caller, {
         clock: this.#options.clock,
-        // A server that works strictly in turn may have good reasons not to answer yet; what carries its messages has not.
+        // A server that answers strictly in order may be busy with an earlier request; its transport always answers a ping.
         ask: () => (server.extended ? caller.call("environment/status", {}) : caller.ping()),
         isPaused: () => this.#isInputPaused,
       });
@@ -249,7 +249,7 @@ export class Link {
     const error = new DisconnectedError(end.reason ?? undefined);
     const { reconnect } = this.#options;
     const { sessionId } = this.#server;
-    // Whoever was taken over stays out: coming back would only take the session back, and so on for ever.
+    // A client that was taken over does not reconnect: the two would take the session from each other for ever.
     if (!reconnect || !end.recoverable || sessionId === null || isTakenOver(end.reason)) {
       this.#fail(error);
       return;

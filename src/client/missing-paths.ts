@@ -1,7 +1,7 @@
 import type { Clock } from "../async/clock.ts";
 
 /**
- * How often who waits looks for itself. The server's watch tells at once, but there is one a connection, and it cannot
+ * How often each waiter polls. The server's watch notifies at once, but a connection has only one, and it cannot
  * watch every path; the timer also keeps a program alive that waits for nothing else.
  */
 const LOOK_EVERY_MS = 1000;
@@ -18,7 +18,7 @@ interface Waiter {
   wake: () => void;
 }
 
-/** Everybody of a client who waits for paths to appear shares the one watch that its connection has. */
+/** All waiters of a client share the one watch of its connection. */
 export class MissingPaths {
   readonly #deps: MissingPathsDeps;
   readonly #waiters = new Set<Waiter>();
@@ -46,12 +46,12 @@ export class MissingPaths {
     }
   }
 
-  /** Something has changed for somebody: everybody looks. */
+  /** The watch has fired: all waiters look. */
   wakeAll(): void {
     for (const { wake } of this.#waiters) wake();
   }
 
-  /** A new watch ends the one before it, so it is for everybody's paths. */
+  /** A new watch replaces the one before, so it covers the paths of all waiters. */
   #watchAll(signal: AbortSignal | undefined): Promise<boolean> {
     const missing = new Set([...this.#waiters].flatMap(({ paths }) => paths));
     return this.#deps.watch({ watchId: ++this.#lastWatchId, missing: [...missing] }, signal);

@@ -10,10 +10,10 @@ import { Acknowledger } from "./acknowledger.ts";
 import type { Link } from "./link.ts";
 import { FIRST_PAGE_BYTES, type SequencedEvent, Sequencer } from "./sequencer.ts";
 
-/** Between two looks at a process whose start is still under way on the server. */
+/** The polling interval for a process whose start is still under way on the server. */
 export const STARTING_POLL_MS = 20;
 /**
- * How long that may go on after a lost connection. There are servers that drop a start with its connection and say
+ * The limit of that polling after a lost connection: some servers drop a start with its connection and answer
  * "starting" for ever.
  */
 export const STARTING_WITHIN_MS = 10_000;
@@ -40,10 +40,10 @@ export class ProcessFollower {
   readonly #acknowledger: Acknowledger;
   #pid: number | null = null;
   #isStarted = false;
-  /** The connection changed before it was known to run: it may have told something to nobody. */
+  /** The connection changed before the start was answered: notifications may have been lost. */
   #hasMissed = false;
   #isHeldBack = false;
-  /** Why this client asked for its end; how servers without the extensions say it ended is put down to that. */
+  /** Why this client ended it; used as the exit reason where the server tells none. */
   endedFor: "terminated" | "timeout" | null = null;
 
   constructor(processId: string, deps: FollowerDeps) {
@@ -73,7 +73,7 @@ export class ProcessFollower {
     return this.#pid;
   }
 
-  /** Something came of it, so it was started, whatever became of the answer that says so. */
+  /** An event has arrived, so the process was started even if the answer to the start was lost. */
   get hasNews(): boolean {
     return this.#pid !== null || this.log.nextSeq > 1;
   }
@@ -110,7 +110,7 @@ export class ProcessFollower {
     if (this.#isStarted && this.#sequencer.isBehind) this.#follow(() => this.#sequencer.fill());
   }
 
-  /** On a new connection: reads what was told while there was none. */
+  /** On a new connection: reads the events that were missed. */
   resumed(): void {
     this.#hasMissed = true;
     if (this.#isStarted) this.#catchUp();
@@ -187,7 +187,7 @@ export class ProcessFollower {
   #catchUp(): void {
     this.#acknowledger.again();
     this.#follow(() => this.#sequencer.catchUp());
-    // Nice to know; the process goes on without it.
+    // Only informative: the process goes on without it.
     if (this.#pid === null && this.#link.server.extended) void this.#askPid().catch(() => undefined);
   }
 
@@ -197,7 +197,7 @@ export class ProcessFollower {
   }
 
   #follow(step: () => Promise<void>): void {
-    // Every way it can end is dealt with there: recovered, retried, or told by a failed log.
+    // Handles every outcome itself: recovered, retried, or told by a failed log.
     void this.#followUntilKnown(step);
   }
 

@@ -2,7 +2,7 @@ import { RequestError } from "../protocol/errors.ts";
 import type { ServerNotification } from "../protocol/methods.ts";
 import type { Link } from "./link.ts";
 
-/** Behind everything a process can ever have told. */
+/** A seq beyond that of any event. */
 const BEYOND_EVERYTHING_SEQ = 2 ** 52;
 
 /**

@@ -41,7 +41,7 @@ export interface ListOptions extends CallOptions {
 /** The processes of one session on a server. */
 export class RemoteBackend implements ExecBackend {
   readonly #deps: RemoteBackendDeps;
-  /** Those that may still tell something. */
+  /** Processes that may still have events. */
   readonly #processes = new Map<string, RemoteProcess>();
   readonly #released: ReleasedProcesses;
   #writes = 0;
@@ -59,7 +59,7 @@ export class RemoteBackend implements ExecBackend {
     return this.#link.server.environmentInfo?.cwd ?? "file:///";
   }
 
-  /** Speaks of a failure in the server's words; `client.start` looks for what was missing. */
+  /** A failure has the server's text; `client.start` also finds out what was missing. */
   start(params: StartParams): Promise<RemoteProcess> {
     const { argv, signal } = params;
     return asked({ method: "process/start", argv }, () => startUntil(this.#start(params), signal));
@@ -98,9 +98,9 @@ export class RemoteBackend implements ExecBackend {
       );
     const wire = startParams(params);
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
-    // Known before it is asked for: some servers tell of a process before they answer that it runs.
+    // Registered before the request: some servers send events of a process before they answer its start.
     const process = this.#register(processId, params);
-    // Nothing is let go before whoever started it could ask for it: the answer may come late, after much output.
+    // Keeps all output until the caller could subscribe: the answer may come late, after much output.
     const beginning = process.log.cursor({ holding: true });
     try {
       process.started(await this.#startOnce(wire, process));
@@ -156,7 +156,7 @@ export class RemoteBackend implements ExecBackend {
     return (await this.#link.call("process/list", options)).processes;
   }
 
-  // ---- what the client tells it
+  // ---- called by the client
 
   /** @internal */
   notified(notification: ServerNotification): void {
@@ -246,7 +246,7 @@ export class RemoteBackend implements ExecBackend {
     };
   }
 
-  /** What the server tells of this id goes to it from now on. */
+  /** Events of this id go to it from now on. */
   #registered<P extends RemoteProcess>(process: P): P {
     const { processId } = process;
     this.#link.reuse(processId);

@@ -240,7 +240,7 @@ export class RemoteFiles {
     this.resumed();
   }
 
-  /** A call of a user, who is told the path as it was given. */
+  /** A call whose errors name the path as the user gave it. */
   #asked<T>(
     method: MethodName,
     path: string,

@@ -112,10 +112,10 @@ export class RemoteHttp {
       redirectPolicy: redirect,
     };
     try {
-      // Twice is not the same as once for most of what people ask of a server.
+      // Most HTTP requests are not safe to repeat.
       return await this.#link().call("http/request", params, { resend: "unsent", signal });
     } catch (error) {
-      // A server that works in turn would wait for that response before it looks at anything else; it lets go of it only
+      // A server that answers strictly in order would wait for that response before anything else; it gives it up only
       // with the connection.
       if (signal?.aborted && !this.#link().server.extended)
         this.#link().renew("an HTTP request was given up");
@@ -152,7 +152,7 @@ class BodyStream {
     this.#wake();
   }
 
-  /** Nobody wants the rest. */
+  /** The reader is gone. */
   abort(reason: unknown): void {
     this.#pieces = [];
     this.#hold(false);

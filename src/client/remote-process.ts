@@ -39,7 +39,7 @@ const DISPOSE_WAIT_MS = 5000;
 export interface RemoteProcessDeps extends FollowerDeps {
   /** Unique among everything this client ever writes. */
   newWriteId: () => string;
-  /** It was disposed of and will tell its end to nobody here. */
+  /** Called when the handle was disposed of before the process had ended. */
   onReleased: () => void;
 }
 
@@ -49,7 +49,7 @@ export interface RemoteProcessDeps extends FollowerDeps {
  */
 export class RemoteProcess implements ExecProcess {
   /**
-   * What the server tells goes there.
+   * Takes the events that the server sends.
    *
    * @internal
    */
@@ -218,7 +218,7 @@ export class RemoteProcess implements ExecProcess {
 
   // ---- below
 
-  /** A call of a user, who is told what was asked of which program. */
+  /** A call whose errors name the method and the program. */
   #asked<T>(method: MethodName, call: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     return asked({ method, argv: this.#params?.argv }, call, signal);
   }
@@ -281,7 +281,7 @@ export class RemoteProcess implements ExecProcess {
   }
 
   async #write(bytes: Uint8Array, options: WriteOptions): Promise<{ status: WriteStatus }> {
-    // Servers take input for a process that has ended as they take any; nobody will read it.
+    // Servers accept input for a process that has ended, although nobody will read it.
     if (this.log.exit !== null) return { status: "stdinClosed" };
     const writeId = options.writeId ?? this.#newWriteId();
     if (bytes.length <= MAX_WRITE_BYTES) return this.#writePart(bytes, writeId);
@@ -313,7 +313,7 @@ export class RemoteProcess implements ExecProcess {
     const { processId } = this;
     if (mode?.type !== "graceful" || this.#link.server.extended)
       return this.#terminateOnce({ processId, mode });
-    // The mildest word such a server knows, then its only other one.
+    // The mildest request such a server knows, then the only other one.
     const running = this.log.exit === null && !this.log.isClosed;
     await this.#signal("interrupt");
     await this.#waitHere({ timeoutMs: mode.timeoutMs });

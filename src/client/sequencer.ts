@@ -20,7 +20,7 @@ export interface SequencerSource {
   read(params: { afterSeq: number; maxBytes?: number }): Promise<ReadResult>;
   /** How the process ended, when all that is known is that it did. */
   exitStatus(result: ReadResult): Promise<ExitStatus>;
-  /** So much was added to the log. */
+  /** This many bytes were added to the log. */
   added(bytes: number): void;
 }
 
@@ -56,7 +56,7 @@ export class Sequencer {
     this.#keep(event);
   }
 
-  /** The server says that this output is no longer there. What of it is not missing here is here already. */
+  /** The server says that this output is no longer there. The part that has arrived before stays. */
   offerGap({ fromSeq, toSeq, bytes }: Gap): void {
     const expected = this.#log.nextSeq;
     if (toSeq < expected) return;
@@ -241,7 +241,7 @@ export class Sequencer {
   }
 
   #append({ seq, stream, chunk }: OutputChunk): void {
-    // A log gives no number to nothing; the sequence must not slip for it.
+    // A log gives no seq to an empty chunk; the sequence must not slip for it.
     if (chunk.length === 0) this.#log.skip(seq, 0);
     else this.#log.append(stream, chunk);
     this.#source.added(chunk.length);

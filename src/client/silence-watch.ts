@@ -15,7 +15,7 @@ export interface SilenceWatchOptions {
   isPaused: () => boolean;
 }
 
-/** Notices a connection that died without a word, and closes it. */
+/** Notices a connection that died silently, and closes it. */
 export class SilenceWatch {
   readonly #caller: Caller;
   readonly #options: SilenceWatchOptions;

@@ -9,7 +9,7 @@ export interface StartAttempt {
   exists(path: string): Promise<boolean>;
 }
 
-/** Makes a start whose failure says what was missing: servers answer the same to all of it. */
+/** Makes a start whose failure says what was missing: servers answer a missing program, shell and directory alike. */
 export async function explainingStart<T>(attempt: StartAttempt, start: () => Promise<T>): Promise<T> {
   const caller = new Error("called from here");
   try {

@@ -5,7 +5,7 @@ import type { Link, LinkCallOptions } from "./link.ts";
 /** The code other servers of this family answer an unknown method with. */
 const METHOD_NOT_FOUND = -32601;
 
-/** What a server of another make or age lacks. */
+/** The error for a method that this server does not have. */
 export function notSupported(what: string, cause?: unknown): RequestError {
   return new RequestError(METHOD_NOT_FOUND, `${what} is not supported by this server`, { cause });
 }

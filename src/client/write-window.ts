@@ -10,7 +10,7 @@ const MAX_WRITES_UNDER_WAY = REMEMBERED_WRITE_IDS / 4;
 /** And their bytes, so that a large input does not pile up in the connection. */
 const MAX_BYTES_UNDER_WAY = 4 * 1024 * 1024;
 
-/** Lets writes of one process out in order, so many at a time. */
+/** Sends the writes of one process in order, a bounded number at a time. */
 export class WriteWindow {
   readonly #waiting: { bytes: number; go: () => void }[] = [];
   #writes = 0;

@@ -3,7 +3,7 @@ import type { WriteParams } from "./straight-way.ts";
 
 /** The two byte loops of the hot path. The native addon brings faster ones; these need nothing but Node. */
 export interface ByteCodec {
-  /** Writes `source` as base64 into `target` at `offset`; returns how many bytes that were. */
+  /** Writes `source` as base64 into `target` at `offset`; returns the number of bytes written. */
   base64Encode(source: Uint8Array, target: Uint8Array, offset: number): number;
   /** XORs `length` bytes of `buffer` in place with a WebSocket mask. */
   unmask(buffer: Uint8Array, offset: number, length: number, key: number): void;

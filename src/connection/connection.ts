@@ -47,7 +47,7 @@ export interface Connection {
 }
 
 /**
- * From here on a connection counts as crowded: bulk waits for the drain, because whatever comes next is sent behind it;
+ * With this many bytes queued a connection counts as crowded: bulk waits for the drain, because later messages go behind it;
  * small messages of others still join the queue.
  */
 export const CROWDED_BYTES = 128 * 1024;

@@ -11,7 +11,7 @@ export interface FrameSocketEvents {
   message(payload: Buffer): void;
   /** A `process/write`, recognised and decoded by its bytes. */
   write(id: RequestId, params: WriteParams): void;
-  /** What had piled up is sent. */
+  /** The send queue is empty again. */
   drain(): void;
   /** The peer sends nothing more. */
   end(): void;

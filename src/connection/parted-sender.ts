@@ -71,10 +71,10 @@ export class PartedSender {
     while (this.#current && this.#sink.queuedBytes < PARTS_AHEAD_BYTES) this.#sendPart(this.#current);
   }
 
-  /** Nobody is there to be sent anything. */
+  /** The connection has ended: drops everything. */
   abandon(): void {
     this.#drop();
-    // Whoever waits is told in its turn that it was in vain.
+    // Each waiting sender is resolved in its turn, though nothing was sent.
     for (const { send } of this.#waiting.splice(0)) {
       send();
       this.#drop();

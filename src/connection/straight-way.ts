@@ -5,7 +5,7 @@ export interface WriteParams {
   chunk: Uint8Array;
 }
 
-/** Takes the input of processes to where it belongs without asking, for as long as it is told to. */
+/** Writes the input of processes to them straight from the socket, while that is enabled. */
 export interface StraightWay {
   /** `input` is a host process's `straightInput`. */
   open(processId: string, input: object): void;

@@ -20,9 +20,9 @@ export class StreamSocket implements FrameSocket, Flushable {
   #onDrain: () => void = () => undefined;
   #receivedBytes = 0;
   #queuedEver = 0;
-  /** Its owner wants nothing. */
+  /** Paused by its owner. */
   #paused = false;
-  /** So much is queued that nothing more is read. */
+  /** Paused because too much is queued to be sent. */
   #full = false;
   #destroyed = false;
   /** Frames of this turn, not yet handed to the stream. */

@@ -70,7 +70,7 @@ export class WebSocketConnection implements Connection {
   #receivedAtPing = 0;
   /** What had left when the last ping was sent. */
   #sentAtPing: number | null = null;
-  /** Why nothing is read now. */
+  /** Why reading is paused. */
   readonly #pauses = new Set<Pause>();
   /** A large message that is coming in, and how to give its share of the memory back. */
   #large: LargeMessage | null = null;
@@ -203,7 +203,7 @@ export class WebSocketConnection implements Connection {
         else release();
         this.#resume("turn");
       },
-      // It has left, and needs no room.
+      // The peer has gone: no room is needed.
       () => undefined,
     );
   }

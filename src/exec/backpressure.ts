@@ -1,7 +1,7 @@
 import type { EventCursor } from "./event-cursor.ts";
 import type { RetentionBudget } from "./retention-budget.ts";
 
-/** What a log has now, as far as it matters for who holds how much of it. */
+/** The state of a log that decides about backpressure. */
 export interface LogState {
   cursors: Iterable<EventCursor>;
   /** Bytes and events of output so far, and how much of both is still here. */
@@ -46,7 +46,7 @@ export class Backpressure {
     let roomy = true;
     for (const cursor of cursors) {
       if (!cursor.holding) continue;
-      // What is evicted already is held by nobody, wherever the cursor stands.
+      // Evicted output is not held by a cursor, wherever it stands.
       const heldBytes = Math.min(totalBytes - cursor.offset, here);
       const heldChunks = Math.min(lastSeq - cursor.seq, count);
       most = Math.max(most, heldBytes);
@@ -54,7 +54,7 @@ export class Backpressure {
       const room = this.#room(extraBytes);
       if (heldBytes >= Math.min(retainedBytes + extraBytes, room) || heldChunks >= retainedChunks)
         full = true;
-      // Half way back before going on, so that a reader at the edge does not make the process stutter.
+      // Resume only at half the limit, so that a reader at the limit does not make the process stutter.
       const half = Math.min(retainedBytes / 2 + extraBytes, room / 2);
       if (heldBytes > half || heldChunks > retainedChunks / 2) roomy = false;
     }
@@ -68,7 +68,7 @@ export class Backpressure {
     this.#tellHeld(most);
   }
 
-  /** Last of all: every log may be asked to look again then, this one too. */
+  /** Must come last: it may make every log check its backpressure again, this one too. */
   #tellHeld(bytes: number): void {
     const more = bytes - this.#heldBytes;
     if (more === 0) return;

@@ -27,7 +27,7 @@ export async function asked<T>(
 /** What a call that failed with `error` rejects with. */
 export function callError(error: unknown, about: ExecServerErrorDetails, caller: Error): unknown {
   const code = codeOf(error);
-  // One that says what was asked has been through here, closer to what happened.
+  // An error with a method has been converted before, closer to its cause.
   const isTold = error instanceof ExecServerError && error.method !== undefined;
   if (code === null || isTold || !(error instanceof Error)) return error;
   const details = { ...about, rpcCode: rpcCodeOf(error) };
@@ -65,7 +65,7 @@ function rpcCodeOf(error: unknown): number | null {
   return error instanceof ExecServerError ? error.rpcCode : null;
 }
 
-/** The stack of an answer ends in the event loop; where it was asked for is what one looks for. */
+/** The stack of an answer ends in the event loop; a user looks for the line of the call. */
 export function withCaller<E extends Error>(error: E, caller: Error): E {
   // Its first line is the message, the second the place in this file.
   const frames = caller.stack?.split("\n").slice(2).join("\n") ?? "";

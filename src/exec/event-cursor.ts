@@ -62,7 +62,7 @@ export class EventCursor {
     }
     const message = this.#log.failure;
     if (message === null) {
-      // Who has seen everything of a closed process has nothing to wait for.
+      // A cursor at the end of a closed log has nothing to wait for.
       if (this.#log.isClosed) this.#ended = true;
       return null;
     }

@@ -71,7 +71,7 @@ export class EventLog {
   readonly #snapshots: Evictable;
   #snapshotBytes = 0;
   readonly #streams = new Map<OutputStream, HeadTailBuffer>();
-  /** Those that hold; they are looked at with each chunk. */
+  /** The cursors that hold; checked with each chunk. */
   readonly #cursors = new Set<EventCursor>();
   readonly #watching = new Set<EventCursor>();
   readonly #wake = new Watch(0);
@@ -88,7 +88,7 @@ export class EventLog {
   constructor(options: EventLogOptions = {}) {
     const limits = { ...DEFAULT_EVENT_LOG_LIMITS, ...options.limits };
     const { headBytes, tailBytes, retainedBytes } = limits;
-    // Whoever wants little kept wants small snapshots too.
+    // A small retention means small snapshots too.
     const half = Math.max(retainedBytes, LEAST_SNAPSHOT_BYTES) / 2;
     this.#limits = {
       ...limits,
@@ -354,7 +354,7 @@ export class EventLog {
     return this.#chunks.offsetAt(seq);
   }
 
-  /** Cursors call this when they moved, began or ceased to hold. */
+  /** Called by cursors that moved, or began or ceased to hold. */
   cursorMoved(): void {
     this.#evict();
     this.#updatePressure();

@@ -30,7 +30,7 @@ export interface HostProcess extends ExecProcess {
   readonly straightInput: object | null;
   /** Of its terminal; null where it has none. */
   readonly size: TerminalSize | null;
-  /** It has exited, and somebody it started lives on. */
+  /** It has exited, and a process it started lives on. */
   readonly hasLeft: boolean;
   /** Of one that outlives the server; absent or null for all others. */
   readonly kept?: KeptSide | null | undefined;
@@ -42,7 +42,7 @@ export interface HostProcess extends ExecProcess {
   tree(): ProcessTree;
   /** Whether what it asks its terminal is answered here, from a screen of its own; nothing without a terminal. */
   answerQueries(answers: boolean): void;
-  /** Like `terminate`, but the exit is told with this reason; and after the exit it ends those who live on. */
+  /** Like `terminate`, but the exit is told with this reason; and after the exit it ends the processes that it left behind. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }
 

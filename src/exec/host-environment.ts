@@ -61,7 +61,7 @@ const SECRET_WORDS: ReadonlySet<string> = new Set([
   ...["PASSWORD", "PASSWORDS", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS"],
 ]);
 
-/** Secrets whose names say so to nobody but the program they are for; the clouds' that have no such word either. */
+/** Secrets whose names have none of these words. */
 const SECRET_NAMES: ReadonlySet<string> = new Set([
   ...["PGPASSWORD", "PGPASSFILE", "MYSQL_PWD", "REDISCLI_AUTH", "SSHPASS", "DSN"],
   ...["AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_AUTH_LOCATION", "ARM_CLIENT_CERTIFICATE_PATH"],

@@ -58,7 +58,7 @@ export class RenewedBackend implements ExecBackend {
     await current?.close();
   }
 
-  /** Callers that come while a session is being opened wait for the same one; a failure is theirs alone. */
+  /** Calls made while a session is being opened wait for it; if that fails, only they fail. */
   async #usable(): Promise<ExecBackend> {
     for (;;) {
       const known = this.#current;
@@ -69,7 +69,7 @@ export class RenewedBackend implements ExecBackend {
       const opening = this.#renew(session);
       this.#current = opening;
       opening.catch(() => {
-        // The lost one stands again, so that the next call tries anew.
+        // Back to the lost session, so that the next call tries again.
         if (this.#current === opening) this.#current = known;
       });
     }

@@ -116,7 +116,7 @@ async function runUntil(
 
 let lastRun = 0;
 
-/** A start whose id, directory and environment are chosen where nobody says. */
+/** The parameters of a start, with defaults for id, directory and environment. */
 export function commandParams(backend: ExecBackend, argv: string[], options: RunOptions): StartParams {
   const { env = {}, envPolicy = HOST_ENVIRONMENT, tty = false, size, timeoutMs, input } = options;
   return {

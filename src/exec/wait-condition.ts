@@ -7,7 +7,7 @@ import type { OutputStream, WaitParams, WaitResult } from "./exec-process.ts";
 import { failureError } from "./failure.ts";
 import type { OutputMatcher } from "./output-matcher.ts";
 
-/** Between two looks whether a port is listened on. */
+/** The polling interval of a wait for a port. */
 const PORT_POLL_MS = 50;
 
 export interface WaitContext {

@@ -20,7 +20,7 @@ export const unsupportedKind = () => invalidRequest(REFUSAL);
  * where the file ends, holds no thread for longer than a block, and waits for no pipe, whatever takes a path's place.
  */
 export async function copyRegularFile(source: NativePath, destination: NativePath): Promise<void> {
-  // Looked at before it is opened, so that no device notices; and again after, for what changed in between.
+  // Checked before it is opened, so that no device is opened, and again after, for a change in between.
   const there = await stat(destination).catch((error: unknown) => {
     if (errnoName(error) === "ENOENT") return null;
     throw error;

@@ -176,7 +176,7 @@ async function openToReplace(path: NativePath): Promise<FileHandle> {
     if (errnoName(error) === "ENOENT") return null;
     throw error;
   });
-  // A directory is left to the open below, which words it better; a device must not notice.
+  // A directory is left to the open below, whose error text is better; a device must not be opened.
   if (there !== null && !there.isFile() && !there.isDirectory() && !there.isFIFO())
     throw invalidRequest(refusal);
   const file = await open(path, OPEN_TO_WRITE | constants.O_TRUNC, NEW_FILE_MODE);

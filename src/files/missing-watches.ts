@@ -228,7 +228,7 @@ async function fingerprint(path: NativePath): Promise<string> {
   return found === null ? "missing" : `${found.dev}:${found.ino}:${found.size}:${found.mtimeMs}`;
 }
 
-/** Null for a path that can be on no disk of this machine; text that is no path URI is an error as ever. */
+/** Null for a path that can be on no disk of this machine; text that is no path URI is an error. */
 function pathOfThisHost(uri: string): NativePath | null {
   try {
     return nativePathFromUri(uri);

@@ -47,7 +47,7 @@ async function openBelow(directory: FileHandle, name: NativePath, make: boolean)
     if (!make || errnoName(error) !== "ENOENT") throw error;
   }
   await mkdir(path).catch((error: unknown) => {
-    // Somebody else was faster; what is there now is judged by the open below.
+    // It appeared meanwhile; the open below judges what is there now.
     if (errnoName(error) !== "EEXIST") throw error;
   });
   return await open(path, DIRECTORY_ONLY);

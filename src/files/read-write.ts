@@ -38,7 +38,7 @@ export async function readFile(
 /** Opens a regular file and nothing else: a device may act on being opened, and a pipe may never answer. */
 export async function openToRead(path: NativePath): Promise<FileHandle> {
   const refusal = `path \`${displayPath(path)}\` is not a file`;
-  // Looked at before it is opened, so that no device notices; and again after, for what changed in between.
+  // Checked before it is opened, so that no device is opened, and again after, for a change in between.
   if (!(await stat(path)).isFile()) throw invalidRequest(refusal);
   return await openRegular(path, 0, refusal);
 }

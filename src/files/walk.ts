@@ -73,7 +73,7 @@ function listedKind(entry: ListedEntry, options: Options): "file" | "directory" 
 /** True the first time a directory is met, under whatever name. */
 async function enterOnce(path: NativePath, entered: Set<string>): Promise<boolean> {
   const found = await stat(path, { bigint: true }).catch(() => null);
-  // Gone since it was listed: the listing that follows tells so.
+  // Removed since it was listed: the listing that follows reports it.
   if (found === null) return true;
   const key = `${found.dev}:${found.ino}`;
   if (entered.has(key)) return false;

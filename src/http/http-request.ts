@@ -244,7 +244,7 @@ function responseTo(request: ClientRequest, body: Uint8Array, signal: AbortSigna
       response.on("error", () => undefined);
       resolve(response);
     });
-    // Tunnels are not offered; without a listener Node would drop the socket without a word.
+    // Tunnels are not offered; without a listener Node would drop the socket silently.
     request.on("connect", (_response, socket) => {
       socket.destroy();
       reject(new Error("the server opened a tunnel"));

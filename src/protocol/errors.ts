@@ -13,7 +13,7 @@ export const ErrorCode = {
   sessionAttached: -32010,
 } as const;
 
-/** How the end of a connection, or the refusal to come back, says that the session is somebody else's now. */
+/** The words of a close reason, or of a refused resume, for a session that another connection has taken over. */
 export const TAKEN_OVER = "was taken over by another connection";
 
 export function isTakenOver(text: string | null): boolean {

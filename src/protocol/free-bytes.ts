@@ -6,7 +6,7 @@ export function freeBytes(bytes: Uint8Array): void {
   if (bytes.buffer instanceof ArrayBuffer) bytes.buffer.transfer(0);
 }
 
-/** Smaller ones are soon collected, and may be cut from a pool. */
+/** Smaller buffers are soon collected, and may share a pool. */
 const WORTH_FREEING_BYTES = 16 * 1024;
 
 /** The same for bytes of which copies were made, where that is worth it and nothing else shares their memory. */

@@ -26,7 +26,7 @@ export interface SpawnOptions
   stdin?: boolean;
 }
 
-/** So much of a failed program's stderr stands in the error's text. */
+/** How much of a failed program's stderr the error's text has. */
 const SHOWN_STDERR_CHARS = 500;
 
 /** A program that ran and failed: `code` is `EXIT`, `SIGNAL` or `TIMEOUT`. */
@@ -93,7 +93,7 @@ export async function spawnCommand(
   const attempt = { argv, cwd: options.cwd, exists: host.exists };
   const process = await explainingStart(attempt, () => startUntil(backend.start(params), signal));
   if (signal) {
-    // Ended with its signal, like everything that takes one; a process that is gone already does not mind.
+    // An abort ends the process, as it ends every call; one that has exited is not affected.
     whenAborted(signal, () => void process.terminate().catch(() => undefined));
   }
   return new SpawnedProcess(process, argv);

@@ -20,7 +20,7 @@ import type { SpawnedProcess } from "./spawned-process.ts";
 /** Where an environment is: here, behind a URL, or behind the stdio of a program. */
 export type EnvironmentTarget = null | { url: string } | ExecServerLaunchCommand;
 
-/** This machine, as whoever composes the program gives it: a client knows no way to start processes itself. */
+/** This machine, given by the composition root: the client library itself cannot start processes. */
 export interface LocalEnvironmentParts {
   /** Starts processes here, with nothing in between. */
   backend: ExecBackend;
