@@ -15,8 +15,9 @@ import type {
   ReadParams,
   ReadResult,
 } from "./exec-process.ts";
-import { HeadTailBuffer } from "./head-tail-buffer.ts";
-import { type Evictable, LEAST_HELD_BYTES, type RetentionBudget } from "./retention-budget.ts";
+import type { HeadTailBuffer } from "./head-tail-buffer.ts";
+import { LEAST_HELD_BYTES, type RetentionBudget } from "./retention-budget.ts";
+import { LEAST_SNAPSHOT_BYTES, SnapshotBuffers } from "./snapshot-buffers.ts";
 
 export interface EventLogLimits {
   /** Output kept for cursors; also how much a holding cursor may leave untaken before the process is paused. */
@@ -34,9 +35,6 @@ export const DEFAULT_EVENT_LOG_LIMITS: EventLogLimits = {
   headBytes: 512 * 1024,
   tailBytes: 512 * 1024,
 };
-
-/** What a snapshot keeps even when all of them together keep too much. */
-const LEAST_SNAPSHOT_BYTES = 8 * 1024;
 
 /** A chunk up to this size is never kept in pieces, however small the retention is. */
 const SMALLEST_PIECE_BYTES = 4096;
@@ -67,10 +65,7 @@ export class EventLog {
   readonly #isFollower: boolean;
   readonly #budget: RetentionBudget | undefined;
   readonly #chunks = new ChunkStore();
-  readonly #snapshotBudget: RetentionBudget | undefined;
-  readonly #snapshots: Evictable;
-  #snapshotBytes = 0;
-  readonly #streams = new Map<OutputStream, HeadTailBuffer>();
+  readonly #snapshots: SnapshotBuffers;
   /** The cursors that hold; checked with each chunk. */
   readonly #cursors = new Set<EventCursor>();
   readonly #watching = new Set<EventCursor>();
@@ -102,20 +97,11 @@ export class EventLog {
     this.#beganAtMs = this.#clock.monotonic();
     this.#lastEventAtMs = this.#beganAtMs;
     this.#budget?.join(this);
-    const log = this;
-    this.#snapshots = {
-      get retainedBytes() {
-        return log.#snapshotBytes;
-      },
-      get isClosed() {
-        return log.isClosed;
-      },
-      evictTo: (bytes) => this.#shrinkSnapshots(bytes),
-      // No cursor holds a snapshot.
-      roomChanged: () => undefined,
-    };
-    this.#snapshotBudget = options.snapshotBudget;
-    this.#snapshotBudget?.join(this.#snapshots);
+    this.#snapshots = new SnapshotBuffers({
+      limits: this.#limits,
+      budget: options.snapshotBudget,
+      isClosed: () => this.isClosed,
+    });
   }
 
   // ---- the producer's side
@@ -134,9 +120,9 @@ export class EventLog {
       // A copy, because a view would keep the whole chunk for as long as one of its pieces is here.
       const piece = isWhole ? chunk : new Uint8Array(chunk.subarray(at, at + pieceBytes));
       this.#chunks.push({ seq: this.#nextSeq++, stream, chunk: piece }, nowMs);
-      this.#headTail(stream).push(piece);
+      this.#snapshots.of(stream).push(piece);
     }
-    this.#countSnapshots();
+    this.#snapshots.count();
     this.#budget?.grow(chunk.length);
     this.#evict();
     this.#updatePressure();
@@ -183,9 +169,7 @@ export class EventLog {
     this.#budget?.shrink(freedBytes);
     this.#budget?.leave(this);
     for (const cursor of [...this.#cursors, ...this.#watching]) cursor.close();
-    this.#streams.clear();
-    this.#countSnapshots();
-    this.#snapshotBudget?.leave(this.#snapshots);
+    this.#snapshots.dispose();
   }
 
   // ---- what is known now
@@ -224,7 +208,7 @@ export class EventLog {
   }
 
   headTail(stream: OutputStream): HeadTailBuffer {
-    return this.#headTail(stream);
+    return this.#snapshots.of(stream);
   }
 
   // ---- the consumers' side
@@ -369,21 +353,6 @@ export class EventLog {
     this.cursorMoved();
   }
 
-  #shrinkSnapshots(bytes: number): void {
-    const each = Math.max(bytes, LEAST_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
-    for (const stream of this.#streams.values()) if (stream.keptBytes > each) stream.shrinkTo(each);
-    this.#countSnapshots();
-  }
-
-  #countSnapshots(): void {
-    let bytes = 0;
-    for (const stream of this.#streams.values()) bytes += stream.keptBytes;
-    const more = bytes - this.#snapshotBytes;
-    this.#snapshotBytes = bytes;
-    if (more > 0) this.#snapshotBudget?.grow(more);
-    else this.#snapshotBudget?.shrink(-more);
-  }
-
   get #retention(): number {
     const { retainedBytes } = this.#limits;
     return this.#budget?.isTight ? Math.min(retainedBytes, LEAST_HELD_BYTES) : retainedBytes;
@@ -446,15 +415,6 @@ export class EventLog {
     if (this.isClosed || this.#failure !== null) return true;
     if (this.#exit && afterSeq < this.#nextSeq - 1) return true;
     return this.#chunks.firstAfter(afterSeq) !== null;
-  }
-
-  #headTail(stream: OutputStream): HeadTailBuffer {
-    let buffer = this.#streams.get(stream);
-    if (!buffer) {
-      buffer = new HeadTailBuffer(this.#limits);
-      this.#streams.set(stream, buffer);
-    }
-    return buffer;
   }
 
   #changed(nowMs = this.#clock.monotonic()): void {

@@ -72,6 +72,34 @@ describe("the sequencer", () => {
     assert.equal(sequencer.isBehind, false);
   });
 
+  it("tells a notified gap once, with its size only where that is known", async () => {
+    const chunk = new Uint8Array(1);
+    const log = new EventLog({ isFollower: true });
+    const sequencer = new ServerSide().follow(log);
+    const output = (seq: number) => sequencer.offer({ type: "output", seq, stream: "stdout", chunk });
+    output(1);
+    sequencer.offerGap({ fromSeq: 2, toSeq: 3, bytes: 20 });
+    // Of the next ones nobody knows the size: the server does not, or a part of the gap has arrived.
+    sequencer.offerGap({ fromSeq: 4, toSeq: 4, bytes: null });
+    output(5);
+    sequencer.offerGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
+    sequencer.offerGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
+    // A gap behind missing events waits for them: nothing is told out of order.
+    sequencer.offerGap({ fromSeq: 9, toSeq: 9, bytes: 1 });
+    assert.equal(log.nextSeq, 8);
+    assert.equal(sequencer.isBehind, true);
+    log.fail("enough");
+    const gaps = (await all(log)).filter((event) => event.type === "gap");
+    assert.deepEqual(
+      gaps.map(({ fromSeq, toSeq, bytes }) => [fromSeq, toSeq, bytes]),
+      [
+        [2, 3, 20],
+        [4, 4, null],
+        [6, 7, null],
+      ],
+    );
+  });
+
   it("tells output that the server has let go as a gap, with the exit behind it at its place", async () => {
     const server = new ServerSide({ retainedBytes: 10 });
     for (let count = 0; count < 5; count++) server.output(10);
