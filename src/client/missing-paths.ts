@@ -23,6 +23,8 @@ export class MissingPaths {
   readonly #deps: MissingPathsDeps;
   readonly #waiters = new Set<Waiter>();
   #lastWatchId = 0;
+  /** The last watch stands: no path of it had appeared before it was set. */
+  #isWatching = false;
 
   constructor(deps: MissingPathsDeps) {
     this.#deps = deps;
@@ -43,6 +45,8 @@ export class MissingPaths {
       }
     } finally {
       this.#waiters.delete(waiter);
+      // A path that is there keeps a watch from being set: without this waiter's, the others can watch again.
+      if (!this.#isWatching) this.wakeAll();
     }
   }
 
@@ -52,9 +56,11 @@ export class MissingPaths {
   }
 
   /** A new watch replaces the one before, so it covers the paths of all waiters. */
-  #watchAll(signal: AbortSignal | undefined): Promise<boolean> {
+  async #watchAll(signal: AbortSignal | undefined): Promise<void> {
     const missing = new Set([...this.#waiters].flatMap(({ paths }) => paths));
-    return this.#deps.watch({ watchId: ++this.#lastWatchId, missing: [...missing] }, signal);
+    const watchId = ++this.#lastWatchId;
+    const isWatching = await this.#deps.watch({ watchId, missing: [...missing] }, signal);
+    if (watchId === this.#lastWatchId) this.#isWatching = isWatching;
   }
 
   async #pause(woken: PromiseWithResolvers<void>, signal: AbortSignal | undefined): Promise<void> {
