@@ -49,6 +49,11 @@ for (const [name, target] of [
       assert.equal((await environment.run("cat", { input, env: process.env })).stdout, "bytes\n");
     });
 
+    it("gives the output as bytes if that is wanted", async () => {
+      const { stdout } = await environment.run(["printf", "\\377\\000"], { encoding: "buffer" });
+      assert.deepEqual([...stdout], [0xff, 0]);
+    });
+
     it("rejects for a program that fails, with what it said; or gives the result if that is wanted", async () => {
       const script = ["/bin/sh", "-c", "echo out; echo broken >&2; exit 3"];
       await assert.rejects(environment.run(script), (error: unknown) => {
