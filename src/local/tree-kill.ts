@@ -267,9 +267,9 @@ export class TreeKiller {
     return scan.number;
   }
 
-  /** Children in this program's own session were started by other code here. */
+  /** Children in this program's own session were started by other code here; to process 1 come all orphans of a machine. */
   #isUnclaimed({ entry, mark, isKeepers }: MarkedOrphan): boolean {
-    if (isKeepers) return false;
+    if (isKeepers || process.pid === 1) return false;
     return this.#options.subreaper && entry.session !== this.#ownSession && knownTrees.isStrange(mark);
   }
 
