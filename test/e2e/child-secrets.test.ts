@@ -38,6 +38,16 @@ const SECRETS: Record<string, string> = {
   ARM_ACCESS_KEY: "s-17",
   MYSQL_PWD: "s-18",
   SSH_KEY2: "s-19",
+  AZURE_CLIENT_CERTIFICATE_PATH: "s-20",
+  AZURE_AUTH_LOCATION: "s-21",
+  ARM_CLIENT_CERTIFICATE_PATH: "s-22",
+  DOCKER_AUTH_CONFIG: "s-23",
+  OCI_CLI_KEY_FILE: "s-24",
+  BOTO_CONFIG: "s-25",
+  CLOUDSDK_CONFIG: "s-26",
+  REDISCLI_AUTH: "s-27",
+  SSHPASS: "s-28",
+  DSN: "s-29",
 };
 const PLAIN: Record<string, string> = {
   MONKEY: "p-1",

@@ -1,14 +1,17 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { describe, test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { AcceptedSocket, AcceptedSocketEvents } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
+import { WRONG_TOKEN_DELAY_MS } from "../../src/server/auth.ts";
 import { descriptorLimit, shareDescriptors } from "../../src/server/descriptor-shares.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FrontDoor } from "../../src/server/front-door.ts";
 import { MAX_OUTSIDE } from "../../src/server/limits.ts";
 import { LOCAL } from "../../src/server/principal.ts";
 import { FakeHost } from "../support/fake-host.ts";
+import { until } from "../support/until.ts";
 
 /** A connection that remembers what was done to it. */
 class Visitor implements AcceptedSocket {
@@ -70,6 +73,35 @@ describe("the front door", () => {
     assert.equal(visitor.done.length, 2);
     await clock.advance(1_000);
     assert.deepEqual(visitor.done.slice(2), ["destroy"]);
+  });
+
+  test("answers a wrong token late, so that guessing is slow, and a missing one at once", async () => {
+    const clock = new ManualClock();
+    const sha256 = createHash("sha256").update("right").digest();
+    const door = new FrontDoor(
+      new ExecServer(new FakeHost()),
+      { auth: { type: "capability-token", sha256 }, unasked: () => LOCAL, hosts: new Set() },
+      plainByteCodec,
+      clock,
+    );
+    const knock = (headers: string) => {
+      const visitor = new Visitor();
+      door.take(visitor);
+      visitor.events?.bytes(
+        Buffer.from(
+          `GET / HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n${headers}\r\n`,
+        ),
+      );
+      return visitor;
+    };
+    const wrong = knock("authorization: Bearer wrong\r\n");
+    const missing = knock("");
+    await until("the missing one is answered", () => missing.done.length > 0);
+    assert.deepEqual(missing.done, ["HTTP/1.1 401 Unauthorized", "end"]);
+    await clock.advance(WRONG_TOKEN_DELAY_MS - 1);
+    assert.deepEqual(wrong.done, []);
+    await clock.advance(1);
+    assert.deepEqual(wrong.done, ["HTTP/1.1 401 Unauthorized", "end"]);
   });
 
   test("drops one that leaves before it has said what it wants, and whoever is left when it is told to", async () => {
