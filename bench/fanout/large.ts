@@ -104,6 +104,7 @@ async function largeInput({ folder, env, stats }: Bench): Promise<Figures> {
   try {
     while ((await stats()).requests === 0) await wait(20);
     const firstRequestSeconds = (performance.now() - beganAt) / 1000;
+    console.error(`the first request came after ${firstRequestSeconds.toFixed(1)} s; the rest is being read`);
     while (!(await isRead(folder, env))) await wait(1_000);
     const readSeconds = (performance.now() - beganAt) / 1000;
     const disk = folderBytes(path.join(folder, ".procwire"));
