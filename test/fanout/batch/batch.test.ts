@@ -80,7 +80,7 @@ function assertComplete(rows: Record<string, string>[]): void {
   );
 }
 
-describe("a job by batch", () => {
+describe("a job by batch", { concurrency: 3 }, () => {
   test("asks one row by a call, all others by one batch, and costs half for those", async () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
     const end = await bench.run("--model", "gpt-5", "--json");
@@ -269,13 +269,16 @@ function killAtEveryStep(extra: () => Promise<readonly string[]>): void {
   }
 }
 
-describe("a job by batch on SQLite", () => {
+describe("a job by batch on SQLite", { concurrency: 3 }, () => {
   killAtEveryStep(async () => []);
 });
 
 const missing = await postgresMissing();
 
-describe("a job by batch on Postgres", { skip: skipUnless(missing === null, missing ?? "") }, () => {
+describe("a job by batch on Postgres", {
+  concurrency: 3,
+  skip: skipUnless(missing === null, missing ?? ""),
+}, () => {
   let postgres: TestPostgres;
   before(async () => {
     postgres = await startPostgres();
