@@ -9,6 +9,7 @@ export type { CollectedOutput, CollectOptions } from "../exec/collect-output.ts"
 export type { CommunicateResult } from "../exec/communicate.ts";
 export type { EventLogLimits } from "../exec/event-log.ts";
 export type * from "../exec/exec-process.ts";
+export type { KeptOwner } from "../exec/kept-process.ts";
 export type { LinesOptions } from "../exec/lines.ts";
 export type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
 export type { RunOptions, RunResult } from "../exec/run-program.ts";
@@ -42,7 +43,7 @@ export type { AttachedProcess, AttachOptions, Role } from "./attached-process.ts
 export type { ExecServerEvent } from "./command-sessions.ts";
 export type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy/copy-files.ts";
 export type { ConnectionState, ExecServerClientOptions, ShareOptions } from "./exec-server-client.ts";
-export type { LinkCallOptions } from "./link.ts";
+export type { LinkCallOptions, Resend } from "./link.ts";
 export type { ListOptions, RemoteBackend } from "./remote-backend.ts";
 export type { PartEnd, RemoteFile } from "./remote-file.ts";
 export type {

@@ -5,19 +5,25 @@ export type { ByteTurns } from "../async/byte-turns.ts";
 export type { NamedEnvironment } from "../client/node/environments-toml.ts";
 export type { ListenAt } from "../connection/accepted-socket.ts";
 export type { ByteCodec } from "../connection/byte-codec.ts";
+export type { TlsMaterial } from "../connection/tls-listener.ts";
 export type { Wire } from "../connection/wire-parts.ts";
 export type { EventLog } from "../exec/event-log.ts";
 export type { Fed, HostBackend, HostProcess } from "../exec/host-backend.ts";
+export type { KeptSession, KeptSide, RestoredProcess } from "../exec/kept-process.ts";
 export type { RetentionBudget } from "../exec/retention-budget.ts";
 export type { FileSystem } from "../files/file-system.ts";
+export type { Child, ChildEnds, ChildEvents, ChildInput, RawExit } from "../local/child.ts";
+export type { InheritedChild, KeptChildSide, KeptEntry, KeptMachine } from "../local/kept-child.ts";
 export type {
   LocalBackend,
   LocalBackendOptions,
   ResolvedSandbox,
   ResolvedWalls,
+  SandboxedStart,
 } from "../local/local-backend.ts";
 export type { LocalProcess } from "../local/local-process.ts";
 export type { Orphan } from "../local/orphans.ts";
+export type { JobsAnswer, JobsQuestion, RowsQuery } from "../protocol/job-schemas.ts";
 export type {
   EnvironmentService,
   HostServices,
@@ -30,6 +36,7 @@ export type {
 export type { OperatorClaim } from "../server/jwt.ts";
 export type { Share } from "../server/principal.ts";
 export type { TracedRequest, Tracing } from "../server/tracing.ts";
+export type { AskJobs } from "../server/web-jobs.ts";
 export type { YieldLimits } from "../tools/calls/yield-window.ts";
 export type { McpOptions, McpServing } from "../tools/mcp/mcp-server.ts";
 export type { ArchiveLimits } from "../tools/output/output-archive.ts";

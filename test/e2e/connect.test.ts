@@ -178,7 +178,7 @@ describe("a connection through a program", TIMEOUT, () => {
     await assert.rejects(failing("yes"), { code: "PIPE", message: /is no `procwire connect`/ });
     await assert.rejects(failing("echo; echo procwire-connect missing Linux sparc64; exit 127"), {
       code: "MISSING",
-      message: /there is no procwire on that host \(Linux sparc64\); `--install` copies it there/,
+      message: /there is no procwire on that host \(Linux sparc64\); put it on the PATH/,
     });
     await assert.rejects(
       ExecServerClient.connectWebSocket({ url: "exec:exec sleep 100", connectTimeoutMs: 300 }),

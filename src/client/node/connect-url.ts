@@ -124,8 +124,6 @@ function unInterrupted(argv: string[]): string[] {
   return ["/bin/sh", "-c", `${UNINTERRUPTED}; exec "$@"`, "sh", ...argv];
 }
 
-/** Where `--install` puts procwire on a far host, below the user's home. */
-export const INSTALLED_BELOW_HOME = ".local/share/procwire";
 /** What the far end says, and nothing else before the bytes of its server: a login shell may have said something. */
 export const GREETING = "procwire-connect 1";
 export const MISSING = "procwire-connect missing";
@@ -137,7 +135,7 @@ export const MISSING = "procwire-connect missing";
 function farScript(socket: string | null): string {
   const to = socket === null ? "" : ` "unix://${socket}"`;
   return [
-    `for p in procwire "$HOME/${INSTALLED_BELOW_HOME}/bin/procwire" "$HOME/.local/bin/procwire"`,
+    `for p in procwire "$HOME/.local/bin/procwire"`,
     `do command -v "$p" >/dev/null 2>&1 && exec "$p" connect${to}`,
     "done",
     // On a line of its own, whatever a login shell has said.

@@ -150,7 +150,7 @@ class PipeProgram {
   #missing(line: string): PipeError {
     const platform = line.slice(MISSING.length).trim();
     return new PipeError(
-      `${this.#url}: there is no procwire on that host (${platform}); \`--install\` copies it there, or put it on the PATH of its non-interactive shells`,
+      `${this.#url}: there is no procwire on that host (${platform}); put it on the PATH of its non-interactive shells`,
       platform,
     );
   }
