@@ -5,7 +5,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { loadAddon } from "../native/addon.ts";
-import { packageRoot } from "../native/native-files.ts";
+import { nativeFiles, packageRoot } from "../native/native-files.ts";
 import { openRuntimeDirectory, runtimeDirectoryPath } from "./runtime-directory.ts";
 
 /** A server that nobody uses ends by itself; the next one takes a fraction of a second to start. */
@@ -97,6 +97,8 @@ async function startServer(directory: string, socket: string, idleExitSeconds: n
   const logPath = join(directory, "server.log");
   const log = openLog(logPath);
   const args = ["serve", "--listen", `unix://${socket}`, "--idle-exit", String(idleExitSeconds)];
+  // A crash is then one more lost connection. Where no keeper was built, a server without one is better than none.
+  if (!nativeFiles("keeper").next().done) args.push("--keep");
   const server = spawn(join(root, "bin", "procwire"), args, {
     cwd: homedir(),
     detached: true,

@@ -19,11 +19,13 @@ import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { collectOutput } from "../../src/exec/collect-output.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { bridge } from "../../src/host/bridge.ts";
 import { connectOwnServer } from "../../src/host/own-server.ts";
 import { openRuntimeDirectory } from "../../src/host/runtime-directory.ts";
 import { watchIdleness } from "../../src/server/idle-exit.ts";
 import { carryThroughCuts } from "../support/cut-pipe.ts";
+import { keptParams, NO_KEEPER } from "../support/keeper.ts";
 import { OwnServerPlace } from "../support/own-server.ts";
 import { runCli } from "../support/run-cli.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
@@ -79,6 +81,40 @@ describe("a server that is started on demand", TIMEOUT, () => {
       .replace(/^.*\) /, "")
       .split(" ")[3];
     assert.ok(place.serverPids().includes(Number(session)));
+  });
+
+  it("is replaced when it is killed, and the handle of a kept process goes on", {
+    skip: NO_KEEPER,
+  }, async () => {
+    await using place = new OwnServerPlace();
+    await using client = await ExecServerClient.connectWebSocket({ url: place.url() });
+    const script = 'while read line; do echo "got $line"; done; exit 7';
+    const kept = await client.start(keptParams("kept", script));
+    const end = collectOutput(kept);
+    const write = (words: string) => kept.write(new TextEncoder().encode(words));
+    // Twice: the first replacement is no different from the server that was started by hand.
+    for (const word of ["one", "two"]) {
+      await write(`${word}\n`);
+      await waitFor(kept, `got ${word}\n`);
+      const [pid = 0] = place
+        .serverPids()
+        .filter((one) => readlinkSync(`/proc/${one}/exe`).endsWith("/node"));
+      process.kill(pid, "SIGKILL");
+      await until("it is gone", () => !isAlive(pid));
+    }
+    await write("three\n");
+    await waitFor(kept, "got three\n");
+    await kept.closeStdin();
+    const { stdout, exit } = await end;
+    assert.deepEqual([Buffer.from(stdout).toString(), exit.exitCode], ["got one\ngot two\ngot three\n", 7]);
+  });
+
+  it("ends with its keeper when nobody has used it for a while", async () => {
+    await using place = new OwnServerPlace();
+    const socket = await connectOwnServer({ directory: place.directory, idleExitSeconds: 0.3 });
+    socket.destroy();
+    await until("all of it has ended", () => place.serverPids().length === 0);
+    assert.equal(statSync(join(place.directory, "server.sock"), { throwIfNoEntry: false }), undefined);
   });
 
   it("says why it could not be started", async () => {
