@@ -15,7 +15,12 @@ export const SERVER_OPTIONS = {
 } as const;
 
 /** The options of every command that talks to a server. */
-export const CONNECT_OPTIONS = { ...SERVER_OPTIONS, session: { type: "string" } } as const;
+export const CONNECT_OPTIONS = {
+  ...SERVER_OPTIONS,
+  session: { type: "string" },
+  install: { type: "boolean" },
+  yes: { type: "boolean" },
+} as const;
 
 /** Where `procwire start` serves. */
 export const DEFAULT_URL = "ws://127.0.0.1:7070";
@@ -33,6 +38,8 @@ export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss
 `;
 
 export const CONNECT_HELP = `${SERVER_HELP}  --session ID       a session to come back to, instead of a new one
+  --install          where ssh:// or docker:// leads to a host without procwire: copy this one there, after a question
+  --yes              with --install: without the question
 `;
 
 export interface ConnectValues {
@@ -41,6 +48,8 @@ export interface ConnectValues {
   "insecure-plain-token"?: boolean | undefined;
   wait?: string | undefined;
   session?: string | undefined;
+  install?: boolean | undefined;
+  yes?: boolean | undefined;
 }
 
 /** The server that a command line names, or else the environment; undefined: this machine. Checked by its form. */
@@ -78,12 +87,16 @@ export function serverAddress(url: string, values: ConnectValues): ServerAddress
   };
 }
 
-export function connectTo(
+export async function connectTo(
   url: string,
   values: ConnectValues,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
-  return connectServer(serverAddress(url, values), onConnectionState);
+  const address = serverAddress(url, values);
+  if (values.yes === true && values.install !== true) throw new UsageError("--yes is for --install; add it");
+  if (values.install !== true) return connectServer(address, onConnectionState);
+  const { connectInstalling } = await import("./install-far.ts");
+  return connectInstalling(address, values.yes === true, onConnectionState);
 }
 
 function waitMs(text: string | undefined): number | undefined {

@@ -11,6 +11,8 @@ export type ServerTarget =
       argv: string[];
       /** The same for a connection that replaces a lost one, when nobody can be asked for a password. */
       againArgv: string[];
+      /** Runs a shell's script there, which has no single quote in it; null where only the command itself knows the way. */
+      scriptArgv: ((script: string) => string[]) | null;
     };
 
 const EXPECTED =
@@ -88,10 +90,20 @@ function sshTarget(url: string): ServerTarget {
     // What follows is the host and one command for its login shell, whatever they look like.
     "--",
     name,
-    `exec sh -c '${farScript(socketPath(url, path))}'`,
   ];
-  const argv = (...options: string[]) => unInterrupted(["ssh", "-T", ...options, ...to]);
-  return { type: "pipe", url, argv: argv(), againArgv: argv(...ASK_NOBODY) };
+  const ssh = (script: string, ...options: string[]) => [
+    ...["ssh", "-T", ...options, ...to],
+    `exec sh -c '${script}'`,
+  ];
+  const script = farScript(socketPath(url, path));
+  return {
+    type: "pipe",
+    url,
+    argv: unInterrupted(ssh(script)),
+    againArgv: unInterrupted(ssh(script, ...ASK_NOBODY)),
+    // Compressed: it is for much on stdin.
+    scriptArgv: (given) => ssh(given, "-C"),
+  };
 }
 
 const DOCKER_URL = /^docker:\/\/(?:([^@/]+)@)?([A-Za-z0-9][\w.-]*)(\/.*)?$/i;
@@ -102,8 +114,9 @@ function dockerTarget(url: string): ServerTarget {
     throw new ConnectUrlError(url, "expected `docker://[USER@]CONTAINER[/SOCKET]`");
   const script = farScript(socketPath(url, path));
   const as = user === undefined ? [] : ["-u", decoded(url, user)];
-  const argv = unInterrupted(["docker", "exec", "-i", ...as, container, "sh", "-c", script]);
-  return { type: "pipe", url, argv, againArgv: argv };
+  const scriptArgv = (given: string) => ["docker", "exec", "-i", ...as, container, "sh", "-c", given];
+  const argv = unInterrupted(scriptArgv(script));
+  return { type: "pipe", url, argv, againArgv: argv, scriptArgv };
 }
 
 function execTarget(url: string): ServerTarget {
@@ -114,7 +127,7 @@ function execTarget(url: string): ServerTarget {
       "expected `exec:COMMAND`, a shell's command that ends in `procwire connect`",
     );
   const argv = ["/bin/sh", "-c", `${UNINTERRUPTED}\n${command}`];
-  return { type: "pipe", url, argv, againArgv: argv };
+  return { type: "pipe", url, argv, againArgv: argv, scriptArgv: null };
 }
 
 /** The interrupt key is for the program that runs far away, and must not end the way to it. */
@@ -124,6 +137,8 @@ function unInterrupted(argv: string[]): string[] {
   return ["/bin/sh", "-c", `${UNINTERRUPTED}; exec "$@"`, "sh", ...argv];
 }
 
+/** Where `--install` puts procwire on a far host, below the user's home. */
+export const INSTALLED_BELOW_HOME = ".local/share/procwire";
 /** What the far end says, and nothing else before the bytes of its server: a login shell may have said something. */
 export const GREETING = "procwire-connect 1";
 export const MISSING = "procwire-connect missing";
@@ -135,7 +150,7 @@ export const MISSING = "procwire-connect missing";
 function farScript(socket: string | null): string {
   const to = socket === null ? "" : ` "unix://${socket}"`;
   return [
-    `for p in procwire "$HOME/.local/bin/procwire"`,
+    `for p in procwire "$HOME/${INSTALLED_BELOW_HOME}/bin/procwire" "$HOME/.local/bin/procwire"`,
     `do command -v "$p" >/dev/null 2>&1 && exec "$p" connect${to}`,
     "done",
     // On a line of its own, whatever a login shell has said.

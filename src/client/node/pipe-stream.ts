@@ -149,8 +149,10 @@ class PipeProgram {
 
   #missing(line: string): PipeError {
     const platform = line.slice(MISSING.length).trim();
+    // What a shell's command leads to is not known well enough to copy something there.
+    const copied = this.#url.startsWith("exec:") ? "" : "`procwire run --install` copies it there, or ";
     return new PipeError(
-      `${this.#url}: there is no procwire on that host (${platform}); put it on the PATH of its non-interactive shells`,
+      `${this.#url}: there is no procwire on that host (${platform}); ${copied}put it on the PATH of its non-interactive shells`,
       platform,
     );
   }
