@@ -4,6 +4,7 @@ import { JobPage } from "./job-page.tsx";
 import { JobsPage } from "./jobs-page.tsx";
 import { ProcessPage } from "./process-page.tsx";
 import { ProcessesPage } from "./processes-page.tsx";
+import { Refusal } from "./refusal.tsx";
 import { hrefOf, type Route, useRoute } from "./route.ts";
 import { RowPage } from "./row-page.tsx";
 import { ServerPage } from "./server-page.tsx";
@@ -24,9 +25,7 @@ function Guest({ share }: { share: ShareLink }) {
   if (link.type === "connecting") return <p class="notice">Connecting…</p>;
   if (link.type === "failed") {
     return (
-      <p class="notice" role="alert">
-        This link does not work, or no longer: its time may be over, or the process has ended.
-      </p>
+      <Refusal reason="This link does not work, or no longer: its time may be over, or the process has ended." />
     );
   }
   return (
@@ -106,13 +105,7 @@ function Frame({ me }: { me: Me }) {
   const route = useRoute();
   const link = useClient();
   if (link.type === "connecting") return <p class="notice">Connecting…</p>;
-  if (link.type === "failed") {
-    return (
-      <p class="notice" role="alert">
-        {link.reason}
-      </p>
-    );
-  }
+  if (link.type === "failed") return <Refusal reason={link.reason} />;
   const { client } = link;
   return (
     <>

@@ -1,7 +1,9 @@
 import { useState } from "preact/hooks";
 import type { JobDetails } from "../protocol/job-schemas.ts";
+import { ColumnHeads } from "./column-heads.tsx";
 import { Curve } from "./curve.tsx";
 import { retryRows, showJob, type Told } from "./jobs-api.ts";
+import { Refusal } from "./refusal.tsx";
 import { RowsTable } from "./rows-table.tsx";
 import { useLooks } from "./use-looks.ts";
 import { age, count, money } from "./words.ts";
@@ -20,13 +22,7 @@ export function JobPage({ jobId }: { jobId: string }) {
     [jobId],
   );
   if (told === null) return <p class="notice">Looking…</p>;
-  if (told.type === "refused") {
-    return (
-      <p class="notice" role="alert">
-        {told.reason}
-      </p>
-    );
-  }
+  if (told.type === "refused") return <Refusal reason={told.reason} />;
   const details = told.value;
   const { job } = details;
   return (
@@ -155,14 +151,7 @@ function Failures({ details }: { details: JobDetails }) {
       <output aria-live="polite">{note ?? ""}</output>
       {failures.length > 0 && (
         <table class="narrow">
-          <thead>
-            <tr>
-              <th scope="col">Class</th>
-              <th scope="col">Rows</th>
-              <th scope="col">Cost</th>
-              <th scope="col">Again</th>
-            </tr>
-          </thead>
+          <ColumnHeads titles={["Class", "Rows", "Cost", "Again"]} />
           <tbody>
             {failures.map(({ errorClass, rows, usage }) => (
               <tr key={errorClass}>

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import type { JobList } from "../protocol/job-schemas.ts";
 import { listJobs, type Told } from "./jobs-api.ts";
 import { hrefOf } from "./route.ts";
+import { ScrolledTable } from "./scrolled-table.tsx";
 import { useLooks } from "./use-looks.ts";
 import { age, count, money } from "./words.ts";
 
@@ -41,43 +42,27 @@ function JobTable({ jobs, unreadable }: JobList) {
           No job is here. <code>procwire fanout TABLE INSTRUCTION</code> starts one.
         </p>
       ) : (
-        // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard
-        <section class="scroll" tabIndex={0} aria-label="All jobs">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Job</th>
-                <th scope="col">Status</th>
-                <th scope="col">Done</th>
-                <th scope="col">Failed</th>
-                <th scope="col">Rows</th>
-                <th scope="col">Tokens</th>
-                <th scope="col">Cost</th>
-                <th scope="col">Age</th>
-                <th scope="col">Model</th>
-                <th scope="col">Input</th>
-              </tr>
-            </thead>
-            <tbody>
-              {jobs.map((job) => (
-                <tr key={job.jobId}>
-                  <td>
-                    <a href={hrefOf({ page: "job", jobId: job.jobId })}>{job.jobId.slice(0, 8)}</a>
-                  </td>
-                  <td title={job.error ?? undefined}>{job.status.replaceAll("_", " ")}</td>
-                  <td class="number">{count(job.completed + job.failed)}</td>
-                  <td class="number">{count(job.failed)}</td>
-                  <td class="number">{count(job.totalRows)}</td>
-                  <td class="number">{count(job.usage.inputTokens + job.usage.outputTokens)}</td>
-                  <td class="number">{money(job.usage.costUsd)}</td>
-                  <td>{age(Date.now() - job.createdAtMs)}</td>
-                  <td>{job.model}</td>
-                  <td class="command">{job.inputPath}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </section>
+        <ScrolledTable
+          label="All jobs"
+          titles={["Job", "Status", "Done", "Failed", "Rows", "Tokens", "Cost", "Age", "Model", "Input"]}
+        >
+          {jobs.map((job) => (
+            <tr key={job.jobId}>
+              <td>
+                <a href={hrefOf({ page: "job", jobId: job.jobId })}>{job.jobId.slice(0, 8)}</a>
+              </td>
+              <td title={job.error ?? undefined}>{job.status.replaceAll("_", " ")}</td>
+              <td class="number">{count(job.completed + job.failed)}</td>
+              <td class="number">{count(job.failed)}</td>
+              <td class="number">{count(job.totalRows)}</td>
+              <td class="number">{count(job.usage.inputTokens + job.usage.outputTokens)}</td>
+              <td class="number">{money(job.usage.costUsd)}</td>
+              <td>{age(Date.now() - job.createdAtMs)}</td>
+              <td>{job.model}</td>
+              <td class="command">{job.inputPath}</td>
+            </tr>
+          ))}
+        </ScrolledTable>
       )}
     </>
   );

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AttachedProcess } from "../client/browser.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import { ColumnHeads } from "./column-heads.tsx";
 import { useLooks } from "./use-looks.ts";
 import { age, bytes } from "./words.ts";
 
@@ -35,15 +36,7 @@ export function ProcessInputs({ process }: { process: AttachedProcess }) {
   return (
     <>
       <table class="narrow">
-        <thead>
-          <tr>
-            <th scope="col">After</th>
-            <th scope="col">Who</th>
-            <th scope="col">As</th>
-            <th scope="col">By</th>
-            <th scope="col">Typed</th>
-          </tr>
-        </thead>
+        <ColumnHeads titles={["After", "Who", "As", "By", "Typed"]} />
         <tbody>
           {newest.map((entry) => (
             <tr key={`${entry.session} ${entry.fromMs}`}>

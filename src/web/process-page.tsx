@@ -7,6 +7,7 @@ import { FindBar } from "./find-bar.tsx";
 import { Panel } from "./panel.tsx";
 import { ProcessInputs } from "./process-inputs.tsx";
 import { ProcessTree } from "./process-tree.tsx";
+import { Refusal } from "./refusal.tsx";
 import { saveFile } from "./save-file.ts";
 import { ShareForm } from "./share-form.tsx";
 import { TerminalView } from "./terminal-view.ts";
@@ -102,11 +103,7 @@ export function ProcessPage({
 
   if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
   if (attached.type === "refused") {
-    return (
-      <p class="notice" role="alert">
-        {attached.reason}. It may have ended a while ago.
-      </p>
-    );
+    return <Refusal reason={`${attached.reason}. It may have ended a while ago.`} />;
   }
   const { process, argv } = attached;
   const act = (run: () => Promise<unknown>, done?: string) => {
@@ -148,23 +145,8 @@ export function ProcessPage({
             Hand back
           </button>
         )}
-        <button
-          type="button"
-          disabled={cannotEnd !== undefined}
-          title={cannotEnd}
-          onClick={() => act(interrupt, "interrupted")}
-        >
-          Interrupt
-        </button>
-        <button
-          type="button"
-          class="danger"
-          disabled={cannotEnd !== undefined}
-          title={cannotEnd}
-          onClick={() => act(kill, "ended by force")}
-        >
-          Kill
-        </button>
+        <EndButton label="Interrupt" refused={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
+        <EndButton label="Kill" danger refused={cannotEnd} onClick={() => act(kill, "ended by force")} />
         <FindBar view={() => view.current} />
         <button
           type="button"
@@ -254,4 +236,29 @@ async function record(process: AttachedProcess, handle: string): Promise<string 
   return missedBytes === 0
     ? null
     : `the recording lacks ${missedBytes === null ? "some output" : bytes(missedBytes)} that is not kept`;
+}
+
+/** Ends the process or interrupts it; where that is refused, says why. */
+function EndButton({
+  label,
+  danger = false,
+  refused,
+  onClick,
+}: {
+  label: string;
+  danger?: boolean;
+  refused: string | undefined;
+  onClick: () => void;
+}) {
+  return (
+    <button
+      type="button"
+      class={danger ? "danger" : undefined}
+      disabled={refused !== undefined}
+      title={refused}
+      onClick={onClick}
+    >
+      {label}
+    </button>
+  );
 }

@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import type { ExecServerClient } from "../client/browser.ts";
 import { messageOf } from "../protocol/message-of.ts";
+import { ColumnHeads } from "./column-heads.tsx";
 import { useLooks } from "./use-looks.ts";
 import { bytes, commandLine } from "./words.ts";
 
@@ -32,15 +33,7 @@ export function ProcessTree({ client, handle }: { client: ExecServerClient; hand
   return (
     <>
       <table class="narrow">
-        <thead>
-          <tr>
-            <th scope="col">Pid</th>
-            <th scope="col">Command</th>
-            <th scope="col">State</th>
-            <th scope="col">CPU</th>
-            <th scope="col">Memory</th>
-          </tr>
-        </thead>
+        <ColumnHeads titles={["Pid", "Command", "State", "CPU", "Memory"]} />
         <tbody>
           {inOrder(tree.processes).map(([entry, depth]) => (
             <tr key={entry.pid}>

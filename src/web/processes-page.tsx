@@ -3,6 +3,7 @@ import type { ExecServerClient } from "../client/browser.ts";
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { hrefOf } from "./route.ts";
+import { ScrolledTable } from "./scrolled-table.tsx";
 import type { Me } from "./sign-in.ts";
 import { startDetached } from "./start-process.ts";
 import { useLooks } from "./use-looks.ts";
@@ -28,45 +29,31 @@ export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Me
         <input type="checkbox" checked={ended} onChange={(event) => setEnded(event.currentTarget.checked)} />
         show those that have ended
       </label>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard */}
-      <section class="scroll" tabIndex={0} aria-label="Processes">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">Process</th>
-              <th scope="col">Command</th>
-              <th scope="col">State</th>
-              <th scope="col">Age</th>
-              <th scope="col">Output</th>
-              <th scope="col">Rate</th>
-              <th scope="col">Limits</th>
-              <th scope="col">Owner</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((row) => (
-              <tr key={row.handle}>
-                <td>
-                  {row.handle === undefined ? (
-                    row.processId
-                  ) : (
-                    <a href={hrefOf({ page: "process", handle: row.handle })}>{row.handle}</a>
-                  )}
-                </td>
-                <td class="command" title={row.cwd}>
-                  {commandLine(row.argv)}
-                </td>
-                <td>{state(row)}</td>
-                <td>{age(Date.now() - row.startedAtMs)}</td>
-                <td class="number">{bytes(row.outputBytes)}</td>
-                <td class="number">{row.running ? `${bytes(row.bytesPerSecond)}/s` : ""}</td>
-                <td>{limitsText(row.status?.limits)}</td>
-                <td>{row.principal ?? me.id}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </section>
+      <ScrolledTable
+        label="Processes"
+        titles={["Process", "Command", "State", "Age", "Output", "Rate", "Limits", "Owner"]}
+      >
+        {shown.map((row) => (
+          <tr key={row.handle}>
+            <td>
+              {row.handle === undefined ? (
+                row.processId
+              ) : (
+                <a href={hrefOf({ page: "process", handle: row.handle })}>{row.handle}</a>
+              )}
+            </td>
+            <td class="command" title={row.cwd}>
+              {commandLine(row.argv)}
+            </td>
+            <td>{state(row)}</td>
+            <td>{age(Date.now() - row.startedAtMs)}</td>
+            <td class="number">{bytes(row.outputBytes)}</td>
+            <td class="number">{row.running ? `${bytes(row.bytesPerSecond)}/s` : ""}</td>
+            <td>{limitsText(row.status?.limits)}</td>
+            <td>{row.principal ?? me.id}</td>
+          </tr>
+        ))}
+      </ScrolledTable>
       {rows !== null && shown.length === 0 && <p class="notice">Nothing runs here. Start a shell above.</p>}
     </>
   );

@@ -3,6 +3,7 @@ import type { ExecServerClient } from "../client/browser.ts";
 import type { ProcessListing } from "../exec/exec-process.ts";
 import type { RowDetails } from "../protocol/job-schemas.ts";
 import { retryRows, showRow, type Told } from "./jobs-api.ts";
+import { Refusal } from "./refusal.tsx";
 import { hrefOf } from "./route.ts";
 import { useLooks } from "./use-looks.ts";
 import { age, commandLine, count, money, state } from "./words.ts";
@@ -36,13 +37,7 @@ export function RowPage({
   );
   if (!look) return <p class="notice">Looking…</p>;
   const { told, processes } = look;
-  if (told.type === "refused") {
-    return (
-      <p class="notice" role="alert">
-        {told.reason}
-      </p>
-    );
-  }
+  if (told.type === "refused") return <Refusal reason={told.reason} />;
   const details = told.value;
   const { row } = details;
   return (

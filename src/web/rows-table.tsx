@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { RowListing, RowsQuery } from "../protocol/job-schemas.ts";
+import { ColumnHeads } from "./column-heads.tsx";
 import { listRows } from "./jobs-api.ts";
 import { hrefOf } from "./route.ts";
 import { useLooks } from "./use-looks.ts";
@@ -149,18 +150,10 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard */}
       <section class="rows" ref={place} tabIndex={0} aria-label="Rows of the job" onScroll={look}>
         <table aria-rowcount={rows + 1}>
-          <thead>
-            <tr aria-rowindex={1}>
-              <th scope="col">Row</th>
-              <th scope="col">Status</th>
-              <th scope="col">Cells</th>
-              <th scope="col">Result or error</th>
-              <th scope="col">Attempts</th>
-              <th scope="col">Tokens</th>
-              <th scope="col">Cost</th>
-              <th scope="col">Took</th>
-            </tr>
-          </thead>
+          <ColumnHeads
+            titles={["Row", "Status", "Cells", "Result or error", "Attempts", "Tokens", "Cost", "Took"]}
+            rowIndex={1}
+          />
           <tbody>
             <Space rows={first} />
             {shown.map((index) => (

@@ -4,6 +4,7 @@ import { messageOf } from "../protocol/message-of.ts";
 import type { EnvironmentInfo } from "../protocol/methods.ts";
 import { Curve } from "./curve.tsx";
 import { type Figures, parseFigures } from "./figures-text.ts";
+import { ScrolledTable } from "./scrolled-table.tsx";
 import { useLooks } from "./use-looks.ts";
 import { bytes } from "./words.ts";
 
@@ -86,25 +87,14 @@ function Host({ info }: { info: EnvironmentInfo }) {
 function FigureTable({ figures }: { figures: Figures }) {
   const rows = [...figures].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls has to be reachable by the keyboard
-    <section class="scroll" tabIndex={0} aria-label="All figures">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Figure</th>
-            <th scope="col">Value</th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(([name, value]) => (
-            <tr key={name}>
-              <td>{name}</td>
-              <td class="number">{/_bytes(_total)?$/.test(name) ? bytes(value) : String(value)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </section>
+    <ScrolledTable label="All figures" titles={["Figure", "Value"]}>
+      {rows.map(([name, value]) => (
+        <tr key={name}>
+          <td>{name}</td>
+          <td class="number">{/_bytes(_total)?$/.test(name) ? bytes(value) : String(value)}</td>
+        </tr>
+      ))}
+    </ScrolledTable>
   );
 }
 
