@@ -4,7 +4,6 @@ import { CANCELLED_BY_USER, type ErrorClass, hasEnded, type JobSettings } from "
 import { askAgain } from "../fanout/ledger/ask-again.ts";
 import type { JobLedger, JobStore } from "../fanout/ledger/job-ledger.ts";
 import { jobsHome } from "../fanout/ledger/jobs-home.ts";
-import { ERROR_CLASSES } from "../fanout/ledger/record-codec.ts";
 import { exportErrors, exportResults, isSameFile } from "../fanout/output/export.ts";
 import { itemFields, itemReport } from "../fanout/output/item-report.ts";
 import { exitCodeOf } from "../fanout/output/job-listener.ts";
@@ -15,6 +14,7 @@ import { STDOUT } from "../fanout/output/write-table.ts";
 import { compileTask } from "../fanout/row/compiled-task.ts";
 import { coordinateJob } from "../fanout/run/coordinator.ts";
 import { readItemDetails } from "../fanout/view/item-details.ts";
+import { ERROR_CLASSES } from "../protocol/job-schemas.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { type Command, UsageError } from "./command.ts";

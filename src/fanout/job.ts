@@ -23,16 +23,6 @@ export type JobStatus =
   /** Stopped by an interrupt, a quota or a budget; the same command goes on with it. */
   | "paused";
 
-export const JOB_STATUSES: readonly JobStatus[] = [
-  "pending",
-  "running",
-  "completed",
-  "completed_with_errors",
-  "failed",
-  "cancelled",
-  "paused",
-];
-
 export type ItemStatus = "pending" | "running" | "completed" | "failed";
 
 /** Why a row failed. */

@@ -2,7 +2,7 @@ import { array, boolean, f64, type Infer, nullable, object, oneOf, optional, str
 
 /** What a server tells its console about fan-out jobs, as JSON over HTTP. */
 
-const jobStatus = oneOf(
+export const JOB_STATUSES = [
   "pending",
   "running",
   "completed",
@@ -10,10 +10,11 @@ const jobStatus = oneOf(
   "failed",
   "cancelled",
   "paused",
-);
+] as const;
+const jobStatus = oneOf(...JOB_STATUSES);
 export const rowStatus = oneOf("pending", "running", "completed", "failed");
 /** Why a row failed. */
-export const errorClass = oneOf(
+export const ERROR_CLASSES = [
   "rate_limit",
   "timeout",
   "schema",
@@ -22,7 +23,8 @@ export const errorClass = oneOf(
   "tool",
   "spawn",
   "transport",
-);
+] as const;
+export const errorClass = oneOf(...ERROR_CLASSES);
 
 const usage = object("JobUsage", {
   inputTokens: u64,

@@ -1,13 +1,12 @@
 import { parseExactJson } from "../../agent/exact-json.ts";
 import { isObject } from "../../agent/response-events.ts";
 import type { BatchedTokens, TokenUsage } from "../../agent/usage.ts";
+import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/job-schemas.ts";
 import {
   type AttemptOutcome,
   type AttemptRecord,
-  type ErrorClass,
   type ItemRecord,
   type ItemStatus,
-  JOB_STATUSES,
   type JobCounts,
   type JobRecord,
   type JobSettings,
@@ -185,17 +184,6 @@ type UsageValue = Exclude<keyof TokenUsage, "batched"> | `batch${Capitalize<keyo
 function batchedIn(batched: BatchedTokens): Pick<TokenUsage, "batched"> {
   return batched.inputTokens + batched.outputTokens > 0 ? { batched } : {};
 }
-
-export const ERROR_CLASSES: readonly ErrorClass[] = [
-  "rate_limit",
-  "timeout",
-  "schema",
-  "no_report",
-  "refused",
-  "tool",
-  "spawn",
-  "transport",
-];
 
 const ATTEMPT_OUTCOMES: readonly AttemptOutcome[] = ["reported", "failed", "retried", "released", "reused"];
 

@@ -1,17 +1,11 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
+import { JOB_STATUSES } from "../../protocol/job-schemas.ts";
 import { messageOf } from "../../protocol/message-of.ts";
 import type { PartLimits } from "../batch/batch-run.ts";
 import type { TableRows } from "../input/table-rows.ts";
-import {
-  finalStatus,
-  type ItemRecord,
-  JOB_STATUSES,
-  type JobRecord,
-  type JobSettings,
-  type ScheduleEnd,
-} from "../job.ts";
+import { finalStatus, type ItemRecord, type JobRecord, type JobSettings, type ScheduleEnd } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { BudgetLimits, FleetBudget } from "../money/job-budget.ts";
 import { PACKAGE_PRICES, type PriceTable } from "../money/price-table.ts";

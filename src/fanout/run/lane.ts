@@ -27,10 +27,6 @@ export type LaneEnd =
   /** The row was given back, or another process has it. */
   | { type: "let-go"; usage: TokenUsage };
 
-/** Before a row is tried again; doubles with each attempt. */
-const RETRY_BASE_MS = 500;
-const RETRY_MAX_MS = 30_000;
-
 /** Works on one row. It ends when the ledger has the row's outcome; only then is the lane free. */
 export async function workRow(
   options: LaneOptions,
@@ -90,6 +86,10 @@ async function settleFailure(
   const item = await ledger.fail(claim, failure);
   return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "let-go", usage };
 }
+
+/** Before a row is tried again; doubles with each attempt. */
+const RETRY_BASE_MS = 500;
+const RETRY_MAX_MS = 30_000;
 
 /** What the model said wrong it may say right at once; what broke needs a moment. */
 function retryDelay({ random }: LaneOptions, attempts: number, errorClass: ErrorClass): number {

@@ -22,16 +22,6 @@ import { rowJson } from "../row/row-prompt.ts";
 import { readItemDetails } from "./item-details.ts";
 import { readPace } from "./read-pace.ts";
 
-/** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
-const RATE_WINDOW_MS = 30_000;
-/** A rate over less than this would jump about. */
-const LEAST_RATE_MS = 5_000;
-/** Points of the curve of a whole job: as many as a page has room for. */
-const CURVE_SPANS = 200;
-const LEAST_SPAN_MS = 1_000;
-/** Of a row's cells, result and error in a table: as much as a line shows. */
-const LINE_CHARS = 300;
-
 export interface JobViewsOptions {
   store: JobStore;
   prices: PriceTable;
@@ -39,6 +29,10 @@ export interface JobViewsOptions {
   jobsHome: string;
   clock?: Clock | undefined;
 }
+
+/** Points of the curve of a whole job: as many as a page has room for. */
+const CURVE_SPANS = 200;
+const LEAST_SPAN_MS = 1_000;
 
 /** Answers what the console asks about jobs, each answer from the ledger as it is now. */
 export class JobViews {
@@ -206,6 +200,11 @@ export class JobViews {
   }
 }
 
+/** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
+const RATE_WINDOW_MS = 30_000;
+/** A rate over less than this would jump about. */
+const LEAST_RATE_MS = 5_000;
+
 async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
   const spans = await ledger.views.settled(nowMs - RATE_WINDOW_MS, LEAST_SPAN_MS);
   const [first] = spans;
@@ -222,6 +221,9 @@ function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): str
     ? "the job is running; its failed rows can be asked again when it has ended"
     : null;
 }
+
+/** Of a row's cells, result and error in a table: as much as a line shows. */
+const LINE_CHARS = 300;
 
 function rowListing(item: ItemRecord, price: Price | null): RowListing {
   const { itemId, rowIndex, status, attempts, startedAtMs, completedAtMs } = item;

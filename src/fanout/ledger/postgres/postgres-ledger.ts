@@ -45,11 +45,6 @@ import { dropUnwanted, enqueueMissing } from "./queue-upkeep.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
 
-/** Dead letters taken at a time. */
-const DEAD_LETTERS_BATCH = 100;
-/** Each process that works on rows looks for dead letters this often. */
-const DEAD_LETTERS_EVERY_MS = 5_000;
-
 export interface PostgresLedgerOptions {
   database: PostgresDatabase;
   queue: RowQueue;
@@ -61,6 +56,11 @@ export interface PostgresLedgerOptions {
   /** Told what happened in the background. */
   onError: (error: unknown) => void;
 }
+
+/** Dead letters taken at a time. */
+const DEAD_LETTERS_BATCH = 100;
+/** Each process that works on rows looks for dead letters this often. */
+const DEAD_LETTERS_EVERY_MS = 5_000;
 
 /**
  * One job in a database that several machines share. The engine decides which process works on a row; the ledger decides which report counts. A

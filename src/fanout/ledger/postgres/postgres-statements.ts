@@ -1,6 +1,7 @@
 /** Every statement of the Postgres ledger, by name. */
 
 import type { AttemptOutcome } from "../../job.ts";
+import { SPEND } from "../spend-tokens.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
@@ -123,14 +124,6 @@ export const SUM_ATTEMPTS = statement(`
     COUNT(*) FILTER (WHERE input_tokens + output_tokens > 0) AS ended, MAX(id) AS newest_id,
     MAX(input_tokens + output_tokens) AS dearest_tokens, MAX(${ATTEMPT_COST}) / 1000000 AS dearest_usd
   FROM ${ATTEMPTS} WHERE job_id = :jobId AND id > :afterId AND id <= :upToId`);
-
-/** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
-const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
-    cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
-    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,
-    batch_input_tokens = batch_input_tokens + :batchInputTokens,
-    batch_cached_input_tokens = batch_cached_input_tokens + :batchCachedInputTokens,
-    batch_output_tokens = batch_output_tokens + :batchOutputTokens`;
 
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";

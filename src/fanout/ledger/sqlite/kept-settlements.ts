@@ -13,9 +13,10 @@ import {
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { isObject } from "../../../agent/response-events.ts";
+import { ERROR_CLASSES } from "../../../protocol/job-schemas.ts";
 import { messageOf } from "../../../protocol/message-of.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { ERROR_CLASSES, oneOf } from "../record-codec.ts";
+import { oneOf } from "../record-codec.ts";
 
 /** Which attempt it was: the row is settled only if the ledger still holds it for this very token. */
 export interface KeptAttempt {

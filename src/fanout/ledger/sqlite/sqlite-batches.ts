@@ -4,6 +4,7 @@ import type { AttemptOutcome, ItemRecord } from "../../job.ts";
 import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
 import { decodeBatchPart, decodeItem, usageValues } from "../record-codec.ts";
+import { type AttemptEnd, endValues } from "./attempt-end.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
   ASK_SINGLY,
@@ -125,20 +126,13 @@ export class SqliteBatches implements BatchLedger {
     });
   }
 
-  #keep(
-    rowIndex: number,
-    outcome: AttemptOutcome,
-    attempt: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
-  ): void {
+  #keep(rowIndex: number, outcome: AttemptOutcome, attempt: AttemptEnd): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...usageValues(attempt.usage),
+      ...endValues(attempt),
       rowIndex,
       outcome,
-      errorClass: attempt.errorClass ?? null,
-      message: attempt.message ?? null,
       startedAt: null,
       now: this.#options.clock.now(),
-      transcript: attempt.transcript ?? "[]",
     });
   }
 }

@@ -29,6 +29,7 @@ import {
   usageValues,
 } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
+import { type AttemptEnd, endValues } from "./attempt-end.ts";
 import { type KeptAttempt, type KeptSettlement, KeptSettlements } from "./kept-settlements.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
@@ -345,33 +346,23 @@ export class SqliteLedger implements JobLedger {
       if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
       adopted++;
       this.#db.run(INSERT_ATTEMPT, {
-        ...usageValues(NO_USAGE),
+        ...endValues({ usage: NO_USAGE, message: reusedText(answer) }),
         rowIndex,
         outcome: "reused",
-        errorClass: null,
-        message: reusedText(answer),
         startedAt: null,
         now,
-        transcript: "[]",
       });
     }
     return adopted;
   }
 
-  #keep(
-    attempt: KeptAttempt,
-    outcome: AttemptOutcome,
-    end: Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>,
-  ): void {
+  #keep(attempt: KeptAttempt, outcome: AttemptOutcome, end: AttemptEnd): void {
     this.#db.run(INSERT_ATTEMPT, {
-      ...usageValues(end.usage),
+      ...endValues(end),
       rowIndex: attempt.rowIndex,
       outcome,
-      errorClass: end.errorClass ?? null,
-      message: end.message ?? null,
       startedAt: attempt.startedAtMs,
       now: this.#clock.now(),
-      transcript: end.transcript ?? "[]",
     });
   }
 

@@ -1,5 +1,7 @@
 /** Every statement of the SQLite ledger, by name. Values are named too (`:token`), so their order does not matter. */
 
+import { SPEND } from "../spend-tokens.ts";
+
 export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 
 export const READ_JOB = "SELECT * FROM agent_jobs";
@@ -57,14 +59,6 @@ export const NEXT_DUE = `
 
 export const FIND_OPEN_ITEM = `
   SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${WANTED} LIMIT 1`;
-
-/** What every end of an attempt does: it gives up the token and adds the tokens that were spent. */
-const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
-    cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
-    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,
-    batch_input_tokens = batch_input_tokens + :batchInputTokens,
-    batch_cached_input_tokens = batch_cached_input_tokens + :batchCachedInputTokens,
-    batch_output_tokens = batch_output_tokens + :batchOutputTokens`;
 
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";

@@ -1,0 +1,7 @@
+/** What every end of an attempt does: it gives up the token and adds the tokens that were spent, as `usageValues` names them. */
+export const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
+    cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
+    reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,
+    batch_input_tokens = batch_input_tokens + :batchInputTokens,
+    batch_cached_input_tokens = batch_cached_input_tokens + :batchCachedInputTokens,
+    batch_output_tokens = batch_output_tokens + :batchOutputTokens`;
