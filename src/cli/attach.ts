@@ -3,10 +3,10 @@ import { messageOf } from "../protocol/message-of.ts";
 import { visibleText } from "../protocol/visible-text.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { showAttached } from "./attached-terminal.ts";
-import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
+import { type Command, commandOf, onlyWord } from "./command.ts";
+import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "./connect-options.ts";
 import { DEFAULT_DETACH_KEY, parseDetachKey } from "./detach-key.ts";
-import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { findProcess, PROCESS_HELP } from "./find-process.ts";
 import { terminalSize } from "./foreground.ts";
 import { leave } from "./leave.ts";
 
@@ -17,9 +17,7 @@ on to it: it is driven from here, and whoever drove it before watches from then 
 
   --view             only watch
   --detach-key KEY   leaves and lets the process go on: ctrl-X or none; default ${DEFAULT_DETACH_KEY}
-${CONNECT_HELP}
-${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
-`;
+${PROCESS_HELP}`;
 
 /** As of \`procwire run\`: there is no server, or it was lost. */
 const NO_SERVER = 125;
@@ -35,8 +33,7 @@ export const command: Command = commandOf({
   },
 
   async run(values, positionals) {
-    const [id, ...more] = positionals;
-    if (id === undefined || more.length > 0) throw new UsageError("give one ID");
+    const id = onlyWord(positionals, "ID");
     const detachKey = parseDetachKey(values["detach-key"] ?? DEFAULT_DETACH_KEY);
     await using client = await connectTo(neededServerUrl(values.connect), values);
     const { handle, tty } = await findProcess(client, id);

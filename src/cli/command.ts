@@ -1,5 +1,6 @@
 import type { ParseArgsConfig, parseArgs } from "node:util";
 import { parseOptions } from "./parse-options.ts";
+import { UsageError } from "./usage-error.ts";
 
 export { UsageError } from "./usage-error.ts";
 
@@ -46,4 +47,31 @@ export function commandOf<const O extends Options>(spoken: Spoken<O>): Command {
       return spoken.run(values as Values<O>, positionals);
     },
   };
+}
+
+/** A command with a parser of its own, which answers null where help is wanted. */
+export function parsedCommand<T>(spoken: {
+  readonly name: string;
+  readonly summary: string;
+  help(): string;
+  parse(argv: string[]): T | null;
+  run(options: T): Promise<number>;
+}): Command {
+  return {
+    name: spoken.name,
+    summary: spoken.summary,
+    async run(argv) {
+      const options = spoken.parse(argv);
+      if (options !== null) return spoken.run(options);
+      process.stdout.write(spoken.help());
+      return 0;
+    },
+  };
+}
+
+/** The one word a command takes, which its help calls `name`. */
+export function onlyWord(words: readonly string[], name: string): string {
+  const [word, ...more] = words;
+  if (word === undefined || more.length > 0) throw new UsageError(`give one ${name}`);
+  return word;
 }

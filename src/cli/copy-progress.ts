@@ -1,4 +1,4 @@
-import type { CopyTally } from "../client/copy/copy-files.ts";
+import type { CopyTally } from "../client/copy/copy-types.ts";
 
 /** Often enough to look alive, seldom enough to cost nothing. */
 const REDRAW_MS = 100;

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import path from "node:path";
-import type { CopyFilesOptions, CopyPlace, CopyResult } from "../client/copy/copy-files.ts";
+import type { CopyFilesOptions, CopyPlace, CopyResult } from "../client/copy/copy-types.ts";
 import type { ExecServerClient } from "../client/exec-server-client.ts";
 import { pathFromUri } from "../protocol/path-uri.ts";
 import { visibleText } from "../protocol/visible-text.ts";
@@ -92,9 +92,12 @@ async function copyAll(
   const there = (place: string) => path.posix.resolve(base, place);
   const [only] = sources;
   if (only?.type === "stream" && destination.type === "there")
-    return streamTo(client, there(destination.path), options.signal);
+    return streamTo(
+      await fileAt(client, there(destination.path), "name the file that stdin becomes"),
+      options,
+    );
   if (only?.type === "there" && destination.type === "stream")
-    return streamFrom(client, there(only.path), options.signal);
+    return streamFrom(await fileAt(client, there(only.path), "only a file goes to stdout"), options);
 
   const [{ Environment }, { copyFiles }] = await Promise.all([
     import("../host/environment-here.ts"),
@@ -130,29 +133,24 @@ function told({ problems }: CopyResult): boolean {
   return problems.length === 0;
 }
 
-async function streamTo(
-  client: ExecServerClient,
-  to: string,
-  signal: AbortSignal | undefined,
-): Promise<number> {
+async function streamTo(place: CopyPlace, { signal }: CopyFilesOptions): Promise<number> {
   const { copyStreamToFile } = await import("../client/copy/copied-stream.ts");
-  const place = { files: client.files, path: to };
-  if (await isFolder(place)) throw new UsageError(`\`:${to}\` is a folder; name the file that stdin becomes`);
   await copyStreamToFile(process.stdin, place, { signal, digest: createHash("sha256") });
   return 0;
 }
 
-async function streamFrom(
-  client: ExecServerClient,
-  from: string,
-  signal: AbortSignal | undefined,
-): Promise<number> {
+async function streamFrom(place: CopyPlace, { signal }: CopyFilesOptions): Promise<number> {
   const { fileBlocks } = await import("../client/copy/copied-stream.ts");
-  const place = { files: client.files, path: from };
-  if (await isFolder(place)) throw new UsageError(`\`:${from}\` is a folder; only a file goes to stdout`);
   for await (const block of fileBlocks(place, { signal }))
     if (!process.stdout.write(block)) await once(process.stdout, "drain", { signal });
   return 0;
+}
+
+/** A place that is no folder; `wanted` says to a person what is taken instead. */
+async function fileAt(client: ExecServerClient, what: string, wanted: string): Promise<CopyPlace> {
+  const place = { files: client.files, path: what };
+  if (await isFolder(place)) throw new UsageError(`\`:${what}\` is a folder; ${wanted}`);
+  return place;
 }
 
 async function isFolder({ files, path: what }: CopyPlace): Promise<boolean> {

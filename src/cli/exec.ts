@@ -24,24 +24,18 @@ import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import type { Tool } from "../tools/tool.ts";
 import { VERSION } from "../version.ts";
 import { approvalPolicy } from "./approval-options.ts";
-import { type Command, UsageError } from "./command.ts";
+import { type Command, parsedCommand, UsageError } from "./command.ts";
 import { BYPASS_FLAG, EXEC_HELP, type ExecOptions, parseExecOptions } from "./exec-options.ts";
 import { openHostPool } from "./host-options.ts";
 import { Interruption, runToExit } from "./run-to-exit.ts";
 
-export const command: Command = {
+export const command: Command = parsedCommand({
   name: "exec",
   summary: "run one agent turn",
-
-  async run(argv) {
-    const options = parseExecOptions(argv);
-    if (!options) {
-      process.stdout.write(EXEC_HELP);
-      return 0;
-    }
-    return runToExit((signal) => runExec(options, signal));
-  },
-};
+  help: () => EXEC_HELP,
+  parse: parseExecOptions,
+  run: (options) => runToExit((signal) => runExec(options, signal)),
+});
 
 async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
   const config = await readConfig(options);

@@ -1,6 +1,7 @@
 import type { ExecServerClient } from "../client/exec-server-client.ts";
 import type { ProcessListing } from "../exec/exec-process.ts";
 import { visibleWord } from "../protocol/visible-text.ts";
+import { CONNECT_HELP, DEFAULT_URL } from "./connect-options.ts";
 
 /** A beginning of a handle may be this short, so that a mistyped one does not name a process by chance. */
 const SHORTEST_BEGINNING = 4;
@@ -8,6 +9,11 @@ const SHORTEST_BEGINNING = 4;
 const NAMED_AT_MOST = 5;
 
 export const HANDLE_HELP = `ID is a process's handle as \`procwire ps\` shows it, or a beginning of it that fits no other one (4 letters at least).
+`;
+
+/** The end of the help of a command on processes of a server. */
+export const PROCESS_HELP = `${CONNECT_HELP}
+${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
 /** The one process of this server that a handle, or a beginning of one, names. */

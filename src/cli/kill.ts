@@ -1,6 +1,6 @@
 import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
-import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "./connect-options.ts";
+import { findProcess, PROCESS_HELP } from "./find-process.ts";
 
 /** Between TERM and KILL. */
 const GRACE_MS = 5000;
@@ -10,9 +10,7 @@ const HELP = `Usage: procwire kill [options] ID...
 Ends processes of a server with all they started: TERM, and KILL after ${GRACE_MS / 1000} s. With -s only that signal is sent.
 
   -s, --signal NAME  send this signal instead: TERM, SIGUSR1, ...
-${CONNECT_HELP}
-${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
-`;
+${PROCESS_HELP}`;
 
 export const command: Command = commandOf({
   name: "kill",

@@ -4,9 +4,9 @@ import type { OutputChunk } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { gapText } from "./attached-terminal.ts";
-import { type Command, commandOf, UsageError } from "./command.ts";
-import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
-import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { type Command, commandOf, onlyWord, UsageError } from "./command.ts";
+import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "./connect-options.ts";
+import { findProcess, PROCESS_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";
 
@@ -17,9 +17,7 @@ Writes the output of a process that its server still has: stdout to stdout, stde
   -f, --follow       go on until the process ends
   --since DURATION   only what came within it: 90s, 15m, 2h, 1d
   --tail N           only the last N lines
-${CONNECT_HELP}
-${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
-`;
+${PROCESS_HELP}`;
 
 export const command: Command = commandOf({
   name: "logs",
@@ -33,8 +31,7 @@ export const command: Command = commandOf({
   },
 
   async run(values, positionals) {
-    const [id, ...more] = positionals;
-    if (id === undefined || more.length > 0) throw new UsageError("give one ID");
+    const id = onlyWord(positionals, "ID");
     const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
     const tail = values.tail === undefined ? undefined : parseCount(values.tail);
     await using client = await connectTo(neededServerUrl(values.connect), values);

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { type Cast, readCast } from "../client/asciicast.ts";
 import { castOfProcess } from "../client/exported-cast.ts";
 import { QueryFilter } from "../exec/terminal-queries.ts";
-import { type Command, commandOf, UsageError } from "./command.ts";
+import { type Command, commandOf, onlyWord, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { OutputPipe } from "./foreground.ts";
@@ -30,8 +30,7 @@ export const command: Command = commandOf({
   },
 
   async run(values, positionals) {
-    const [what, ...more] = positionals;
-    if (what === undefined || more.length > 0) throw new UsageError("give one FILE or ID");
+    const what = onlyWord(positionals, "FILE or ID");
     const speed = positive("speed", values.speed) ?? 1;
     const idleLimitMs = (positive("idle-limit", values["idle-limit"]) ?? Number.POSITIVE_INFINITY) * 1000;
     const cast = existsSync(what)

@@ -1,19 +1,15 @@
 import { runMainWithTransport } from "../host/run-main.ts";
-import type { Command } from "./command.ts";
+import { type Command, parsedCommand } from "./command.ts";
 import { leave } from "./leave.ts";
 import { parseServeOptions, serveHelp } from "./serve-options.ts";
 
-export const command: Command = {
+export const command: Command = parsedCommand({
   name: "serve",
   summary: "serve processes over stdio, WebSocket or a unix socket",
+  help: serveHelp,
+  parse: parseServeOptions,
 
-  async run(argv) {
-    const options = parseServeOptions(argv);
-    if (!options) {
-      process.stdout.write(serveHelp());
-      return 0;
-    }
-    const { transport, ...rest } = options;
+  async run({ transport, ...rest }) {
     try {
       await runMainWithTransport(transport, rest);
     } catch (error) {
@@ -22,4 +18,4 @@ export const command: Command = {
     }
     return leave(0);
   },
-};
+});

@@ -1,4 +1,4 @@
-import { type Command, commandOf, UsageError } from "./command.ts";
+import { type Command, commandOf, onlyWord } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
 import { parseDuration } from "./logs.ts";
@@ -24,8 +24,7 @@ export const command: Command = commandOf({
   options: { ...CONNECT_OPTIONS, drive: { type: "boolean" }, expires: { type: "string" } },
 
   async run(values, positionals) {
-    const [id, ...more] = positionals;
-    if (id === undefined || more.length > 0) throw new UsageError("give one ID");
+    const id = onlyWord(positionals, "ID");
     const ttlMs = parseDuration(values.expires ?? DEFAULT_EXPIRY);
     const url = values.connect ?? DEFAULT_URL;
     await using client = await connectTo(url, values);

@@ -41,7 +41,7 @@ export type {
 export type { Fields, Infer, ObjectSchema, Schema } from "../protocol/schema.ts";
 export type { AttachedProcess, AttachOptions, Role } from "./attached-process.ts";
 export type { ExecServerEvent } from "./command-sessions.ts";
-export type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy/copy-files.ts";
+export type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy/copy-types.ts";
 export type { ConnectionState, ExecServerClientOptions, ShareOptions } from "./exec-server-client.ts";
 export type { LinkCallOptions, Resend } from "./link.ts";
 export type { ListOptions, RemoteBackend } from "./remote-backend.ts";

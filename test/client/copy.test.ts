@@ -17,7 +17,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, it, type TestContext } from "node:test";
-import { type CopyTally, copyFiles } from "../../src/client/copy/copy-files.ts";
+import { copyFiles } from "../../src/client/copy/copy-files.ts";
+import type { CopyTally } from "../../src/client/copy/copy-types.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { Environment } from "../../src/host/environment-here.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";

@@ -1,8 +1,9 @@
 import { ByteTurns } from "../../async/byte-turns.ts";
 import { TaskSet } from "../../async/task-set.ts";
 import { messageOf } from "../../protocol/message-of.ts";
-import type { RemoteFiles, Scan, ScannedEntry } from "../remote-files.ts";
+import type { Scan, ScannedEntry } from "../remote-files.ts";
 import { belowPath } from "../wire-path.ts";
+import type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy-types.ts";
 import { BLOCK_BYTES, BLOCKS_AT_ONCE, codeOf, copyLargeFile, haveSameContent } from "./large-file.ts";
 
 /** A file up to this size goes in one message. */
@@ -19,47 +20,6 @@ const DRESSED_AT_ONCE = 256;
 const MAX_DEPTH = 512;
 /** Two times are the same when they differ by less: what was set comes back rounded. */
 const SAME_TIME_MS = 1;
-
-/** A path of a host: native and absolute, or a `file:` URI. */
-export interface CopyPlace {
-  files: RemoteFiles;
-  path: string;
-}
-
-export interface CopyFilesOptions {
-  signal?: AbortSignal | undefined;
-  /** Symbolic links below the source: copied as links (default), followed, or left out. */
-  links?: "keep" | "follow" | "skip" | undefined;
-  /** Whether a file that is there already is compared by its content. Default: by its size and time. */
-  checksum?: boolean | undefined;
-  onProgress?: ((tally: CopyTally) => void) | undefined;
-  /** A part was left behind by an interruption; the same copy goes on from it. */
-  onKept?: ((path: string) => void) | undefined;
-}
-
-/** How far a copy is. */
-export interface CopyTally {
-  /** Files and links that are at their place, those that were there before included. */
-  files: number;
-  /** Of these, how many were there already. */
-  unchanged: number;
-  /** Bytes that arrived. */
-  bytes: number;
-  /** Files and links found so far, and their bytes; the whole once `isCounted`. */
-  totalFiles: number;
-  totalBytes: number;
-  isCounted: boolean;
-}
-
-/** What could not be copied, while the rest was. */
-export interface CopyProblem {
-  path: string;
-  message: string;
-}
-
-export interface CopyResult extends CopyTally {
-  problems: CopyProblem[];
-}
 
 /**
  * Copies a file or a tree from one host to another, this machine included. A tree is copied as the destination, not into it:
