@@ -100,12 +100,8 @@ class Reader {
   #map(start: number): PlacedValue {
     const members: PlacedMember[] = [];
     this.#at++;
-    for (;;) {
-      const next = this.#peek();
-      if (next === null) throw new JsonMistake("EOF while parsing an object", this.#at);
-      if (next === "}" && members.length === 0) break;
-      if (next === "}") throw this.#unexpected("trailing comma");
-      if (next !== '"') throw this.#unexpected("key must be a string");
+    while (this.#goesOn("}", "an object", members.length)) {
+      if (this.#peek() !== '"') throw this.#unexpected("key must be a string");
       const name = this.#string();
       const nameEnd = this.#at;
       const colon = this.#peek();
@@ -121,15 +117,20 @@ class Reader {
   #sequence(start: number): PlacedValue {
     const items: PlacedValue[] = [];
     this.#at++;
-    for (;;) {
-      const next = this.#peek();
-      if (next === null) throw new JsonMistake("EOF while parsing a list", this.#at);
-      if (next === "]" && items.length === 0) break;
-      if (next === "]") throw this.#unexpected("trailing comma");
+    while (this.#goesOn("]", "a list", items.length)) {
       items.push(this.#value());
       if (this.#endsAfter("]", "a list", "expected `,` or `]`")) break;
     }
     return { type: "sequence", items, start, end: ++this.#at };
+  }
+
+  /** Before a member: the end is right there only where none has been read. */
+  #goesOn(end: string, what: string, read: number): boolean {
+    const next = this.#peek();
+    if (next === null) throw new JsonMistake(`EOF while parsing ${what}`, this.#at);
+    if (next !== end) return true;
+    if (read > 0) throw this.#unexpected("trailing comma");
+    return false;
   }
 
   /** After a member: the end, or a comma, which is taken. */

@@ -10,6 +10,7 @@ export type { Wire } from "../connection/wire-parts.ts";
 export type { EventLog } from "../exec/event-log.ts";
 export type { Fed, HostBackend, HostProcess } from "../exec/host-backend.ts";
 export type { KeptSession, KeptSide, RestoredProcess } from "../exec/kept-process.ts";
+export type { ResolvedSandbox, ResolvedWalls } from "../exec/resolved-sandbox.ts";
 export type { RetentionBudget } from "../exec/retention-budget.ts";
 export type { FileSystem } from "../files/file-system.ts";
 export type { Child, ChildEnds, ChildEvents, ChildInput, RawExit } from "../local/child.ts";
@@ -17,8 +18,6 @@ export type { InheritedChild, KeptChildSide, KeptEntry, KeptMachine } from "../l
 export type {
   LocalBackend,
   LocalBackendOptions,
-  ResolvedSandbox,
-  ResolvedWalls,
   SandboxedStart,
 } from "../local/local-backend.ts";
 export type { LocalProcess } from "../local/local-process.ts";

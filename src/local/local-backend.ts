@@ -19,6 +19,7 @@ import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import { KEPT_RETAINED_BYTES, KEPT_RETAINED_CHUNKS, type RestoredProcess } from "../exec/kept-process.ts";
 import type { ProcessLimits } from "../exec/process-limits.ts";
+import type { ResolvedSandbox, ResolvedWalls } from "../exec/resolved-sandbox.ts";
 import type { RetentionBudget } from "../exec/retention-budget.ts";
 import { startUntil } from "../exec/start-until.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
@@ -36,21 +37,6 @@ import { commandOf, OrphanKeeper } from "./orphans.ts";
 import { restoreLog } from "./restore-log.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
-
-/** A sandbox intent turned into walls: what to run instead, and how to tell afterwards that they refused something. */
-export type ResolvedSandbox = { type: "none" } | ResolvedWalls;
-
-export interface ResolvedWalls {
-  type: "walls";
-  /** What is run instead. The command's own environment is given to it behind the walls. */
-  child: Pick<ChildSpec, "file" | "argv" | "env" | "descriptors">;
-  sandboxType: SandboxType;
-  wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
-  /** Called once: it runs, or (null) could not be started. The descriptors have been passed on. */
-  started(pid: number | null): void;
-  /** Called once after it has run: every stream of it has ended. Resolves when nothing of the walls is left. */
-  ended(): Promise<void>;
-}
 
 /** What is to be walled. */
 export type SandboxedStart = StartParams & {

@@ -5,8 +5,6 @@ import { sleep } from "../async/clock.ts";
 import type { OrphanReaper } from "./machine.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
-/** Between two looks for dead orphans while there may be any. */
-const LOOK_EVERY_MS = 1000;
 /** How long the last orphans are hunted at shutdown; a process that forks faster than this loses only to the watchdog. */
 const HUNT_MS = 1000;
 const HUNT_PAUSE_MS = 5;
@@ -22,6 +20,9 @@ export interface OrphanKeeperOptions {
   table: ProcessTable;
   clock: Clock;
 }
+
+/** Between two looks for dead orphans while there may be any. */
+const LOOK_EVERY_MS = 1000;
 
 /**
  * Makes this program the subreaper of what it starts: orphans come to it instead of to init. Reaps the dead ones, each

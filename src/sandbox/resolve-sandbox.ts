@@ -1,7 +1,8 @@
 import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { EventLog } from "../exec/event-log.ts";
-import type { SandboxScope, SandboxType, StartParams } from "../exec/exec-process.ts";
+import type { SandboxScope, StartParams } from "../exec/exec-process.ts";
+import type { ResolvedSandbox } from "../exec/resolved-sandbox.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
@@ -15,22 +16,7 @@ import { MountPoints } from "./mount-points.ts";
 import { pinFolder, pinRoot } from "./root-pins.ts";
 import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-intent.ts";
 import { cannotEnforce, parseSandboxIntent } from "./sandbox-intent.ts";
-import type { Walls } from "./walls.ts";
 import { raiseWalls } from "./walls.ts";
-
-export type ResolvedSandbox = { type: "none" } | ResolvedWalls;
-
-export interface ResolvedWalls {
-  type: "walls";
-  /** What to run instead. */
-  child: Pick<Walls, "file" | "argv" | "env" | "descriptors">;
-  sandboxType: SandboxType;
-  wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
-  /** It runs, or (null) could not be started: the descriptors are given back. */
-  started(pid: number | null): void;
-  /** It has ended; resolves when nothing of the walls is left on the host. */
-  ended(): Promise<void>;
-}
 
 /** What is to be walled. Without a directory there is no workspace either, unless the intent names one. */
 export type WalledStart = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {

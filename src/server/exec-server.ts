@@ -219,13 +219,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       .catch((error: unknown) =>
         this.#log("error", "a process could not be ended", { error: describe(error) }),
       );
-    for (const connection of [...this.#open]) connection.close("server is being replaced");
-    await withDeadline(
-      this.#connections.settled(),
-      CONNECTIONS_CLOSE_WITHIN_MS,
-      "every connection to close",
-      this.#host.clock ?? systemClock,
-    ).catch((error: unknown) => this.#log("warn", "leaving all the same", { error: describe(error) }));
+    await this.#closeConnections("server is being replaced", "leaving all the same");
     await this.#host.walledFiles?.close();
   }
 
@@ -241,17 +235,22 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   async #close(): Promise<void> {
     await this.#endProcesses(this.config.shutdownGraceMs);
-    for (const connection of [...this.#open]) connection.close("server is shutting down");
+    await this.#closeConnections("server is shutting down", "ending all the same");
+    this.#sessions.endAll();
+    await this.#host.walledFiles?.close();
+    // Once more for what was just being started when the end began.
+    await this.#endProcesses(0);
+  }
+
+  /** A connection that does not close in time is told in the log, and holds up nothing more. */
+  async #closeConnections(reason: string, overdue: string): Promise<void> {
+    for (const connection of [...this.#open]) connection.close(reason);
     await withDeadline(
       this.#connections.settled(),
       CONNECTIONS_CLOSE_WITHIN_MS,
       "every connection to close",
       this.#host.clock ?? systemClock,
-    ).catch((error: unknown) => this.#log("warn", "ending all the same", { error: describe(error) }));
-    this.#sessions.endAll();
-    await this.#host.walledFiles?.close();
-    // Once more for what was just being started when the end began.
-    await this.#endProcesses(0);
+    ).catch((error: unknown) => this.#log("warn", overdue, { error: describe(error) }));
   }
 
   /** A process that cannot be ended, such as one a debugger holds, must not keep the others running. */

@@ -125,15 +125,9 @@ export class ConnectionFiles {
         throw invalidRequest(`fs/writeFile requires valid base64 dataBase64: ${decoded.problem}`);
       return this.#change(() => this.#files.writeFile({ ...params, data: decoded.bytes }));
     },
-    "fs/createDirectory": async (params) => {
-      return this.#change(() => this.#files.createDirectory(params));
-    },
-    "fs/getMetadata": async (params) => {
-      return this.#files.getMetadata(params);
-    },
-    "fs/canonicalize": async (params) => {
-      return this.#files.canonicalize(params);
-    },
+    "fs/createDirectory": async (params) => this.#change(() => this.#files.createDirectory(params)),
+    "fs/getMetadata": async (params) => this.#files.getMetadata(params),
+    "fs/canonicalize": async (params) => this.#files.canonicalize(params),
     "fs/readDirectory": async (params, { admit }) => {
       await admit(LISTING_ANSWER_BYTES);
       return this.#files.readDirectory(params);
@@ -142,15 +136,9 @@ export class ConnectionFiles {
       await admit(LISTING_ANSWER_BYTES);
       return this.#files.walk(params);
     },
-    "fs/remove": async (params) => {
-      return this.#change(() => this.#files.remove(params));
-    },
-    "fs/copy": async (params) => {
-      return this.#change(() => this.#files.copy(params));
-    },
-    "fs/open": async (params) => {
-      return this.#blocks.run(params.handleId, () => this.#handles.open(params));
-    },
+    "fs/remove": async (params) => this.#change(() => this.#files.remove(params)),
+    "fs/copy": async (params) => this.#change(() => this.#files.copy(params)),
+    "fs/open": async (params) => this.#blocks.run(params.handleId, () => this.#handles.open(params)),
     "fs/readBlock": (params, { admit }) =>
       this.#blocks.run(params.handleId, () => this.#handles.readBlock(params, admit)),
     "fs/writeBlock": (params) =>
@@ -163,9 +151,7 @@ export class ConnectionFiles {
         await this.#handles.closeHandle(params);
         return {};
       }),
-    "fs/watchMissing": async (params) => {
-      return this.#watches.watchMissing(params);
-    },
+    "fs/watchMissing": async (params) => this.#watches.watchMissing(params),
     "fs/scan": async (params, { admit }) => {
       await admit(LISTING_ANSWER_BYTES);
       return this.#files.scan(params);
@@ -180,9 +166,7 @@ export class ConnectionFiles {
         leave();
       }
     },
-    "fs/setAttributes": async (params) => {
-      return this.#change(() => this.#files.setAttributes(params));
-    },
+    "fs/setAttributes": async (params) => this.#change(() => this.#files.setAttributes(params)),
     "fs/openPart": (params) => this.#blocks.run(params.handleId, () => this.#handles.openPart(params)),
     "fs/checksum": (params) => this.#blocks.run(params.handleId, () => this.#handles.checksum(params)),
     "fs/commit": (params) =>

@@ -1,5 +1,5 @@
 import type { ToolDefinition } from "../tool.ts";
-import type { ArgumentsOf, ArgumentsSchema } from "./tool-schema.ts";
+import { type ArgumentsOf, takes } from "./tool-schema.ts";
 
 /**
  * What a model is told of each tool. The first two have exactly the arguments models know from Codex; the others are
@@ -14,9 +14,8 @@ const maxOutputTokens = {
 
 const sessionId = { type: "number", description: "The number of the session." } as const;
 
-export const execCommandSchema = {
-  type: "object",
-  properties: {
+export const execCommandSchema = takes(
+  {
     cmd: { type: "string", description: "Shell command to run." },
     workdir: {
       type: "string",
@@ -56,14 +55,12 @@ export const execCommandSchema = {
         'With `require_escalated`: the beginning of the command that may be allowed from now on, for example ["git", "pull"].',
     },
   },
-  required: ["cmd"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+  ["cmd"],
+);
 export type ExecCommandArguments = ArgumentsOf<typeof execCommandSchema>;
 
-export const writeStdinSchema = {
-  type: "object",
-  properties: {
+export const writeStdinSchema = takes(
+  {
     session_id: { type: "number", description: "The number of a running session." },
     chars: {
       type: "string",
@@ -77,13 +74,11 @@ export const writeStdinSchema = {
     },
     max_output_tokens: maxOutputTokens,
   },
-  required: ["session_id"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+  ["session_id"],
+);
 
-export const waitForSchema = {
-  type: "object",
-  properties: {
+export const waitForSchema = takes(
+  {
     session_id: sessionId,
     until: {
       type: "string",
@@ -109,14 +104,12 @@ export const waitForSchema = {
     },
     max_output_tokens: maxOutputTokens,
   },
-  required: ["session_id", "until"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+  ["session_id", "until"],
+);
 export type WaitForArguments = ArgumentsOf<typeof waitForSchema>;
 
-export const killSessionSchema = {
-  type: "object",
-  properties: {
+export const killSessionSchema = takes(
+  {
     session_id: sessionId,
     force: {
       type: "boolean",
@@ -124,20 +117,13 @@ export const killSessionSchema = {
     },
     max_output_tokens: maxOutputTokens,
   },
-  required: ["session_id"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+  ["session_id"],
+);
 
-export const listSessionsSchema = {
-  type: "object",
-  properties: {},
-  required: [],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+export const listSessionsSchema = takes({}, []);
 
-export const readOutputSchema = {
-  type: "object",
-  properties: {
+export const readOutputSchema = takes(
+  {
     session_id: {
       type: "number",
       description: "The number of the session; also of one that has ended, for some time.",
@@ -148,20 +134,16 @@ export const readOutputSchema = {
     },
     max_output_tokens: maxOutputTokens,
   },
-  required: ["session_id"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+  ["session_id"],
+);
 
-export const readScreenSchema = {
-  type: "object",
-  properties: { session_id: { type: "number", description: "The number of a session with a terminal." } },
-  required: ["session_id"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+export const readScreenSchema = takes(
+  { session_id: { type: "number", description: "The number of a session with a terminal." } },
+  ["session_id"],
+);
 
-export const handOverSchema = {
-  type: "object",
-  properties: {
+export const handOverSchema = takes(
+  {
     session_id: { type: "number", description: "The number of a session with a terminal." },
     reason: { type: "string", description: "What the person is to do there, in one sentence." },
     timeout_ms: {
@@ -171,9 +153,8 @@ export const handOverSchema = {
     },
     max_output_tokens: maxOutputTokens,
   },
-  required: ["session_id", "reason"],
-  additionalProperties: false,
-} as const satisfies ArgumentsSchema;
+  ["session_id", "reason"],
+);
 
 export const definitions = {
   execCommand: {

@@ -19,6 +19,14 @@ export type ArgumentsSchema = Readonly<{
 }> &
   JsonSchema;
 
+/** The schema of a tool that takes these arguments, and cannot do without the required ones. */
+export function takes<
+  const P extends Readonly<Record<string, PropertySchema>>,
+  const R extends readonly (keyof P & string)[],
+>(properties: P, required: R) {
+  return { type: "object", properties, required, additionalProperties: false } as const;
+}
+
 type ValueOf<P extends PropertySchema> = P extends { type: "string"; enum: readonly (infer E)[] }
   ? E
   : P extends { type: "string" }

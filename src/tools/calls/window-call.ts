@@ -7,13 +7,6 @@ import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
 
-/** A short call needs no progress message; the first message names the session, in case the caller is cut off later. */
-const FIRST_PROGRESS_MS = 1000;
-/** A client that hears nothing for longer may give up on the call. */
-const PROGRESS_EVERY_MS = 5000;
-/** The state of a terminal is worth a short wait only. */
-const TTY_STATE_DEADLINE_MS = 1000;
-
 /** Waits until the session has ended, the window is over, or the call is given up. The process goes on in any case. */
 export async function waitWindow(
   context: ExecContext,
@@ -35,6 +28,11 @@ export async function waitWindow(
     }
   });
 }
+
+/** A short call needs no progress message; the first message names the session, in case the caller is cut off later. */
+const FIRST_PROGRESS_MS = 1000;
+/** A client that hears nothing for longer may give up on the call. */
+const PROGRESS_EVERY_MS = 5000;
 
 /** Marks the session as waited for and tells progress while `wait` runs. */
 export async function whileWaiting<T>(
@@ -129,6 +127,9 @@ async function awaitedInput(
   if (!tty || (tty.canonical && tty.echo)) return undefined;
   return { secret: tty.canonical };
 }
+
+/** The state of a terminal is worth a short wait only. */
+const TTY_STATE_DEADLINE_MS = 1000;
 
 /** How the terminal of a session stands; null without one, or when that cannot be learned quickly. */
 export async function ttyState(context: ExecContext, session: ExecSession): Promise<TtyState | null> {

@@ -16,15 +16,6 @@ import type {
   TerminalWaiting,
 } from "./exec-events.ts";
 
-/** Output kept between two calls: half from the beginning, half from the end. */
-const CALL_OUTPUT_BYTES = 1024 * 1024;
-/** After the exit, how long a stream that another process holds open is waited for. */
-const DRAIN_MS = 50;
-/** TERM comes this long before KILL when a session is ended. */
-const END_GRACE_MS = 2000;
-/** After that, how long the end is waited for before it is told anyway. */
-const END_DEADLINE_MS = 5000;
-
 /** How a person attaches to a session. */
 export interface AttachHint {
   handle: string;
@@ -42,6 +33,15 @@ export interface SessionDeps {
 
 /** What a session runs, as it was asked for. */
 export type SessionCommand = Pick<ExecCommandBegin, "cmd" | "argv" | "cwd" | "tty" | "sandbox" | "attempt">;
+
+/** Output kept between two calls: half from the beginning, half from the end. */
+const CALL_OUTPUT_BYTES = 1024 * 1024;
+/** After the exit, how long a stream that another process holds open is waited for. */
+const DRAIN_MS = 50;
+/** TERM comes this long before KILL when a session is ended. */
+const END_GRACE_MS = 2000;
+/** After that, how long the end is waited for before it is told anyway. */
+const END_DEADLINE_MS = 5000;
 
 /**
  * One process a model has started. Follows it from start to end, without losing output and without being asked: tells
