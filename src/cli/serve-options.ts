@@ -155,7 +155,7 @@ const OPTIONS = {
   jobs: {
     type: "string",
     value: "FOLDER",
-    help: "show the fan-out jobs of this folder (.procwire/jobs) in the web console, to operators and whoever started it",
+    help: "show this folder's fan-out jobs (.procwire/jobs) in the console, to operators and whoever started it",
   },
   "jobs-database": {
     type: "boolean",
@@ -191,7 +191,7 @@ const OPTIONS = {
   otel: {
     type: "boolean",
     value: "",
-    help: "make a span of each request, below the caller's (trace.traceparent); needs @opentelemetry/api and an SDK",
+    help: "span each request, below the caller's (trace.traceparent); needs @opentelemetry/api and an SDK",
   },
   "log-level": {
     type: "string",
