@@ -1,4 +1,4 @@
-// watchdog [--patience-ms N] [--reloads] [--] PROGRAM [ARGUMENT...]
+// watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]
 //
 // Runs a server and stands above it, so that nothing the server ever started can outlive it. It is the subreaper of
 // everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
@@ -8,14 +8,13 @@
 // at once. The lower one is the server's parent and knows it; the upper one is the program that was started, and does
 // to the lower one what that does to the server.
 //
-// It forwards TERM and HUP, and INT and QUIT unless they come from a terminal, which has told the server itself. A
+// It forwards TERM, and INT and QUIT unless they come from a terminal, which has told the server itself. HUP from another
+// program is forwarded too and asks for no end: the server may read its files again and stay, or hand over (keeper.c). A
+// terminal that hangs up ends everything: the server gets TERM. A
 // server that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it
 // knows this program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as
 // the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no file
 // of the server.
-//
-// A program that `--reloads` (the keeper, keeper.c) stays when it gets HUP from another program; a terminal that hangs up
-// ends it like TERM.
 //
 // A third process, the guard, stands beside the two: when they and the server were all killed at once, it kills all
 // that carries a mark of this server (mark-numbers.h). It is no parent of anybody, has a session of its own, and is
@@ -275,7 +274,6 @@ struct below {
   pid_t pid;
   const sigset_t* taken;
   long patience_ms;
-  int reloads;
   // Whom the word of a server that ends is passed on to; 0 for nobody.
   pid_t above;
   // 0 where there is none, and for the lower watchdog.
@@ -319,16 +317,13 @@ static int watch(const struct below* below) {
       case SIGHUP:
       case SIGINT:
       case SIGQUIT:
-        if (number == SIGHUP && below->reloads) {
-          if (info.si_code <= 0) {
-            kill(below->pid, SIGHUP);
-            break;
-          }
-          number = SIGTERM;
+        if (number == SIGHUP && info.si_code <= 0) {
+          kill(below->pid, SIGHUP);
+          break;
         }
-        if (number == SIGTERM || number == SIGHUP || info.si_code <= 0) kill(below->pid, number);
-        // A server that lives on after a hang-up has read its files again.
-        if (number != SIGHUP && stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
+        if (number == SIGHUP) number = SIGTERM;
+        if (number == SIGTERM || info.si_code <= 0) kill(below->pid, number);
+        if (stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
         break;
       case SIGUSR1:
         // Also the first word of an end that nobody asked for here.
@@ -391,14 +386,9 @@ int main(int argc, char** argv) {
     patience_ms = atol(command[1]);
     command += 2;
   }
-  int reloads = 0;
-  if (*command && strcmp(*command, "--reloads") == 0) {
-    reloads = 1;
-    command++;
-  }
   if (*command && strcmp(*command, "--") == 0) command++;
   if (!*command) {
-    fprintf(stderr, "usage: watchdog [--patience-ms N] [--reloads] [--] PROGRAM [ARGUMENT...]\n");
+    fprintf(stderr, "usage: watchdog [--patience-ms N] [--] PROGRAM [ARGUMENT...]\n");
     return 2;
   }
   adopt_orphans();
@@ -419,7 +409,7 @@ int main(int argc, char** argv) {
   if (pipe2(pipe_ends, O_CLOEXEC) < 0) pipe_ends[0] = pipe_ends[1] = -1;
   kept.alive = pipe_ends[1];
 
-  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .reloads = reloads, .above = 0, .kept = &kept};
+  struct below below = {.taken = &taken, .patience_ms = patience_ms + LONGER_MS, .above = 0, .kept = &kept};
   pid_t upper = getpid();
   below.pid = fork();
   if (below.pid == 0) {

@@ -8,8 +8,8 @@ import { until } from "../support/until.ts";
 const FAULTS: readonly { syscall: string; error: string; says: RegExp }[] = [
   { syscall: "socket", error: "EMFILE", says: /too many open files/i },
   { syscall: "bind", error: "EACCES", says: /permission denied/i },
-  { syscall: "bind", error: "EADDRINUSE", says: /address already in use/i },
-  { syscall: "listen", error: "EADDRINUSE", says: /address already in use/i },
+  { syscall: "bind", error: "EADDRINUSE", says: /something else listens there already \(EADDRINUSE\)/ },
+  { syscall: "listen", error: "EADDRINUSE", says: /something else listens there already \(EADDRINUSE\)/ },
 ];
 
 const missing = whyNoStrace();

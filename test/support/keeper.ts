@@ -31,16 +31,7 @@ export class KeptServe implements AsyncDisposable {
 
   /** The same with another build of the keeper. */
   static async below(keeper: string, ...args: string[]): Promise<KeptServe> {
-    return KeptServe.#start(args, [
-      WATCHDOG,
-      "--reloads",
-      "--",
-      keeper,
-      "--deaths",
-      "1000",
-      PROCWIRE,
-      "serve",
-    ]);
+    return KeptServe.#start(args, [WATCHDOG, "--", keeper, "--deaths", "1000", PROCWIRE, "serve"]);
   }
 
   static async asShipped(...args: string[]): Promise<KeptServe> {
