@@ -1,0 +1,200 @@
+/**
+ * `npm run image`: this procwire as a container image, `release/procwire-image.tar` (an OCI archive).
+ *
+ * It begins with nothing: a shell, the usual small programs and bubblewrap come from Debian's packages, procwire and its
+ * Node from this clone. Needs apt-get, dpkg-deb and tar, and neither a builder nor a daemon. Where buildah is, the image is
+ * tried.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { OwnCopy } from "../src/host/own-copy.ts";
+import { buildIfStale, RELEASE } from "./pack-all.ts";
+
+const IMAGE = join(RELEASE, "procwire-image.tar");
+
+/** No dependencies are followed: this is all there is, and the trial below runs it. */
+const PACKAGES = [
+  // What Node is linked against.
+  ...["libc6", "libstdc++6", "libgcc-s1"],
+  // A shell and what scripts take for granted, with their libraries.
+  ...["base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip"],
+  ...["libtinfo6", "libacl1", "libattr1", "libgmp10", "libselinux1", "libpcre2-8-0"],
+  // Walls, where the runtime lets them be raised.
+  ...["bubblewrap", "libcap2"],
+];
+
+const USER = 1000;
+const HOME = "home/procwire";
+const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/** Nothing in it tells when or by whom it was made, so the same packages and sources make the same bytes. */
+const SAME = ["--sort=name", "--mtime=@0", "--numeric-owner", "--format=gnu"];
+
+function image(): void {
+  for (const tool of ["apt-get", "dpkg-deb", "tar"])
+    if (!has(tool)) throw new Error(`npm run image needs ${tool}; it fills the image from Debian's packages`);
+  buildIfStale();
+  const work = mkdtempSync(join(tmpdir(), "procwire-image-"));
+  try {
+    const root = join(work, "root");
+    fillFromDebian(root, join(work, "packages"));
+    addProcwire(root);
+    writeArchive(work, layerOf(root, join(work, "layer.tar")));
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+  console.log(`made ${IMAGE}`);
+  if (has("buildah")) tryOut();
+  else console.log("NOT TRIED: there is no buildah here (apt-get install buildah) to run a command in it");
+}
+
+function fillFromDebian(root: string, packages: string): void {
+  for (const folder of [packages, join(root, "usr")]) mkdirSync(folder, { recursive: true });
+  for (const name of ["bin", "sbin", "lib", "lib64"]) {
+    mkdirSync(join(root, "usr", name));
+    symlinkSync(join("usr", name), join(root, name));
+  }
+  // apt would warn that its own user cannot write to this folder.
+  execFileSync("apt-get", ["download", "-qq", "-o", "APT::Sandbox::User=root", ...PACKAGES], {
+    cwd: packages,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  for (const name of readdirSync(packages)) {
+    const files = execFileSync("dpkg-deb", ["--fsys-tarfile", join(packages, name)], { maxBuffer: 2 ** 30 });
+    execFileSync("tar", ["-x", "--keep-directory-symlink", "--no-same-owner", "-C", root], { input: files });
+  }
+  for (const name of ["doc", "man", "locale", "info", "lintian"])
+    rmSync(join(root, "usr/share", name), { recursive: true, force: true });
+}
+
+function addProcwire(root: string): void {
+  const place = join(root, "opt/procwire");
+  for (const folder of [place, join(root, HOME), join(root, "tmp"), join(root, "etc")])
+    mkdirSync(folder, { recursive: true });
+  using copy = new OwnCopy();
+  const [tar = "", ...words] = copy.tarArgv;
+  const copied = execFileSync(tar, words, { maxBuffer: 2 ** 30 });
+  execFileSync("tar", ["-x", "--no-same-owner", "-C", place], { input: copied });
+  // The bundle is as new as the sources, and all that is run.
+  rmSync(join(place, "src"), { recursive: true });
+  symlinkSync("/opt/procwire/bin/procwire", join(root, "usr/bin/procwire"));
+  const users = [`root:x:0:0:root:/root:/bin/bash`, `procwire:x:${USER}:${USER}::/${HOME}:/bin/bash`];
+  writeFileSync(join(root, "etc/passwd"), `${users.join("\n")}\n`);
+  writeFileSync(join(root, "etc/group"), `root:x:0:\nprocwire:x:${USER}:\n`);
+  chmodSync(join(root, "tmp"), 0o1777);
+}
+
+/** All of it is root's but the user's home, and everybody may read it, whatever this clone's modes are. */
+function layerOf(root: string, layer: string): Buffer {
+  const owned = (uid: number) => [`--owner=${uid}`, `--group=${uid}`];
+  execFileSync("tar", [
+    "-cf",
+    layer,
+    "-C",
+    root,
+    ...SAME,
+    ...owned(0),
+    "--mode=a+rX",
+    `--exclude=./${HOME}`,
+    ".",
+  ]);
+  execFileSync("tar", ["-rf", layer, "-C", root, ...SAME, ...owned(USER), `./${HOME}`]);
+  return readFileSync(layer);
+}
+
+/** https://github.com/opencontainers/image-spec: blobs by their digest, a manifest that names them, an index that names it. */
+function writeArchive(work: string, layer: Buffer): void {
+  const folder = join(work, "oci");
+  mkdirSync(join(folder, "blobs/sha256"), { recursive: true });
+  const blob = (type: string, content: Buffer) => {
+    const digest = sha256(content);
+    writeFileSync(join(folder, "blobs/sha256", digest), content);
+    return {
+      mediaType: `application/vnd.oci.image.${type}`,
+      digest: `sha256:${digest}`,
+      size: content.length,
+    };
+  };
+  const config = {
+    architecture: process.arch === "x64" ? "amd64" : process.arch,
+    os: "linux",
+    config: {
+      User: `${USER}:${USER}`,
+      Env: [`PATH=${PATH}`, `HOME=/${HOME}`, "LANG=C.UTF-8"],
+      Entrypoint: ["/usr/bin/procwire"],
+      Cmd: ["--help"],
+      WorkingDir: `/${HOME}`,
+      ExposedPorts: { "7070/tcp": {} },
+    },
+    rootfs: { type: "layers", diff_ids: [`sha256:${sha256(layer)}`] },
+  };
+  const manifest = blob(
+    "manifest.v1+json",
+    json({
+      schemaVersion: 2,
+      mediaType: "application/vnd.oci.image.manifest.v1+json",
+      config: blob("config.v1+json", json(config)),
+      layers: [blob("layer.v1.tar+gzip", gzipSync(layer))],
+    }),
+  );
+  const named = { ...manifest, annotations: { "org.opencontainers.image.ref.name": "latest" } };
+  writeFileSync(join(folder, "index.json"), json({ schemaVersion: 2, manifests: [named] }));
+  writeFileSync(join(folder, "oci-layout"), json({ imageLayoutVersion: "1.0.0" }));
+  mkdirSync(RELEASE, { recursive: true });
+  execFileSync("tar", ["-cf", IMAGE, "-C", folder, ...SAME, "--owner=0", "--group=0", "."]);
+}
+
+/** Runs a terminal in it, as its user. Nothing is left in the store of images. */
+function tryOut(): void {
+  const store = mkdtempSync(join(tmpdir(), "procwire-images-"));
+  const buildah = (...words: string[]) =>
+    execFileSync(
+      "buildah",
+      ["--storage-driver=vfs", "--root", join(store, "root"), "--runroot", join(store, "run"), ...words],
+      { encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] },
+    ).trim();
+  try {
+    const container = buildah("from", `oci-archive:${resolve(IMAGE)}`);
+    const script = "test -t 1 && id -u && sed --version | head -n 1";
+    const said = buildah(
+      "run",
+      "--isolation=chroot",
+      container,
+      "--",
+      "procwire",
+      "run",
+      "-t",
+      "--",
+      "sh",
+      "-c",
+      script,
+    );
+    if (!said.startsWith(`${USER}\r\nsed`)) throw new Error(`a terminal in the image said: ${said}`);
+    buildah("rm", container);
+  } finally {
+    rmSync(store, { recursive: true });
+  }
+  console.log("tried: a terminal runs in it as its user");
+}
+
+function has(program: string): boolean {
+  return spawnSync(program, ["--version"], { stdio: "ignore" }).error === undefined;
+}
+
+const json = (value: unknown) => Buffer.from(JSON.stringify(value));
+const sha256 = (content: Buffer) => createHash("sha256").update(content).digest("hex");
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) image();
