@@ -14,6 +14,8 @@ import { SERVE, startServer } from "../contract/backends.ts";
 const TIMEOUT = { timeout: 120_000 };
 /** Far below the minute that a call would wait by itself: nothing may hang until somebody else's time-out. */
 const SOON_MS = 10_000;
+/** The server does not come back: the client gives up long before a test would. */
+const AWAY_FOR_GOOD = { deadlineMs: 1000 };
 const SLEEP: StartParams = {
   processId: "proc-disconnect",
   argv: ["/bin/sh", "-c", "sleep 10"],
@@ -25,7 +27,7 @@ const SLEEP: StartParams = {
 describe("a server that is gone", TIMEOUT, () => {
   it("remote_exec_process_reports_transport_disconnect", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await ExecServerClient.connectWebSocket({ url: server.url });
+    const client = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start(SLEEP);
     const failed = failureOf(process.events());
     const pendingRead = process.read({ waitMs: 60_000 });
@@ -53,7 +55,7 @@ describe("a server that is gone", TIMEOUT, () => {
 
   it("tells the end of its processes first when it stops in order", async () => {
     const server = await startServer("ws://127.0.0.1:0");
-    const client = await ExecServerClient.connectWebSocket({ url: server.url });
+    const client = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
     const iterator = process.events();
     const listed = client.list();
