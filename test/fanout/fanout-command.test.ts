@@ -298,7 +298,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
           const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
           assert.equal(code, expected, `${args.join(" ")}: ${stderr}`);
           assert.match(stderr, message);
-          assert.equal(stderr.trimEnd().split("\n").length, 1);
+          assert.equal(stderr.trimEnd().split("\n").length, 1, stderr);
           assert.equal(stdout, "");
         }
         assert.equal(mock.requests.length, 0);
