@@ -21,6 +21,12 @@ export function parseHead(bytes: Buffer): ParsedHead {
   if (end > MAX_HEAD_BYTES || (end < 0 && bytes.length > MAX_HEAD_BYTES)) {
     return refused(431, `the request head is longer than ${MAX_HEAD_BYTES} bytes`);
   }
+  // A peer that begins with TLS waits for an answer, not for the end of a head that never comes.
+  if (bytes.length > 0 && !NAME.test(bytes.toString("latin1", 0, 1)))
+    return refused(
+      400,
+      "what came is no HTTP request; a peer that begins with TLS needs a server with --tls-cert",
+    );
   if (end < 0) return { type: "incomplete" };
   const [first = "", ...lines] = bytes.toString("latin1", 0, end).split("\r\n");
   const request = REQUEST_LINE.exec(first);

@@ -9,7 +9,7 @@ import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { LocalBackend } from "../../src/local/local-backend.ts";
 import { plainMachine } from "../../src/local/machine.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
-import { RequestError } from "../../src/protocol/errors.ts";
+import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { isRunning, NO_ADDON } from "../native/started.ts";
 import { until } from "../support/until.ts";
 
@@ -25,8 +25,8 @@ const start = (backend: LocalBackend, script: string, params: Partial<StartParam
   });
 
 const refusedAs = (code: number, message: string | RegExp) => (error: unknown) => {
-  assert.ok(error instanceof RequestError);
-  assert.equal(error.code, code);
+  assert.ok(error instanceof ExecServerError);
+  assert.equal(error.rpcCode, code);
   if (typeof message === "string") assert.equal(error.message, message);
   else assert.match(error.message, message);
   return true;
@@ -66,9 +66,10 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await using backend = createLocalBackend();
     for (const tty of [false, true]) {
       await assert.rejects(start(backend, "true", { cwd: "/etc/passwd", tty }), (error) => {
-        assert.ok(error instanceof RequestError && error.cause instanceof SpawnError);
+        assert.ok(error instanceof ExecServerError && error.cause instanceof Error);
+        assert.ok(error.cause.cause instanceof SpawnError);
         assert.equal(error.message, "Not a directory (os error 20)");
-        const { code, errno, syscall, path, target } = error.cause;
+        const { code, errno, syscall, path, target } = error.cause.cause;
         assert.deepEqual(
           { code, errno, syscall, path, target },
           { code: "ENOTDIR", errno: 20, syscall: "chdir", path: "/etc/passwd", target: "cwd" },
@@ -295,8 +296,9 @@ describe("the local backend without the native spawner", () => {
       await assert.rejects(
         start(backend, "true", { ...params, argv: [...("argv" in params ? params.argv : ["true"])] }),
         (error) => {
-          assert.ok(error instanceof RequestError && error.cause instanceof SpawnError);
-          assert.equal(error.cause.target, target);
+          assert.ok(error instanceof ExecServerError && error.cause instanceof Error);
+          assert.ok(error.cause.cause instanceof SpawnError);
+          assert.equal(error.cause.cause.target, target);
           return true;
         },
       );

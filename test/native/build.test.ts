@@ -109,15 +109,15 @@ describe("building the native part", {
   it("builds each thing once, and again only when a source has changed", () => {
     const place = copy("stamped");
     const env = fakeCompiler(place);
-    assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog\n");
-    assert.equal(calls(place), 2);
+    assert.equal(build(place, env), "procwire: built build/procwire.node, build/watchdog, build/keeper\n");
+    assert.equal(calls(place), 3);
     assert.equal(build(place, env), "");
-    assert.equal(calls(place), 2);
+    assert.equal(calls(place), 3);
     writeFileSync(join(place, "native", "wire", "bytes.cc"), "\n", { flag: "a" });
     assert.match(build(place, env), /built/);
-    assert.equal(calls(place), 4);
+    assert.equal(calls(place), 6);
     rmSync(join(place, "native", "build", "watchdog"));
     assert.match(build(place, env), /built/);
-    assert.equal(calls(place), 6);
+    assert.equal(calls(place), 9);
   });
 });

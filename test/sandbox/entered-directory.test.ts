@@ -6,7 +6,7 @@ import { existsSync, mkdirSync, renameSync, rmSync, statSync, symlinkSync, write
 import { join } from "node:path";
 import { test } from "node:test";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
-import { RequestError } from "../../src/protocol/errors.ts";
+import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { sandboxPrograms } from "../../src/sandbox/available.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
@@ -129,7 +129,7 @@ test(`a directory that is swapped all the time is the one that was judged whenev
   try {
     const round = async () => {
       const ended = await run(ws, "cat name").catch((error: unknown) => {
-        if (error instanceof RequestError) return null;
+        if (error instanceof ExecServerError) return null;
         throw error;
       });
       // It was judged, entered, and lost its name again: bubblewrap's own refusals have no text of the command either.

@@ -74,6 +74,13 @@ describe("the head of a request", () => {
     }
   });
 
+  test("is refused at its first byte when that begins no method, as TLS does not", () => {
+    for (const first of [0x16, 0x00, 0x20, 0x0d, 0x80])
+      assert.equal(parseHead(Buffer.from([first])).type, "refused", String(first));
+    assert.equal(parseHead(Buffer.from("G")).type, "incomplete");
+    assert.equal(parseHead(Buffer.alloc(0)).type, "incomplete");
+  });
+
   test("finds a word of a list, in any case, and no part of one", () => {
     const { head: found } = head("GET / HTTP/1.1\r\nConnection: keep-alive ,UPGRADE\r\n\r\n");
     assert.ok(hasWord(found, "connection", "upgrade"));
