@@ -84,8 +84,6 @@ export function ProcessPage({
         if (process.role === "driver") void process.write(typed).catch(tell);
         else setNote("you are watching: take over to type");
       },
-      // The server answers, from a screen of its own: an answer from here would be a second one, or come late.
-      mayAnswer: () => false,
       room: (size) => {
         if (process.role !== "driver") return;
         terminal.resize(size);
@@ -205,13 +203,7 @@ async function follow(
   terminal: TerminalView,
   onEnd: (end: ExitStatus) => void,
 ): Promise<void> {
-  const firstNewSeq = process.nextSeq;
-  let isLive = false;
   for await (const event of process.events()) {
-    if (!isLive && "seq" in event && event.seq >= firstNewSeq) {
-      isLive = true;
-      terminal.live();
-    }
     switch (event.type) {
       case "output":
         await terminal.draw(event.chunk);

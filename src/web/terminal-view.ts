@@ -11,8 +11,6 @@ export interface TerminalViewEvents {
   input(bytes: Uint8Array): void;
   /** The room on the page has changed; a driver's terminal takes this size. */
   room(size: TerminalSize): void;
-  /** Whether this page is the one that answers what programs ask their terminal. */
-  mayAnswer(): boolean;
 }
 
 /** More than this waiting to be drawn, and the next output is waited for: a flood must not make the page grow. */
@@ -33,7 +31,7 @@ const COLORS = [4, 10, 11, 12];
 
 /**
  * A terminal on the page. It draws what it is given, at its own pace. What a program asks its terminal (where the cursor is,
- * what it can do) is answered only while this page drives, and never when old output is drawn again.
+ * what it can do) is answered by the server, from a screen of its own: an answer from here would be a second one, or late.
  */
 export class TerminalView {
   readonly #terminal: Terminal;
@@ -42,7 +40,6 @@ export class TerminalView {
   readonly #serialize = new SerializeAddon();
   readonly #watcher: ResizeObserver;
   #undrawn = 0;
-  #isLive = false;
 
   constructor(element: HTMLElement, events: TerminalViewEvents) {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -64,10 +61,8 @@ export class TerminalView {
     this.#terminal.loadAddon(new WebLinksAddon(openLink));
     // What a program prints must not reach the clipboard.
     this.#terminal.parser.registerOscHandler(52, () => true);
-    const isSwallowed = () => !this.#isLive || !events.mayAnswer();
-    for (const query of QUERIES) this.#terminal.parser.registerCsiHandler(query, isSwallowed);
-    for (const color of COLORS)
-      this.#terminal.parser.registerOscHandler(color, (data) => data.includes("?") && isSwallowed());
+    for (const query of QUERIES) this.#terminal.parser.registerCsiHandler(query, () => true);
+    for (const color of COLORS) this.#terminal.parser.registerOscHandler(color, (data) => data.includes("?"));
     this.#terminal.open(element);
     this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
     this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
@@ -101,13 +96,6 @@ export class TerminalView {
         if (isFull) resolve();
       });
       if (!isFull) resolve();
-    });
-  }
-
-  /** What is given from here on is new; before that it was drawn from the log. */
-  live(): void {
-    this.#terminal.write("", () => {
-      this.#isLive = true;
     });
   }
 
