@@ -1,6 +1,6 @@
 /**
  * What the client library costs: the same output read through `for await`, and as bytes off the raw socket by a Node
- * program that looks at nothing. The second is the floor for anything written on Node's sockets.
+ * program that parses nothing. The second is the floor for anything written on Node's sockets.
  *
  *   node bench/client-library.ts [--mib 512] [--rounds 3] [--no-write]
  */

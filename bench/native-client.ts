@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 /** What one run of the client measured, by name; `clientCpu` is its own time in seconds. */
 export type Measured = Record<string, number>;
 
-/** Called when the client has reached a state worth a look from outside; it goes on once this resolves. */
+/** Called when the client has reached a state to measure from outside; it continues once this resolves. */
 export type OnPhase = (phase: string) => Promise<void> | void;
 
 /** No scenario takes longer than this, even on a busy machine; a run that does is broken. */

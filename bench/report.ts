@@ -26,7 +26,7 @@ export function describeMachine(): Machine {
   };
 }
 
-/** One metric over all rounds: medians, and how ours stands to the peer. */
+/** One metric over all rounds: medians, and the ratio of ours to the peer's. */
 export interface Row {
   scenario: string;
   label: string;
@@ -147,7 +147,7 @@ function targetText(target: Metric["target"]): string {
   return "atLeast" in target ? `at least ${target.atLeast}x` : `at most ${target.atMost}x`;
 }
 
-/** Three digits are what such a measurement is worth. */
+/** Such a measurement is accurate to three digits at most. */
 function number(value: number | null): string {
   if (value === null) return "-";
   return Math.abs(value) >= 100 ? Math.round(value).toString() : Number(value.toPrecision(3)).toString();

@@ -85,7 +85,7 @@ async function runScenario(scenario: Scenario, kinds: ServerKind[], client: stri
   const kept = new Map<ServerName, ServerUnderTest>();
   try {
     for (let round = 0; round < Number(flags.rounds ?? scenario.rounds); round++) {
-      // Whoever goes first warms the machine for the other; they take turns at that as well.
+      // The first one warms the machine for the other, so the order alternates.
       for (const kind of round % 2 === 0 ? kinds : kinds.toReversed()) {
         const server = kept.get(kind.name) ?? (await ServerUnderTest.start(kind));
         if (!scenario.fresh) kept.set(kind.name, server);

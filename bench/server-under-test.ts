@@ -45,7 +45,7 @@ export function peerKind(home: string): ServerKind {
   return { name: "peer", command: [binary, "exec-server", ...LISTEN], env };
 }
 
-/** As the launcher judges it: it takes the sources where they are newer. */
+/** By the launcher's rule: it runs the sources where they are newer. */
 function bundleIsFresh(): boolean {
   const stamp = statSync(join(ROOT, "dist/stamp"), { throwIfNoEntry: false });
   if (stamp === undefined) return false;

@@ -1,6 +1,6 @@
 /**
  * `npm run api-doc`: writes docs/api.md, the reference of every name that the package exports, from the types and their
- * comments. It is made when it is wanted and not kept, so it is never behind the types.
+ * comments. It is generated on demand and not committed, so it is never behind the types.
  */
 import { writeFileSync } from "node:fs";
 import ts from "typescript";

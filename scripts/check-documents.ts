@@ -1,8 +1,8 @@
 import { existsSync, globSync, readFileSync } from "node:fs";
 
 /**
- * Holds the documents to what is there: every path they name exists, ARCHITECTURE.md has a row for every folder of src
- * and a sentence for every dependency, and every npm script they tell of is one.
+ * Checks the documents against the repository: every path they name exists, ARCHITECTURE.md has a row for every folder of
+ * src and a sentence for every dependency, and every npm script they tell of is one.
  */
 export function checkDocuments(): string | null {
   const problems: string[] = [];

@@ -35,7 +35,7 @@ function command(program: string, args: string[]): string | null {
   return `${result.stdout}${result.stderr}${result.error ?? ""}`;
 }
 
-/** A checker that sees no module finds no violation: so the modules it saw are counted against the files there are. */
+/** A checker that sees no module finds no violation, so the modules it saw are counted against the files. */
 function imports(): string | null {
   const problem = command(bin("depcruise"), ["src", "--output-type", "err"]);
   if (problem !== null) return problem;

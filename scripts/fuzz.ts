@@ -1,7 +1,7 @@
 /**
- * Raw bytes over real TCP to real servers, and their verdicts side by side. The addon's sockets must answer frames exactly
- * as Node's do; a request head that gets through must get through node:http too; a token comes in only if it was made
- * right.
+ * Sends raw bytes over real TCP to real servers and compares their answers. The addon's sockets must answer frames
+ * exactly as Node's do; a request head that gets through must get through node:http too; a token is accepted only if it
+ * was made right.
  *
  *   npm run fuzz -- [--seconds 30] [--seed N] [--asan]
  *
@@ -165,7 +165,7 @@ async function tokens(): Promise<void> {
     const right =
       alg === "HS256" && exp === soon && secret === SECRET && changed === null && /^bearer +$/i.test(scheme);
     const got = await status(authServer, Buffer.from(head, "latin1"), { staysOpen: true });
-    // Padding and blanks behind a signature change nothing it says; what else stands there may be refused or not.
+    // Padding and blanks behind a signature do not change it; any other text there may be refused or not.
     if (!right) assert.equal(got, 401);
     else if (tail === "") assert.equal(got, 101);
     else assert.ok(got === 101 || got === 401, `status ${got}`);

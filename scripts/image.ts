@@ -1,9 +1,9 @@
 /**
  * `npm run image`: this procwire as a container image, `release/procwire-image.tar` (an OCI archive).
  *
- * It begins with nothing: a shell, the usual small programs and bubblewrap come from Debian's packages, procwire and its
- * Node from this clone. Needs apt-get, dpkg-deb and tar, and neither a builder nor a daemon. Where buildah is, the image is
- * tried.
+ * It starts from an empty image: a shell, the usual small programs and bubblewrap come from Debian's packages, procwire
+ * and its Node from this clone. Needs apt-get, dpkg-deb and tar, and neither a builder nor a daemon. Where buildah is, the
+ * image is tried.
  */
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -33,14 +33,14 @@ const PACKAGES = [
   // A shell and what scripts take for granted, with their libraries.
   ...["base-files", "bash", "dash", "coreutils", "findutils", "grep", "sed", "mawk", "tar", "gzip"],
   ...["libtinfo6", "libacl1", "libattr1", "libgmp10", "libselinux1", "libpcre2-8-0"],
-  // Walls, where the runtime lets them be raised.
+  // Walls, where the container runtime allows them.
   ...["bubblewrap", "libcap2"],
 ];
 
 const USER = 1000;
 const HOME = "home/procwire";
 const PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** Nothing in it tells when or by whom it was made, so the same packages and sources make the same bytes. */
+/** It contains no time and no builder's name, so the same packages and sources give the same bytes. */
 const SAME = ["--sort=name", "--mtime=@0", "--numeric-owner", "--format=gnu"];
 
 function image(): void {

@@ -35,11 +35,11 @@ export interface Ledger {
 
 /** Every so many is a flood, which is paused by its reader most of the time. */
 const FLOOD_EVERY = 25;
-/** Counts what it is told, and lets numbered lines come by themselves meanwhile. */
+/** Counts its input, and prints numbered lines by itself meanwhile. */
 const TYPED =
   '(i=0; while :; do i=$((i+1)); echo "tick $i"; sleep 3; done) & n=0; while read line; do n=$((n+1)); echo "got $n $line"; done; kill $!; exit 7';
 
-/** One process, as its client sees it: what it should have told, and what it told. */
+/** One process, as its client sees it: its expected and its actual events. */
 class Followed {
   readonly process: ExecProcess;
   readonly isFlood: boolean;

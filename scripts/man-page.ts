@@ -24,7 +24,7 @@ function helpOf(...command: string[]): string {
   return execFileSync(resolve("bin", "procwire"), [...command, "--help"], { encoding: "utf8" });
 }
 
-/** As it stands, line by line. */
+/** Text that is kept line by line. */
 const verbatim = (text: string) => `.nf\n${text.trimEnd().split("\n").map(escaped).join("\n")}\n.fi`;
 
 /** A backslash begins a command, and so do a dot and a quote at the beginning of a line; a dash is no hyphen. */

@@ -8,7 +8,7 @@ export interface Platform {
   target: string;
   /** For programs, which are static. */
   programTarget: string;
-  /** What of it was ever run, for those who install it. */
+  /** How far it was tested, for those who install it. */
   ran: string;
 }
 

@@ -1,4 +1,4 @@
-/** `npm run protocol`: writes PROTOCOL.md from the method table, so that the document cannot say something else than the code. */
+/** `npm run protocol`: writes PROTOCOL.md from the method table, so that the document cannot differ from the code. */
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { ErrorCode } from "../src/protocol/errors.ts";
@@ -124,7 +124,7 @@ function shape(schema: Schema<unknown>): string {
   return [`\`${schema.doc}\``, "", "| field | type | required |", "|---|---|---|", ...rows].join("\n");
 }
 
-/** A type, with the structs in it leading to where they are told. */
+/** A type, with links from the structs in it to their descriptions. */
 function typeOf(schema: Schema<unknown>): string {
   const struct = structIn(schema);
   if (!struct) return schema.doc;
@@ -136,7 +136,7 @@ function structIn(schema: Schema<unknown>): Schema<unknown> | null {
   return schema.item ? structIn(schema.item) : null;
 }
 
-/** Every struct that is part of another one is told once, at the end. */
+/** Every struct that is part of another one is described once, at the end. */
 function collect(schema: Schema<unknown>, types: Map<string, Schema<unknown>>): void {
   for (const field of Object.values(schema.fields ?? {})) {
     const struct = structIn(field);

@@ -1,5 +1,5 @@
 /**
- * `npm test` and its sisters: Node's test runner in a home directory of its own.
+ * `npm test` and the other suites: Node's test runner in a home directory of its own.
  *
  * Many tests start login shells, which read what the user's home holds. A slow or broken profile there (a version manager
  * that waits for a lock, say) would fail tests of ours, so all of them see an empty home.

@@ -12,7 +12,7 @@ import { delimiter, join } from "node:path";
 /** What all suites together need: walls, a pager, certificates, injected faults, a real terminal, a browser, another processor. */
 const DEFAULT_PACKAGES = [
   ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
-  // They ask their terminal what it is.
+  // Programs that send terminal queries.
   ...["vim", "vttest"],
   // Shells that read a completion script, and what reads the manual page.
   ...["fish", "zsh", "groff-base"],

@@ -1,6 +1,6 @@
 /**
  * `npm run simulate -- --seeds N [--seed S] [--trace]`: N runs of the simulator from seed S on. A run that breaks a promise
- * prints its seed and the last of what happened, and belongs into test/simulation/failed-seeds.ts.
+ * prints its seed and its last events, and belongs in test/simulation/failed-seeds.ts.
  */
 import { parseArgs } from "node:util";
 import { type Outcome, simulate } from "../test/simulation/simulation.ts";

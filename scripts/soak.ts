@@ -10,15 +10,15 @@ import { serve } from "../test/support/serve.ts";
 import { randomFault, type SoakCounts, useServer } from "../test/support/soak-workload.ts";
 import { until } from "../test/support/until.ts";
 
-/** Middle of the last third against middle of the first: what a garbage collector leaves to chance. */
+/** Allowed growth from the median of the first third to that of the last: the collector's variation. */
 const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };
 /** A few connections more or less are open at any moment. */
 const DESCRIPTOR_GROWTH = { factor: 1.3, count: 16 };
-/** Of one processor, in the seconds after everybody has left. */
+/** Of one processor, in the seconds after all clients have left. */
 const IDLE_SHARE = 0.05;
 const IDLE_SECONDS = 5;
 const SAMPLE_MS = 500;
-/** Before the measured time: a process is kept for 30 s after its end, so that long the memory rises by rights. */
+/** Before the measured time: a process is kept for 30 s after its end, so memory rises for that long. */
 const WARM_UP_SECONDS = 40;
 
 const { values } = parseArgs({

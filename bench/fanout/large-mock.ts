@@ -1,4 +1,4 @@
-/** The model of the large cases: it reports for every row at once, or never answers, or has a bucket of calls a minute. */
+/** The model of the large cases: it reports for every row at once, never answers, or limits calls per minute. */
 
 import { report, startMockResponses } from "../../test/support/mock-responses.ts";
 

@@ -87,7 +87,7 @@ for (const name of wanted) {
     writeFileSync(RESULTS, `${JSON.stringify({ machine: describeMachine(), results }, null, 2)}\n`);
 }
 
-/** When the first question is asked of a gigabyte, and what the whole of it takes on the disk. */
+/** For a gigabyte of input: the time to the first model call, and the space on disk. */
 async function largeInput({ folder, env, stats }: Bench): Promise<Figures> {
   const input = path.join(folder, "in.csv");
   const bytes = await writeTable(input, Math.round(1_000_000 * scale), 999);
@@ -120,7 +120,7 @@ async function manyRows(bench: Bench): Promise<Figures> {
   return { rows, ...(await runToEnd(bench, "in.csv")) };
 }
 
-/** The same rows by another command, in another order: not one of them is asked. */
+/** The same rows by another command, in another order: none of them calls the model. */
 async function reusedRows(bench: Bench): Promise<Figures> {
   const rows = await writeRows(bench, "in.csv");
   await runToEnd(bench, "in.csv");
@@ -158,7 +158,7 @@ async function fourWorkers(bench: Bench): Promise<Figures> {
   }
 }
 
-/** How much of a limit that nobody told is used, and how many calls are refused. */
+/** How much of an unannounced limit is used, and how many calls are refused. */
 async function unknownRate(bench: Bench): Promise<Figures> {
   const rows = await writeRows(bench, "in.csv", 2_400);
   const { wallSeconds = 1 } = await runToEnd(bench, "in.csv", ["--concurrency", "64"]);
@@ -211,7 +211,7 @@ async function writeRows({ folder }: Bench, name: string, rows = 100_000): Promi
   return count;
 }
 
-/** Tells its size. */
+/** Reports its size. */
 async function writeTable(file: string, rows: number, chars: number): Promise<number> {
   const stream = createWriteStream(file);
   stream.write("text\n");

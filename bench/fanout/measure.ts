@@ -95,7 +95,7 @@ function readTree(group: number): ProcessSample[] {
         descriptors: readdirSync(`/proc/${pid}/fd`).length,
       });
     } catch {
-      // It ended between the listing and the look.
+      // It ended between the listing and the read.
     }
   }
   return samples;

@@ -1,6 +1,6 @@
 /**
  * The model of the benchmark, in a process of its own so that its work is not counted as the contestants'. It answers as
- * the original's own test server does: the main agent spawns once, workers report, whoever brings a tool's result is done.
+ * the original's own test server does: the main agent spawns once, workers report, a tool's result ends it.
  */
 
 import {

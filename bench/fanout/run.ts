@@ -106,7 +106,7 @@ for (const scenario of chosenScenarios()) {
   const rounds = new Map<Result["who"], Outcome[]>();
   for (let round = 0; round < Number(flags.rounds); round++) {
     for (const who of contestants) {
-      // The original takes long enough that one round tells.
+      // The original takes long enough that one round is enough.
       if (who === "original" && round > 0) continue;
       rounds.set(who, [...(rounds.get(who) ?? []), await runOnce(scenario, who)]);
     }

@@ -2,7 +2,7 @@ import { RawPeer } from "./raw-peer.ts";
 
 const MIB = 1024 * 1024;
 
-/** What a peer does to a server. Runs in a thread of its own, so that the one who measures is not disturbed by it. */
+/** What a peer does to a server. Runs in a thread of its own, so that the measuring thread is not disturbed. */
 export interface Attack {
   name: string;
   /** A line of the table. */

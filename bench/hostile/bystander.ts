@@ -1,9 +1,9 @@
 import { WebSocket } from "ws";
 
-/** Between two questions. */
+/** Between two requests. */
 const PAUSE_MS = 20;
 
-/** A client that does nothing but ask how the server is, one question at a time, and keeps the longest wait. */
+/** A client that only requests the server's status, one request at a time, and keeps the longest wait. */
 export class Bystander {
   readonly #socket: WebSocket;
   #longestMs = 0;
@@ -33,7 +33,7 @@ export class Bystander {
     socket.once("message", () => setTimeout(() => this.#ask(), PAUSE_MS));
   }
 
-  /** A question that is still unanswered counts with the time it has waited so far. */
+  /** A request that is still unanswered counts with the time it has waited so far. */
   async longestWaitMs(): Promise<number> {
     const waiting = this.#isWaiting ? performance.now() - this.#askedAt : 0;
     return Math.max(this.#longestMs, waiting);

@@ -2,13 +2,13 @@ import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 
-/** How long an attack waits for a server that has stopped reading it before it counts as held off. */
+/** How long an attack waits for a server that has stopped reading before it counts as stopped by backpressure. */
 const HELD_OFF_MS = 3_000;
 
 const TEXT = 0x1;
 const PING = 0x9;
 
-/** A WebSocket client made by hand: it can leave unread what it is sent, send any frame, and leave without a word. */
+/** A raw WebSocket client: it can leave data unread, send any frame, and disconnect without a close. */
 export class RawPeer {
   readonly #socket: Socket;
   #nextId = 1;

@@ -1,6 +1,6 @@
 /**
  * `node crowd.ts URL HANDLE N`: N connections that become viewers of one process when they are told `attach`, and leave it
- * when they are told `detach`. Each word is answered with how much they were sent so far.
+ * when they are told `detach`. Each command is answered with how many bytes they were sent so far.
  */
 import { once } from "node:events";
 import { WebSocket } from "ws";
@@ -17,7 +17,7 @@ class Viewer {
     this.#socket = socket;
     socket.on("message", (data: Buffer) => {
       bytes += data.length;
-      // What is told is not looked at.
+      // The messages are not parsed.
       if (data.includes(`{"id":${this.#id},`, 0)) this.#answered();
     });
   }

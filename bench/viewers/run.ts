@@ -21,7 +21,7 @@ const { values: flags } = parseArgs({
   },
 });
 
-/** Viewers in a program of their own, which take what they are told and look at nothing. */
+/** Viewers in a program of their own, which read everything and parse nothing. */
 class Crowd {
   readonly #child: ReturnType<typeof fork>;
 

@@ -109,7 +109,7 @@ test("a conversation goes out in turns of blocks, with a bound and the common pa
   });
 });
 
-test("blocks are put together; tokens of the cache count as input; thinking comes back as it was said", async () => {
+test("blocks are assembled; cached tokens count as input; thinking is sent back unchanged", async () => {
   answer = messagesStream(
     messageStart({ cache_read_input_tokens: 100, cache_creation_input_tokens: 20 }),
     ping,
@@ -134,7 +134,7 @@ test("blocks are put together; tokens of the cache count as input; thinking come
   assert.ok(call?.type === "functionCall" && call.arguments === '{"a":"één"}' && call.callId === "c1");
 });
 
-test("what ends an answer early, and what is refused, is told by its kind", async () => {
+test("an answer that ends early and a refused request fail with the matching kind of error", async () => {
   const status = (code: number, type: string, message = "x"): MockAnswer => ({
     type: "status",
     status: code,
@@ -169,7 +169,7 @@ test("what ends an answer early, and what is refused, is told by its kind", asyn
   assert.ok(last?.type === "message" && last.refusal === "I will not");
 });
 
-test("what the headers say about limits is told in the words that the limiter reads", async () => {
+test("rate-limit headers are translated to the names that the limiter reads", async () => {
   const reset = new Date(Date.now() + 30_000).toISOString();
   const headers = {
     "anthropic-ratelimit-requests-remaining": "12",

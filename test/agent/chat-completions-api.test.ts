@@ -108,7 +108,7 @@ test("a conversation goes out as messages: words, calls and their outputs, image
   });
 });
 
-test("calls that come in pieces, side by side, are put together, with words, reasoning and usage", async () => {
+test("interleaved pieces of calls are assembled, with text, reasoning and usage", async () => {
   answer = {
     type: "sse",
     events: [
@@ -146,7 +146,7 @@ test("calls without an index, whole in one chunk, and a stream without [DONE] ar
   );
 });
 
-test("what ends an answer early, and what is refused, is told by its kind", async () => {
+test("an answer that ends early and a refused request fail with the matching kind of error", async () => {
   const status = (code: number, error: object, headers = {}): MockAnswer => ({
     type: "status",
     status: code,
@@ -221,7 +221,7 @@ test("a model without tools is asked for the one call's arguments as a JSON answ
   ]);
 });
 
-test("a newer model gets the bound on its words under the name it takes", async () => {
+test("a newer model gets the output limit under the parameter name it accepts", async () => {
   answer = ({ body }) =>
     "max_tokens" in body
       ? {

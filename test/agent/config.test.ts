@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { openModelApi, parseOverrides } from "../../src/agent/config.ts";
 
-test("overrides are TOML values, and text where they are none", async () => {
+test("an override is a TOML value, or plain text when it is not valid TOML", async () => {
   const config = await parseOverrides([
     "features.enable_fanout=true",
     "agents.max_threads=64",
@@ -17,7 +17,7 @@ test("overrides are TOML values, and text where they are none", async () => {
   assert.deepEqual(config.unknownKeys(), []);
 });
 
-test("the last of two overrides stands, and unknown keys are told", async () => {
+test("the last of two overrides wins, and unknown keys are reported", async () => {
   const config = await parseOverrides(["a=1", "a=2", "agnets.max_threads=3"]);
   assert.equal(config.count("a"), 2);
   assert.deepEqual(config.unknownKeys(), ["agnets.max_threads"]);

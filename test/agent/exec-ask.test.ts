@@ -18,7 +18,7 @@ import { COMPILE_CACHE, runCli } from "../support/run-cli.ts";
 
 const ENTRY = path.resolve(import.meta.dirname, "../../src/cli/procwire.ts");
 
-/** Wants one command run after the other, and then says what came back. */
+/** A model that runs the given commands in turn, then repeats their output. */
 const runs =
   (...calls: Record<string, unknown>[]): MockHandler =>
   (request) => {
@@ -94,7 +94,7 @@ test("on a real terminal a person is shown what would run, and decides", { timeo
     );
     assert.match(text, /exec_command refused: the user said no/);
     assert.equal(text.match(/run by/g)?.length, 2, "the third is remembered");
-    // Nothing the model said is obeyed: neither in the question, nor in what is shown of its commands.
+    // No control character of the model is interpreted, neither in the question nor in its commands as shown.
     assert.doesNotMatch(text, /\x1b\[2J|\x1b\[1;1H|\u202e|\u009b/);
   });
 });
@@ -139,7 +139,7 @@ test("without a terminal --ask is refused, and nothing is started", { timeout: 9
   }
 });
 
-test("an error that holds control characters is shown, and not obeyed", async () => {
+test("control characters in an error are shown escaped, not interpreted", async () => {
   const { stderr } = await runCli(["\x1b[2J\u202e"], { cwd: tmpdir() });
   assert.match(stderr, /unknown command `\\x1b\[2J\\u202e`/);
   const missing = await runCli(["mcp", "--rules", "\x1b[2J.toml"], { cwd: tmpdir() });
@@ -147,7 +147,9 @@ test("an error that holds control characters is shown, and not obeyed", async ()
   assert.doesNotMatch(stderr + missing.stderr, /\x1b/);
 });
 
-test("what was typed before a question answers neither it nor a later one", { timeout: 90_000 }, async () => {
+test("text typed before a question answers neither that question nor a later one", {
+  timeout: 90_000,
+}, async () => {
   // The model answers the first time only when somebody has typed ahead.
   const typed = Promise.withResolvers<void>();
   const wanted = runs({ cmd: "touch one" }, { cmd: "touch two" });
@@ -164,7 +166,7 @@ test("what was typed before a question answers neither it nor a later one", { ti
     await waitFor(terminal, /y\r\ny\r\ny/);
     typed.resolve();
     const first = await waitFor(terminal, /\$ touch one[\s\S]*n = no: /);
-    // Three in one: only the first of them is an answer to what was asked.
+    // Three lines in one write: only the first one answers the question.
     await terminal.write(type("\rn\ry\ry\r"));
     const second = await waitFor(terminal, /\$ touch two[\s\S]*n = no: /, { afterSeq: first.seq });
     await terminal.write(type("no\r"));

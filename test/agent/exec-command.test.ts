@@ -52,7 +52,7 @@ const BYPASS = "--dangerously-bypass-approvals-and-sandbox";
 /** Hosts without bubblewrap run these too. */
 const unwalled = (args: string[]) => (args.includes("-s") || args.includes(BYPASS) ? [] : [BYPASS]);
 
-/** Wants one command run and then says what came back. */
+/** A model that runs one command, then repeats its output. */
 const runs =
   (cmd: string): MockHandler =>
   (request) => {
@@ -62,7 +62,7 @@ const runs =
       : says(outputs.join("\n"));
   };
 
-// Side by side, because each is mostly waiting for programs to start.
+// Concurrent, because each test mostly waits for programs to start.
 suite("procwire exec", { concurrency: 3 }, () => {
   test("the agent's commands really run, and the answer alone is on stdout", async () => {
     await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
@@ -85,7 +85,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("--cwd is where commands run, and commands are told as JSON items", async () => {
+  test("commands run in --cwd and are reported as JSON items", async () => {
     await withExec(runs("pwd; exit 3"), async ({ exec }) => {
       const { code, stdout, stderr } = await exec(["--cwd", "/", "--json", "go"]);
       assert.equal(code, 0, stderr);
@@ -131,7 +131,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("commands go on in a new session after the server's restart, which the model is told once", async () => {
+  test("after a server restart commands run in a new session, and the model is told once", async () => {
     const first = await serve();
     await using started = new AsyncDisposableStack();
     const turns: MockHandler = async ({ body }) => {
@@ -151,7 +151,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("a server that is not there fails before the model is asked", async () => {
+  test("a missing server fails the run before the model is called", async () => {
     await withExec(
       () => says("no"),
       async ({ mock, exec }) => {
@@ -248,7 +248,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
         always?.stderr ?? "",
         /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s,
       );
-      // Colours of the command's own are shown, not obeyed.
+      // The command's own colour codes are shown escaped, not interpreted.
       const own = /red/.exec(always?.stderr.split("exited 3")[1] ?? "");
       assert.ok(own);
       assert.doesNotMatch(always?.stderr ?? "", /\x1b\[31mred/);
@@ -281,7 +281,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     });
   });
 
-  test("a thread is gone on with by its id or as the last one, with everything that was said", async () => {
+  test("a thread is resumed by its id or as the last one, with its whole history", async () => {
     const asked: unknown[][] = [];
     const model: MockHandler = ({ body }) => {
       asked.push(inputItems(body).map(({ type, content, output }) => content ?? output ?? type));
@@ -318,7 +318,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("a directory that is none and an empty prompt are refused", async () => {
+  test("a path that is no directory and an empty prompt are refused", async () => {
     await withExec(runs("true"), async ({ exec, mock }) => {
       const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
       assert.deepEqual([cwd.code, prompt.code], [2, 2]);
@@ -352,7 +352,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("a 429 is waited for and the run succeeds", async () => {
+  test("a 429 is retried after its delay and the run succeeds", async () => {
     await withExec(
       (request) =>
         request.index === 0
@@ -366,7 +366,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     );
   });
 
-  test("SIGINT exits 130, SIGTERM 1, and what the agent had started is gone", async () => {
+  test("SIGINT exits 130, SIGTERM 1, and the processes the agent had started are gone", async () => {
     for (const [signal, expected] of [
       ["SIGINT", 130],
       ["SIGTERM", 1],

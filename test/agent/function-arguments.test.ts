@@ -34,7 +34,7 @@ const MISTAKES: [text: string, message: string][] = [
   ['{"cmd":"é","tty":1}', "invalid type: integer `1`, expected a boolean at line 1 column 19"],
 ];
 
-test("mistakes of a model are told in the words it knows, with their place", () => {
+test("invalid arguments are reported to the model in the wording it knows, with their position", () => {
   for (const [text, message] of MISTAKES)
     assert.deepEqual(
       readArguments("exec_command", text),
@@ -48,17 +48,17 @@ test("mistakes of a model are told in the words it knows, with their place", () 
   });
 });
 
-test("arguments that a tool does not have are passed over", () => {
+test("unknown arguments of a tool are ignored", () => {
   const read = readArguments("exec_command", '{"cmd":"ls","bogus":[{"a":null}],"login":null}');
   assert.deepEqual(read, { type: "read", value: { cmd: "ls", login: null } });
 });
 
-test("other tools get what was written, or nothing as an empty object", () => {
+test("other tools get the arguments as written, and an empty object for none", () => {
   assert.deepEqual(readArguments("mine", '{"a":[1]}'), { type: "read", value: { a: [1] } });
   assert.deepEqual(readArguments("mine", " "), { type: "read", value: {} });
 });
 
-test("whatever is JSON is read, and whatever is not is a mistake", () => {
+test("valid JSON is accepted and anything else is an error", () => {
   fc.assert(
     fc.property(fc.json(), fc.nat(), fc.boolean(), (json, place, cut) => {
       const text = cut ? json.slice(0, place % (json.length + 1)) : json;

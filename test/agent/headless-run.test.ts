@@ -88,7 +88,7 @@ const toolNamed = (name: string, call: Tool["call"]): Tool => ({
   call,
 });
 
-test("a run tells its thread, its turn, its items and its usage as JSON lines", async () => {
+test("a run emits its thread, turn, items and usage as JSON lines", async () => {
   const { end, stdout } = await run({
     handler: (request) =>
       request.index === 0
@@ -145,7 +145,7 @@ test("the final message stands alone on stdout, everything else on stderr", asyn
   assert.equal(stderr.text, "hello\nagent\nforty-two\ntokens used: 2\n");
 });
 
-test("a turn that fails tells an error and then the failed turn", async () => {
+test("a turn that fails emits an error and then the failed turn", async () => {
   const { end, stdout } = await run({
     handler: () => ({ type: "status", status: 400, body: { error: { message: "no such model" } } }),
   });
@@ -156,7 +156,7 @@ test("a turn that fails tells an error and then the failed turn", async () => {
   ]);
 });
 
-test("a retried call is told with its count, and the run completes", async () => {
+test("a retry is reported with its count, and the run completes", async () => {
   const { end, stdout } = await run({
     handler: (request) => (request.index === 0 ? { type: "status", status: 500 } : says("ok")),
   });
@@ -202,7 +202,7 @@ test("an error of the primary turn that will not be retried fails the run althou
   assert.equal(end, "failed");
 });
 
-test("the tokens of workers are counted in the usage and told apart", async () => {
+test("the tokens of workers are counted in the usage and reported separately", async () => {
   const { stdout } = await run({
     handler: (request) => (request.index === 0 ? answer(functionCall("c", "spawn", {})) : says("done")),
     tools: (context) => [
@@ -231,7 +231,7 @@ test("the tokens of workers are counted in the usage and told apart", async () =
   });
 });
 
-test("events beyond the capacity of the stream are dropped, counted and told as a warning; the end still arrives", async () => {
+test("events beyond the capacity of the stream are dropped, counted and reported as a warning; the end still arrives", async () => {
   const { end, stdout } = await run({
     handler: (request) => (request.index === 0 ? answer(functionCall("c", "chatty", {})) : says("done")),
     tools: ({ notify, threadId, turnId }) => [
@@ -273,7 +273,7 @@ test("an interrupt ends the run as interrupted without a turn event", async () =
   );
 });
 
-test("tools that never close do not keep a finished run", async () => {
+test("tools that never close do not keep a finished run from exiting", async () => {
   const mock = await startMockResponses(() => says("done"));
   const api = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined });
   const stdout = new Capture();
@@ -297,7 +297,7 @@ test("tools that never close do not keep a finished run", async () => {
   }
 });
 
-test("tools that cannot be made fail the run before any model call", async () => {
+test("tools that cannot be created fail the run before any model call", async () => {
   const stdout = new Capture();
   const { type: end } = await runHeadless({
     prompt: "x",

@@ -56,7 +56,7 @@ test("agents are spread evenly and each host is connected once", async () => {
   await Promise.all(opened.map((tools) => tools.close()));
 });
 
-test("a host that is gone is passed over, rests, and is tried again later", async () => {
+test("an unreachable host is skipped for a while and retried later", async () => {
   const clock = new ManualClock();
   const [gone, there] = [new FakeHost("gone"), new FakeHost("there")];
   gone.reachable = false;
@@ -72,7 +72,7 @@ test("a host that is gone is passed over, rests, and is tried again later", asyn
   await second.close();
 });
 
-test("a connection that was lost for good is made anew", async () => {
+test("a connection that was lost for good is replaced by a new one", async () => {
   const host = new FakeHost("a");
   await using hostPool = pool([host]);
   await (await hostPool.openTools()).close();
@@ -81,7 +81,7 @@ test("a connection that was lost for good is made anew", async () => {
   assert.equal(host.connects, 2);
 });
 
-test("when no host can be used, every one's reason is told", async () => {
+test("when no host can be used, the error gives the reason of each", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   for (const host of hosts) host.reachable = false;
   await using hostPool = pool(hosts);
@@ -94,7 +94,7 @@ test("a sandbox that the host does not have is an error, not a run without one",
   await assert.rejects(hostPool.openTools(), /sandbox `bubblewrap` is not available: the host has none/);
 });
 
-test("closing the pool closes what it connected", async () => {
+test("closing the pool closes its connections", async () => {
   const hosts = [new FakeHost("a"), new FakeHost("b")];
   const hostPool = pool(hosts);
   await (await hostPool.openTools()).close();

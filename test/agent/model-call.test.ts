@@ -21,7 +21,7 @@ const done: ResponseEvent = { type: "completed", responseId: "r", usage: NO_USAG
 
 type Script = (ModelError | ResponseEvent[])[];
 
-/** An API that plays its script, one entry a request, the last one for ever. */
+/** An API that answers from a script, one entry per request, repeating the last one. */
 function scripted(script: Script): ModelApi & { sent: number } {
   const api: ModelApi & { sent: number } = {
     sent: 0,
@@ -43,7 +43,7 @@ const limited = (retryAfterMs?: number) =>
   new ModelError("rate_limit", "429", retryAfterMs === undefined ? {} : { retryAfterMs });
 const server = () => new ModelError("server", "500");
 
-/** Runs a call to its end on a manual clock; tells the delays it waited. */
+/** Runs a call to its end on a manual clock; returns the delays it waited. */
 async function run(script: Script, gate?: CallGate) {
   const clock = new ManualClock();
   const api = scripted(script);
@@ -61,14 +61,14 @@ async function run(script: Script, gate?: CallGate) {
   return { ...(await outcome), delays, sent: api.sent };
 }
 
-test("a server error is asked again with a delay that doubles", async () => {
+test("a server error is retried with a delay that doubles", async () => {
   const { answer, delays, sent } = await run([server(), server(), server(), [done]]);
   assert.equal(answer?.responseId, "r");
   assert.deepEqual(delays, [200, 400, 800]);
   assert.equal(sent, 4);
 });
 
-test("a stream that breaks in the middle leaves nothing of its items behind", async () => {
+test("a stream that breaks in the middle leaves none of its items behind", async () => {
   const item: ResponseEvent = {
     type: "itemDone",
     item: { type: "message", text: "half", refusal: null, raw: {} },
@@ -87,13 +87,13 @@ test("a stream that breaks in the middle leaves nothing of its items behind", as
   );
 });
 
-test("a 429 waits for what Retry-After says and never less", async () => {
+test("a 429 waits at least as long as Retry-After says", async () => {
   const { answer, delays } = await run([limited(7_000), [done]]);
   assert.ok(answer);
   assert.deepEqual(delays, [7_350]);
 });
 
-test("a rate limit told inside the stream is waited for too", async () => {
+test("a rate limit reported inside the stream is waited for too", async () => {
   const { answer, delays } = await run([
     [{ type: "failed", code: "rate_limit_exceeded", message: "try again in 2s" }],
     [done],
@@ -102,13 +102,13 @@ test("a rate limit told inside the stream is waited for too", async () => {
   assert.deepEqual(delays, [2_100]);
 });
 
-test("the budgets of faults and of rate limits are counted apart and do not multiply", async () => {
+test("the retry budgets for faults and for rate limits are separate and do not multiply", async () => {
   const { error, sent } = await run([server(), limited(10), server()]);
   assert.equal((error as ModelError).kind, "server");
   assert.equal(sent, 1 + DEFAULT_RETRY_POLICY.transportRetries + 1);
 });
 
-test("what can never work is not asked again", async () => {
+test("a permanent error is not retried", async () => {
   for (const kind of ["quota", "auth", "context_length", "refused", "invalid_request"] as const) {
     const { error, sent } = await run([new ModelError(kind, "no")]);
     assert.equal((error as ModelError).kind, kind);
@@ -122,7 +122,7 @@ test("a Retry-After of hours is a quota, not a wait", async () => {
   assert.equal(sent, 1);
 });
 
-test("a kept-alive connection that had been closed is replaced at once and costs nothing", async () => {
+test("a keep-alive connection that the server closed is replaced at once without spending a retry", async () => {
   const stale = new ModelError("transport", "reset", { staleConnection: true });
   const { answer, delays, sent } = await run([stale, [done]]);
   assert.ok(answer);

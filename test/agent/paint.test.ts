@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { wantsColor } from "../../src/agent/paint.ts";
 
-test("colours are for terminals that can show them, unless somebody says otherwise", () => {
+test("colours are used on terminals that can show them, unless an option overrides that", () => {
   const terminal = { isTTY: true };
   assert.equal(wantsColor("auto", terminal, { TERM: "xterm" }), true);
   assert.equal(wantsColor("auto", {}, { TERM: "xterm" }), false);

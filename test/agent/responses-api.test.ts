@@ -40,7 +40,7 @@ async function ask(signal = new AbortController().signal, from = api): Promise<R
   return events;
 }
 
-test("a request carries what the Responses API wants and nothing is stored", async () => {
+test("a request has the members that the Responses API requires and asks it to store nothing", async () => {
   answer = { type: "sse", events: [created(), completed()] };
   await ask();
   const seen = mock.requests.at(-1);
@@ -143,7 +143,7 @@ for (const [name, lineEnd] of [
   });
 }
 
-test("a connection is used again for the next request", async () => {
+test("a connection is reused for the next request", async () => {
   answer = { type: "sse", events: [created(), completed()] };
   const counting = await startMockResponses(() => answer);
   const own = createHttpResponsesApi({ baseUrl: counting.url, apiKey: undefined });
@@ -247,7 +247,7 @@ for (const fault of faults) {
   });
 }
 
-test("a server that says nothing is given up on after the idle timeout", async () => {
+test("a silent server fails the call after the idle timeout", async () => {
   answer = { type: "hang" };
   const impatient = createHttpResponsesApi({ baseUrl: mock.url, apiKey: undefined, idleTimeoutMs: 50 });
   try {
@@ -290,7 +290,7 @@ test("a refused connection is a transport error", async () => {
   });
 });
 
-test("a parameter that the API does not take is left out from then on, unless a person asked for it", async () => {
+test("a parameter that the API rejects is left out from then on, unless the user set it", async () => {
   const refusing = await startMockResponses(({ body }) => {
     const refused = ["include", "prompt_cache_key", "temperature"].find((name) => name in body);
     return refused === undefined
@@ -314,7 +314,7 @@ test("a parameter that the API does not take is left out from then on, unless a 
   await refusing.close();
 });
 
-test("sealed reasoning is asked of the models that have it only", async () => {
+test("encrypted reasoning is requested only from models that have it", async () => {
   answer = { type: "sse", events: [created(), completed()] };
   for (const [model, isAsked] of [
     ["o4-mini", true],

@@ -65,7 +65,7 @@ function turn(callModel: CallModel, tools: Tool[], extra: Partial<TurnOptions> =
   });
 }
 
-test("a turn ends with the first answer that wants no call; usage is the sum", async () => {
+test("a turn ends with the first answer without a call; usage is the sum", async () => {
   const { callModel, asked } = model([[want("c1", "double", { n: 4 })], [say("8")]]);
   const double = tool("double", (args) => ({ text: String((args as { n: number }).n * 2), ok: true }));
   const outcome = await turn(callModel, [double]);
@@ -99,7 +99,7 @@ test("calls of one answer run together and their outputs keep the order", async 
   );
 });
 
-test("what the model does wrong goes back to it and the turn goes on", async () => {
+test("a model's mistake is reported back to it and the turn goes on", async () => {
   const { callModel, asked } = model([
     [want("c1", "missing", {}), want("c2", "broken", {}), want("c3", "broken", "{not json")],
     [say("sorry")],
@@ -122,7 +122,7 @@ test("a tool may end the turn, and the calls after it are not made", async () =>
   assert.equal(asked.length, 1);
 });
 
-test("a model that never comes to an end is stopped", async () => {
+test("a model that never stops calling tools is stopped", async () => {
   const again = [want("c", "again", {})];
   const { callModel, asked } = model([again, again, again, again]);
   const outcome = await turn(callModel, [tool("again", () => ({ text: "", ok: true }))], {
@@ -132,7 +132,7 @@ test("a model that never comes to an end is stopped", async () => {
   assert.equal(asked.length, 3);
 });
 
-test("a failed call fails the turn and is told as an error before the end", async () => {
+test("a failed call fails the turn and is reported as an error before the end", async () => {
   const { callModel } = model([new ModelError("invalid_request", "no such model")]);
   const told: Notification[] = [];
   const outcome = await turn(callModel, [], { notify: (notification) => told.push(notification) });
@@ -148,7 +148,7 @@ test("a failed call fails the turn and is told as an error before the end", asyn
   });
 });
 
-test("an interrupted turn waits for its tool to wind up", async () => {
+test("an interrupted turn waits for its tool to finish", async () => {
   const { callModel } = model([[want("c1", "job", {})], [say("never")]]);
   const controller = new AbortController();
   let woundUp = false;
@@ -167,7 +167,7 @@ test("an interrupted turn waits for its tool to wind up", async () => {
   assert.equal(woundUp, true);
 });
 
-test("a command that could not start is told as one, and one that ran tells itself", async () => {
+test("a command that could not start is reported by the turn, and one that ran reports itself", async () => {
   const { callModel } = model([
     [want("c1", "exec_command", { cmd: "false" }), want("c2", "exec_command", { cmd: "rm x" })],
     [say("it failed")],
@@ -204,7 +204,7 @@ test("a command that could not start is told as one, and one that ran tells itse
   ]);
 });
 
-test("a call begins when its item has come, and a stream that breaks later is gone on from there", async () => {
+test("a call begins as soon as its item has arrived, and a stream that breaks later is continued from there", async () => {
   const began = Promise.withResolvers<void>();
   const asked: JsonObject[][] = [];
   const callModel: CallModel = async (request, _signal, hooks) => {

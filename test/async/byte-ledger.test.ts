@@ -8,7 +8,7 @@ import { RetentionBudget } from "../../src/exec/retention-budget.ts";
 
 const never = new AbortController().signal;
 
-test("two kinds share one bound: what one holds the other waits for", async () => {
+test("two kinds share one bound: one waits for the bytes that the other holds", async () => {
   const ledger = new ByteLedger(100);
   const [files, messages] = [new ByteTurns(100, ledger), new ByteTurns(100, ledger)];
   const first = await files.take(60, never);
@@ -27,7 +27,7 @@ test("two kinds share one bound: what one holds the other waits for", async () =
   assert.equal(ledger.bytes, 0);
 });
 
-test("one of each kind always goes, however full the ledger is", async () => {
+test("one request of each kind is always admitted, however full the ledger is", async () => {
   const ledger = new ByteLedger(100);
   ledger.add(500);
   const [files, bodies] = [new ByteTurns(50, ledger), new ByteTurns(50, ledger)];
@@ -40,7 +40,7 @@ test("one of each kind always goes, however full the ledger is", async () => {
   assert.equal(ledger.bytes, 500);
 });
 
-test("retained output gives way to what is under way, but not all of it", async () => {
+test("retained output gives way to requests under way, but not all of it", async () => {
   const ledger = new ByteLedger(1000);
   const budget = new RetentionBudget(800, ledger);
   const logs = Array.from({ length: 8 }, () => new EventLog({ budget, limits: { retainedBytes: 100 } }));
@@ -65,7 +65,7 @@ test("processes are paused early while too much is held, and go on when there is
     };
     return state;
   });
-  // Others keep so much that even this budget does not fit beside it.
+  // The other kinds keep so much that even this budget does not fit beside them.
   ledger.add(6 * MIB);
   let written = 0;
   for (let round = 0; round < 32; round++) {

@@ -4,7 +4,7 @@ import { ByteTurns } from "../../src/async/byte-turns.ts";
 
 const never = new AbortController().signal;
 
-test("whoever finds no room waits, in the order of asking, and one that is too large for all goes alone", async () => {
+test("requests without room wait in order, and one larger than the whole bound goes alone", async () => {
   const turns = new ByteTurns(100);
   const told: string[] = [];
   const take = async (name: string, bytes: number) => {
@@ -25,14 +25,14 @@ test("whoever finds no room waits, in the order of asking, and one that is too l
   const releaseHuge = await huge;
   assert.equal(turns.bytes, 500);
   releaseHuge();
-  // Giving back twice gives nothing back that is not there.
+  // Releasing twice frees no more than was taken.
   releaseHuge();
   assert.equal(turns.bytes, 0);
   assert.deepEqual(told, ["first", "second", "small", "huge"]);
   assert.equal(turns.isAwaited, false);
 });
 
-test("whoever gives up does not keep others waiting", async () => {
+test("a waiter that gives up does not keep others waiting", async () => {
   const turns = new ByteTurns(100);
   const release = await turns.take(60, never);
   const leaving = new AbortController();

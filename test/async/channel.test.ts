@@ -59,7 +59,7 @@ test("a wait that is given up loses nothing", async () => {
   assert.deepEqual(await channel.next(), { done: false, value: "kept" });
 });
 
-test("a reader that stops early is told of once, and ends the channel", async () => {
+test("a reader that stops early is reported once and ends the channel", async () => {
   let returned = 0;
   const channel = new Channel<number>({ onReturn: () => returned++ });
   channel.push(1);

@@ -14,7 +14,7 @@ describe("the manual clock", () => {
     assert.equal(clock.now(), 20);
   });
 
-  test("fires what a timer sets on the way, at its own time", async () => {
+  test("fires timers that another timer sets, at their own time", async () => {
     const clock = new ManualClock(0);
     const at: number[] = [];
     clock.after(10, () => {

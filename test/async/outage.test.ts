@@ -27,7 +27,7 @@ function outageOf(options: { patienceMs: number; signal?: AbortSignal }) {
   return { clock, world, outage, statement };
 }
 
-test("statements wait together for a database that is away, and it is told once when it goes and comes", async () => {
+test("statements wait together while the database is down, and each loss and return is reported once", async () => {
   const { clock, world, outage, statement } = outageOf({ patienceMs: 600_000 });
   const riding = Array.from({ length: 5 }, () => outage.ride(statement));
   await clock.advance(60_000);
@@ -40,7 +40,7 @@ test("statements wait together for a database that is away, and it is told once 
   assert.match(world.told[1] ?? "", /back after 60 s/);
 });
 
-test("a database that stays away is given up on when patience is over", async () => {
+test("statements fail when the database stays down longer than the patience", async () => {
   const { clock, outage, statement } = outageOf({ patienceMs: 600_000 });
   const riding = assert.rejects(
     outage.ride(statement),
@@ -50,14 +50,14 @@ test("a database that stays away is given up on when patience is over", async ()
   await riding;
 });
 
-test("a process that was told to end waits a few seconds at most", async () => {
+test("a process that was told to end waits a few seconds at most for the database", async () => {
   const { clock, outage, statement } = outageOf({ patienceMs: 600_000, signal: AbortSignal.abort() });
   const riding = assert.rejects(outage.ride(statement), /away for 3 s/);
   await clock.advance(5_000);
   await riding;
 });
 
-test("what the database itself refuses is no outage", async () => {
+test("a refusal by the database itself is no outage", async () => {
   const { outage, world } = outageOf({ patienceMs: 600_000 });
   const error = Object.assign(new Error("duplicate key"), { code: "23505" });
   await assert.rejects(
@@ -69,7 +69,7 @@ test("what the database itself refuses is no outage", async () => {
   assert.equal(world.probes, 0);
 });
 
-test("what comes after patience was over is tried once and waits no more, until it is back", async () => {
+test("after the patience has run out a statement is tried once without waiting, until the database is back", async () => {
   const { clock, outage, statement, world } = outageOf({ patienceMs: 60_000 });
   const first = assert.rejects(outage.ride(statement), /away for 60 s/);
   await clock.advance(61_000);
@@ -85,7 +85,7 @@ test("what comes after patience was over is tried once and waits no more, until 
   assert.equal(await later, "done");
 });
 
-test("it is told for how long nothing has been away, so that nobody is judged by a silence that was not theirs", async () => {
+test("the time since the last outage is known, so that no worker is judged by a silence that an outage caused", async () => {
   const { clock, outage, statement, world } = outageOf({ patienceMs: 60_000 });
   assert.equal(outage.steadyMs, Number.POSITIVE_INFINITY);
   const riding = outage.ride(statement);

@@ -8,7 +8,7 @@ import type { ProcessTable } from "../../src/local/process-table.ts";
 import { TreeKiller } from "../../src/local/tree-kill.ts";
 import { WalledPeers } from "../../src/sandbox/walled-peers.ts";
 
-/** Somebody sets the time of day by an hour, either way: nothing comes early, and nothing waits longer. */
+/** The time of day jumps by an hour, either way: no timer fires early, and none late. */
 
 const HOUR_MS = 3_600_000;
 
@@ -62,7 +62,7 @@ for (const [way, ms] of [
       assert.equal(await isSettled(waiting), true);
     });
 
-    it("a client tries to come back until its deadline, and no longer", async () => {
+    it("a client tries to reconnect until its deadline, and no longer", async () => {
       const clock = new ManualClock();
       const remaining: number[] = [];
       const policy = { deadlineMs: 1000, firstDelayMs: 100, maxDelayMs: 100 };
@@ -100,7 +100,7 @@ for (const [way, ms] of [
       assert.ok(signals.includes(9));
     });
 
-    it("who has just left the walls is still taken for one behind them, for a moment", async () => {
+    it("a peer that has just left the walls still counts as behind them for a moment", async () => {
       const clock = new ManualClock();
       const peers = new WalledPeers(clock);
       peers.add(process.pid)();

@@ -94,7 +94,7 @@ describe("a deadline", () => {
     await failed;
   });
 
-  test("passes on what came in time, and leaves no timer", async () => {
+  test("passes on a result that came in time, and leaves no timer", async () => {
     const clock = new ManualClock();
     assert.equal(await withDeadline(Promise.resolve(7), 50, "seven", clock), 7);
     await assert.rejects(withDeadline(Promise.reject(new Error("own")), 50, "it", clock), /own/);
@@ -103,7 +103,7 @@ describe("a deadline", () => {
 });
 
 describe("a task set", () => {
-  test("reports each failure and waits for all, also for those that came meanwhile", async () => {
+  test("reports each failure and waits for all tasks, also those added meanwhile", async () => {
     const failures: unknown[] = [];
     const tasks = new TaskSet((error) => failures.push(error));
     let done = 0;

@@ -42,14 +42,14 @@ test("more is better: the ratio says how many times as much ours does", () => {
   assert.equal(row({ better: "higher", target: { atLeast: 2 } }, [100], [250]).ratio, 2.5);
 });
 
-test("a bound from above is a part of the peer's", () => {
+test("an upper bound is given as a fraction of the peer's figure", () => {
   assert.deepEqual(
     [row({ target: { atMost: 0.35 } }, [10], [3]).ratio, row({ target: { atMost: 0.35 } }, [10], [4]).met],
     [0.3, false],
   );
 });
 
-test("a number that stands for never has no ratio and is shown as words", () => {
+test("a number that stands for `never` has no ratio and is shown as text", () => {
   const never = row({ negative: "not within 4 s" }, [-1], [2]);
   assert.equal(never.ratio, null);
   assert.match(markdownTable([never]), /\| not within 4 s \| 2 ms +\|/);
@@ -74,7 +74,7 @@ test("a section of a document is replaced, the rest is left alone", (t) => {
   assert.doesNotMatch(text, /one/);
 });
 
-test("a plot has a line for each series and leaves out what cannot be drawn", () => {
+test("a plot has a line for each series and leaves out points that cannot be drawn", () => {
   const points = [
     { x: 1, y: 2 },
     { x: 10, y: 20 },

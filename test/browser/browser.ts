@@ -6,10 +6,10 @@ import { type BrowserContext, chromium, type Page } from "playwright-core";
 import { ServeChild } from "../support/serve.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
-/** Where screenshots are kept for whoever looks at a run. */
+/** Where the screenshots of a run are kept. */
 const ARTEFACTS = "test-results";
 
-/** As root it needs --no-sandbox; the rest keeps it from asking anybody for anything. */
+/** As root it needs --no-sandbox; the other flags turn off its requests to the network. */
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -87,7 +87,7 @@ export async function screenText(page: Page): Promise<string> {
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
 
-/** What keeps people out of the page as it is now. */
+/** Accessibility faults of the page as it is now. */
 export async function axeFaults(page: Page): Promise<string[]> {
   // The page's own policy lets no foreign script in; the checker is put there from outside.
   const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);

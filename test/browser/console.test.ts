@@ -23,7 +23,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("is opened by the printed address once, and keeps the token out of the address", async () => {
+  test("is opened once by the printed address, and keeps the token out of the address bar", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -81,7 +81,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.getByRole("button", { name: "Take over" }).click();
     await page.getByText("you drive").waitFor();
     await page.locator(".xterm-helper-textarea").focus();
-    // Without echo from before the question on: the answer may come before anybody reads it.
+    // Echo is off before the question is printed: the answer may come before the program reads it.
     const ask = "stty -echo -icanon; printf '\\033[6n'; read -rd R at; stty sane; echo at $" + "{at#*[}";
     await page.keyboard.type(`clear; ${ask}; read -r next; echo "next <$next>"\n`);
     await until("it was answered", async () => /^at \d+;\d+$/m.test(await screenText(page)));
@@ -128,7 +128,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await second.close();
   });
 
-  test("draws what a flood ends with, and nothing of a program runs on the page", async () => {
+  test("draws the end of a flood, and no output of a program is run as code on the page", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -143,7 +143,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("tells who typed and what runs below, and gives a recording of it", async () => {
+  test("shows who typed and the processes below, and offers a recording", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page, problems } = await signedIn(opened.browser, loginUrl);
@@ -241,7 +241,7 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
-  test("has no fault that axe finds, in the light and in the dark, and fits a phone", async () => {
+  test("has no fault that axe finds, in the light and the dark theme, and fits a phone", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
     const { page } = await signedIn(opened.browser, loginUrl);

@@ -17,7 +17,7 @@ import { scratchDirectory } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 import { axeFaults, keepScreenshot, openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
 
-/** What a real run with a real agent a row is through with in a few seconds. */
+/** As many rows as a real run with a real agent per row finishes in a few seconds. */
 const RUN_ROWS = 600;
 const WATCHED_ROWS = 10_000;
 const LARGE_ROWS = 100_000;
@@ -31,7 +31,7 @@ describe("the console's jobs", { timeout: 240_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("a real run is watched to its end, and its failures are asked again", async () => {
+  test("a real run is watched to its end, and its failed rows are retried", async () => {
     using scratch = scratchDirectory();
     const home = join(scratch.path, "home");
     let failing = true;
@@ -72,7 +72,7 @@ describe("the console's jobs", { timeout: 240_000 }, () => {
       assert.equal(await done(), RUN_ROWS);
       await page.getByText("600 of 600 rows, 6 failed, 0 running, 0 waiting").waitFor();
 
-      // One row, with all that was said; nothing of it runs.
+      // One row with its whole conversation; none of it is run as code.
       await page.getByLabel("Failure").selectOption("no_report");
       await page.getByText("6 rows", { exact: true }).waitFor();
       await page.getByRole("link", { name: "row-77", exact: true }).click();

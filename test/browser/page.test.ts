@@ -29,7 +29,7 @@ describe("the console's page", { timeout: 120_000 }, () => {
     assert.doesNotMatch(html, /<script(?![^>]*\bsrc=)|<style|\son\w+=|https?:/);
   });
 
-  test("asks no host but its own server, on any of its pages", async () => {
+  test("sends requests to no host but its own server, on any of its pages", async () => {
     const { server, loginUrl } = await serveConsole("--jobs", "/nonexistent");
     await using _ = server;
     const asked = new Set<string>();
@@ -41,7 +41,7 @@ describe("the console's page", { timeout: 120_000 }, () => {
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("cell", { name: "procwire_processes", exact: true }).waitFor();
     assert.deepEqual([...asked], [new URL(loginUrl).origin]);
-    // Whatever its policy refused would be told here.
+    // Anything that its content security policy refused would be reported here.
     assert.deepEqual(problems, []);
     await page.close();
   });

@@ -22,7 +22,7 @@ describe("a model's terminal in the console", { timeout: 120_000 }, () => {
     await opened[Symbol.asyncDispose]();
   });
 
-  test("is found waiting for a password, driven and handed back, and the password stands nowhere", async () => {
+  test("is found waiting for a password, driven and handed back, and the password is stored nowhere", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
     const { server, loginUrl } = await serveConsole("--audit", audit);

@@ -18,7 +18,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
   let server: ExecServer;
   let listening: Listening;
   let imports: string[];
-  /** What the page's module asks for by itself, by name. */
+  /** The modules that the page's module imports statically, by name. */
   let staticImports: string[];
   before(async () => {
     directory = await mkdtemp(join(tmpdir(), "procwire-browser-"));
@@ -39,7 +39,7 @@ describe("the client for browsers", { timeout: 120_000 }, () => {
     await rm(directory, { recursive: true, force: true });
   });
 
-  it("imports nothing of Node, and nothing that a page would have to find elsewhere", async () => {
+  it("imports nothing of Node, and no package that a page would have to fetch", async () => {
     assert.deepEqual(imports, []);
     for (const file of (await readdir(directory)).filter((name) => name.endsWith(".js"))) {
       const code = await readFile(join(directory, file), "utf8");

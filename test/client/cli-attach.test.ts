@@ -122,7 +122,7 @@ describe("procwire attach", TIMEOUT, () => {
   });
 
   for (const terminalQueries of ["server", undefined] as const)
-    it(`leaves it to the server to answer, once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
+    it(`leaves terminal queries to the server, which answers once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
       const rounds = 100;
       // Asks where the cursor is and takes exactly one answer each time; a second one would be there at the end.
       const script = `stty raw -echo; printf 'past \\033[6n'; sleep 0.2; while read -r -t 0.1 -n 1 x; do :; done; printf waiting; read -r -d g go
@@ -144,7 +144,7 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
-  it("leaves by its key, and the process goes on", async (t) => {
+  it("detaches by its key, and the process goes on", async (t) => {
     const child = await start("echo ready; read x; echo got $x; read y", { tty: true });
     const terminal = await onTerminal(t, attach(child.handle.slice(0, 6)));
     if (!terminal) return;
@@ -158,7 +158,7 @@ describe("procwire attach", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("takes another key to leave by", async (t) => {
+  it("takes another detach key", async (t) => {
     const child = await start("echo ready; read x", { tty: true });
     const terminal = await onTerminal(t, attach("--detach-key", "ctrl-x", child.handle));
     if (!terminal) return;
@@ -173,7 +173,7 @@ describe("procwire attach", TIMEOUT, () => {
     ["TERM", 143],
     ["HUP", 129],
   ] as const)
-    it(`gives the terminal back when it is ended by ${signal}, and the process goes on`, async (t) => {
+    it(`restores the terminal when it is ended by ${signal}, and the process goes on`, async (t) => {
       const child = await start("echo ready; read x", { tty: true });
       const command = `${attach(child.handle)} & pid=$!; echo pid $pid; fg >/dev/null`;
       const terminal = await onTerminal(t, `set -m; ${command}`);
@@ -188,7 +188,7 @@ describe("procwire attach", TIMEOUT, () => {
       await child.terminate();
     });
 
-  it("gives the terminal back when its server is lost, with 125", async (t) => {
+  it("restores the terminal when its server is lost, and exits with 125", async (t) => {
     const own = await startServer("ws://127.0.0.1:0");
     t.after(() => own.stop("SIGKILL"));
     const started = await outcome(
@@ -206,7 +206,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, RESTORED);
   });
 
-  it("only watches with --view: no key comes through", async (t) => {
+  it("only watches with --view: no key is passed on", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach("--view", child.handle));
     if (!terminal) return;
@@ -232,7 +232,7 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "code 0");
   });
 
-  it("refuses what names no process, or more than one", async () => {
+  it("refuses a name that matches no process, or more than one", async () => {
     const child = await start("read x", { pipeStdin: true });
     const unknown = await cli("attach", "zzzzzzzz1");
     assert.deepEqual([unknown.code, /unknown handle zzzzzzzz1/.test(unknown.stderr)], [1, true]);
@@ -298,7 +298,7 @@ describe("procwire kill", TIMEOUT, () => {
 });
 
 describe("procwire logs", TIMEOUT, () => {
-  it("shows the last lines, and what came within a time", async () => {
+  it("shows the last lines, and the output since a given time", async () => {
     const child = await start("for i in 1 2 3 4 5; do echo line $i; done; read x", { pipeStdin: true });
     await waitFor(child, "line 5");
     assert.equal((await cli("logs", "--tail", "2", child.handle)).stdout, "line 4\nline 5\n");
@@ -311,7 +311,7 @@ describe("procwire logs", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("says how much is no longer there", async () => {
+  it("says how much output is no longer retained", async () => {
     const child = await start("head -c 3000000 /dev/zero; echo; read x", { pipeStdin: true });
     await until("all of it", () => child.log.totalBytes === 3_000_001);
     const { stdout, stderr } = await cli("logs", child.handle);
@@ -350,7 +350,7 @@ describe("procwire ps", TIMEOUT, () => {
     await child.terminate();
   });
 
-  it("looks again and again until it is interrupted", async () => {
+  it("refreshes until it is interrupted", async () => {
     const child = await start("read x", { pipeStdin: true });
     const watching = procwire("ps", "--watch", "--json");
     let shown = "";
@@ -365,7 +365,7 @@ describe("procwire ps", TIMEOUT, () => {
 });
 
 describe("the parts of these commands", () => {
-  it("a key to leave by is a control key or none", () => {
+  it("a detach key is a control key or none", () => {
     assert.deepEqual(["ctrl-]", "ctrl-a", "^X", "none"].map(parseDetachKey), [0x1d, 1, 0x18, null]);
     for (const text of ["", "x", "ctrl-", "ctrl-ab", "alt-x"])
       assert.throws(() => parseDetachKey(text), /invalid --detach-key/);

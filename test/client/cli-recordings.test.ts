@@ -43,7 +43,7 @@ const shownIn = (cast: ReturnType<typeof readCast>) =>
     .join("");
 
 describe("procwire record", TIMEOUT, () => {
-  it("writes what a command shows and how it ended, and replay shows it again", {
+  it("writes a command's output and how it ended, and replay shows it again", {
     skip: needsTerminals,
   }, async () => {
     const path = file("recorded.cast");
@@ -61,7 +61,7 @@ describe("procwire record", TIMEOUT, () => {
     assert.equal((await cli("replay", "--speed", "1000", path)).stdout, "häppy\r\ntwo\r\n");
   });
 
-  it("has what is typed only when asked, and never what is not echoed", {
+  it("contains typed input only when asked, and never input that is not echoed", {
     skip: needsTerminals,
   }, async () => {
     await using backend = createLocalBackend();
@@ -107,7 +107,7 @@ describe("procwire record", TIMEOUT, () => {
 });
 
 describe("procwire export", TIMEOUT, () => {
-  it("makes a recording of a server's process afterwards, with its times", async () => {
+  it("makes a recording of a server's process afterwards, with the original times", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const client = await ExecServerClient.connectWebSocket({ url: server.url });
     const child = await client.start({
@@ -144,7 +144,7 @@ describe("procwire export", TIMEOUT, () => {
 });
 
 describe("procwire export --input", TIMEOUT, () => {
-  it("has what was typed into a command started with --record-input, and no secret in hundreds of tries", {
+  it("contains the input of a command started with --record-input, and no secret in hundreds of tries", {
     skip: needsTerminals,
   }, async (t) => {
     const server = await startServer("ws://127.0.0.1:0");
@@ -258,7 +258,7 @@ describe("an asciicast", () => {
 });
 
 describe("procwire doctor", TIMEOUT, () => {
-  it("says of each part whether it works, and how to mend what does not", async () => {
+  it("says of each part whether it works, and how to repair one that does not", async () => {
     const { code, stdout } = await cli("doctor", "--json");
     const findings = stdout
       .trim()

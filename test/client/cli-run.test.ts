@@ -64,7 +64,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(hash(stdout), hash(data));
     });
 
-    it("dies as the command died", async () => {
+    it("ends by the same signal as the command", async () => {
       const killed = await outcome(procwire("run", ...place(), "--", "sh", "-c", "kill -TERM $$"), "");
       assert.deepEqual([killed.code, killed.signal], [null, "SIGTERM"]);
       const quit = await outcome(procwire("run", ...place(), "--", "sh", "-c", "kill -QUIT $$"), "");
@@ -93,7 +93,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.equal(code, 124);
     });
 
-    it("says what could not be run, with 126 and 127", async () => {
+    it("says which command could not be run, with 126 and 127", async () => {
       const missing = await outcome(procwire("run", ...place(), "--", "no-such-program"), "");
       assert.equal(missing.code, 127);
       assert.match(missing.stderr, /^procwire run: no-such-program: No such file or directory/);
@@ -127,7 +127,7 @@ for (const where of ["here", "on a server"] as const) {
   });
 
   describe(`procwire run --tty, ${where}`, TIMEOUT, () => {
-    it("gives the keys away, follows the window, and gives the terminal back", async (t) => {
+    it("passes keys on, follows the window size, and restores the terminal", async (t) => {
       await using backend = createLocalBackend();
       const words = [
         ...CLI,
@@ -164,7 +164,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);
     });
 
-    it("interrupts the command by its key, and gives the terminal back", async (t) => {
+    it("interrupts the command by its key, and restores the terminal", async (t) => {
       await using backend = createLocalBackend();
       const words = [...CLI, "run", ...place(), "--tty", "--", "sh", "-c", "'echo ready; exec sleep 100'"];
       const terminal = await backend
@@ -190,7 +190,7 @@ for (const where of ["here", "on a server"] as const) {
 }
 
 describe("procwire run and its server", TIMEOUT, () => {
-  it("says with 125 that nobody is there", async () => {
+  it("exits with 125 when no server listens", async () => {
     const { code, stderr } = await outcome(
       procwire("run", "--connect", "ws://127.0.0.1:1", "--", "true"),
       "",
@@ -199,7 +199,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stderr, /^procwire run: .*ECONNREFUSED/);
   });
 
-  it("says with 125 that the server was lost", async () => {
+  it("exits with 125 when the server is lost", async () => {
     const own = await startServer("ws://127.0.0.1:0");
     const child = procwire("run", "--connect", own.url, "--", "sh", "-c", "echo ready; sleep 100");
     const ended = outcome(child);
@@ -210,7 +210,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stderr, /exec-server transport disconnected/);
   });
 
-  it("goes on after a lost connection as if nothing had been", async () => {
+  it("continues after a lost connection without a visible difference", async () => {
     await using proxy = await FaultProxy.before(server.url);
     const script = "echo ready; cat; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exit 9";
     const child = procwire("run", "--connect", proxy.url, "--", "sh", "-c", script);
@@ -238,7 +238,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stdout.toString(), /^[a-z2-7]{12} .* running .* sh -c 'echo ready; cat'$/m);
   });
 
-  it("lists no character that a terminal would obey", async () => {
+  it("lists no control character that a terminal would interpret", async () => {
     const word = "\x1b[2J\u202e\x9b1A\x7f\n";
     const child = procwire("run", "--connect", server.url, "--", "sh", "-c", "echo ready; cat", word);
     const ended = outcome(child);
@@ -256,7 +256,7 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.doesNotMatch(listed.stdout.toString() + json.stdout.toString(), /[\x1b\u202e\x9b\x7f]/);
   });
 
-  it("tells wrong arguments from a command's failure", async () => {
+  it("distinguishes wrong arguments from a command's failure", async () => {
     const none = await outcome(procwire("run"), "");
     assert.deepEqual(
       [none.code, none.stderr],

@@ -21,10 +21,10 @@ describe("a server's address", () => {
     ["[::1]:7070", "ws://[::1]:7070"],
   ];
   for (const [text, url] of sockets) {
-    it(`is a socket's: ${text}`, () => assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
+    it(`names a socket: ${text}`, () => assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
   }
 
-  it("is a host behind ssh, with user and port", () => {
+  it("names a host behind ssh, with user and port", () => {
     const words = program("ssh://me@far.example:2222");
     assert.deepEqual(words.slice(0, -1), ["ssh", "-T", "-p", "2222", "-l", "me", "--", "far.example"]);
     assert.match(words.at(-1) ?? "", /^exec sh -c '[^']*procwire[^']* connect;[^']*'$/);
@@ -47,12 +47,12 @@ describe("a server's address", () => {
     assert.match(program("docker://box/run/a.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/a.sock"/);
   });
 
-  it("is a container, with a user", () => {
+  it("names a container, with a user", () => {
     assert.deepEqual(program("docker://my-box").slice(0, -1), ["docker", "exec", "-i", "my-box", "sh", "-c"]);
     assert.deepEqual(program("docker://web@my-box").slice(0, 5), ["docker", "exec", "-i", "-u", "web"]);
   });
 
-  it("is a shell's command", () => {
+  it("names a shell command", () => {
     const target = parseConnectUrl("exec:kubectl exec -i pod -- procwire connect");
     assert.ok(target.type === "pipe");
     assert.deepEqual(target.argv.slice(0, 2), ["/bin/sh", "-c"]);

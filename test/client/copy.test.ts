@@ -110,7 +110,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     });
   }
 
-  it("does nothing twice: what is there already is told as unchanged, by time or by content", async (t) => {
+  it("does nothing twice: a file that is there already is reported as unchanged, by time or by content", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -125,7 +125,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     const { ino } = statSync(scratch.path("copy/a"));
     assert.equal((await copy()).unchanged, 2);
     assert.equal(statSync(scratch.path("copy/a")).ino, ino);
-    // Another content under the same size and time: only its content tells.
+    // Different content with the same size and time: only comparing the content shows it.
     const { mtimeMs } = statSync(scratch.path("tree/a"));
     scratch.file("copy/a", "axa");
     utimesSync(scratch.path("copy/a"), mtimeMs / 1000, mtimeMs / 1000);
@@ -134,7 +134,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.equal(readFileSync(scratch.path("copy/a"), "utf8"), "aaa");
   });
 
-  it("follows or skips links as asked, and tells one that leads nowhere", async (t) => {
+  it("follows or skips links as asked, and reports a dangling one", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("tree/a", "aaa");
@@ -154,7 +154,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.deepEqual(readdirSync(scratch.path("skipped")), ["a"]);
   });
 
-  it("leaves out what is no file, and replaces neither a directory nor a device", async (t) => {
+  it("leaves out special files, and replaces neither a directory nor a device", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.fifo("tree/pipe");
@@ -247,7 +247,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     assert.deepEqual(described(scratch.path("copy")), described(scratch.path("tree")));
   });
 
-  it("goes on with the part that an interruption left, and only with one of the same source", async (t) => {
+  it("resumes from the part that an interruption left, but only from one of the same source", async (t) => {
     const scratch = new Scratch(t);
     const far = await connect(t);
     scratch.file("large", randomBytes(40 * MIB));
@@ -279,7 +279,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     const [part] = interrupted.kept;
     assert.ok(part);
     assert.ok(statSync(part).size >= 10 * MIB);
-    // A part that is no beginning of the source is not gone on with: here one whose tail was lost in a crash.
+    // A part that is no prefix of the source is not resumed: here one whose tail was lost in a crash.
     const whole = readFileSync(part);
     whole.fill(0, whole.length - 100);
     writeFileSync(part, whole);
@@ -311,7 +311,7 @@ describe("copying files between hosts", { timeout: 120_000 }, () => {
     }
   });
 
-  it("ends a tree whole when the host is lost for good, and says which part is kept", async (t) => {
+  it("ends the copy of a tree when the host is lost for good, and says which part is kept", async (t) => {
     const scratch = new Scratch(t);
     await using child = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
     const far = await ExecServerClient.connectWebSocket({
@@ -449,7 +449,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
       stderr,
       `procwire cp: interrupted\nprocwire cp: what has arrived is kept in ${scratch.path(part)}; the same command goes on from there\n`,
     );
-    // That it goes on with this very file shows in its inode.
+    // The same inode shows that it resumed with this very file.
     const { ino } = statSync(scratch.path(part));
     assert.equal((await cp(scratch, ["large", `:${scratch.path("copy")}`]).ended).code, 0);
     assert.equal(statSync(scratch.path("copy")).ino, ino);
@@ -476,7 +476,7 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     }
   });
 
-  it("tells each file that could not be copied, and copies the rest", async (t) => {
+  it("reports each file that could not be copied, and copies the rest", async (t) => {
     const scratch = new Scratch(t);
     scratch.fifo("tree/pipe");
     scratch.file("tree/a", "aaa");

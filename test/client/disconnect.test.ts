@@ -12,7 +12,7 @@ import { ExecServer } from "../../src/server/exec-server.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
 const TIMEOUT = { timeout: 120_000 };
-/** Far below the minute that a call would wait by itself: nothing may hang until somebody else's time-out. */
+/** Far below the minute that a call would wait by itself: nothing may hang until another timeout. */
 const SOON_MS = 10_000;
 /** The server does not come back: the client gives up long before a test would. */
 const AWAY_FOR_GOOD = { deadlineMs: 1000 };
@@ -53,7 +53,7 @@ describe("a server that is gone", TIMEOUT, () => {
     await client.close();
   });
 
-  it("tells the end of its processes first when it stops in order", async () => {
+  it("reports the end of its processes first when it stops in order", async () => {
     const server = await startServer("ws://127.0.0.1:0");
     const client = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: AWAY_FOR_GOOD });
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
@@ -68,7 +68,7 @@ describe("a server that is gone", TIMEOUT, () => {
     await client.close();
   });
 
-  it("is told on stdio too, where there is nothing to come back to", async () => {
+  it("is reported on stdio too, where reconnecting is impossible", async () => {
     await using server = await spawnLocalExecServer(SERVE);
     const remote = await server.client.start(SLEEP);
     const failed = failureOf(remote.events());
@@ -79,7 +79,7 @@ describe("a server that is gone", TIMEOUT, () => {
     await assert.rejects(soon(reading), isDisconnect);
   });
 
-  it("is told in process too", async () => {
+  it("is reported in process too", async () => {
     const server = new ExecServer(createLocalHost());
     const client = await ExecServerClient.connectInProcess(server);
     const process = await client.start({ ...SLEEP, argv: ["sleep", "1000"] });
@@ -106,7 +106,7 @@ describe("a server that is gone", TIMEOUT, () => {
   });
 });
 
-describe("connecting to nobody", TIMEOUT, () => {
+describe("connecting where no server listens", TIMEOUT, () => {
   it("rejects with the system's reason", async () => {
     await assert.rejects(ExecServerClient.connectWebSocket({ url: "ws://127.0.0.1:1" }), /ECONNREFUSED/);
     await assert.rejects(ExecServerClient.connectUnix({ path: "/no/such/socket" }), /ENOENT/);

@@ -49,12 +49,12 @@ for (const [name, target] of [
       assert.equal((await environment.run("cat", { input, env: process.env })).stdout, "bytes\n");
     });
 
-    it("gives the output as bytes if that is wanted", async () => {
+    it("gives the output as bytes on request", async () => {
       const { stdout } = await environment.run(["printf", "\\377\\000"], { encoding: "buffer" });
       assert.deepEqual([...stdout], [0xff, 0]);
     });
 
-    it("rejects for a program that fails, with what it said; or gives the result if that is wanted", async () => {
+    it("rejects for a program that fails, with its output; or gives the result on request", async () => {
       const script = ["/bin/sh", "-c", "echo out; echo broken >&2; exit 3"];
       await assert.rejects(environment.run(script), (error: unknown) => {
         assert.ok(error instanceof CommandError && error instanceof ExecServerError);

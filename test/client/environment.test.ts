@@ -59,7 +59,7 @@ const ways: [string, () => Promise<{ environment: Environment; close: () => Prom
 
 for (const [name, open] of ways) {
   describe(`an environment: ${name}`, TIMEOUT, () => {
-    it("runs processes, reads and writes files, and tells what it is", async () => {
+    it("runs processes, reads and writes files, and describes itself", async () => {
       const { environment, close } = await open();
       const directory = await mkdtemp(join(tmpdir(), "procwire-environment-"));
       try {
@@ -196,7 +196,7 @@ describe("choosing an environment", () => {
     }
   });
 
-  it("refuses an environments.toml that cannot be meant", () => {
+  it("refuses an invalid environments.toml", () => {
     const wrong: [string, RegExp][] = [
       ['[[environments]]\nid = "a"', /must set exactly one of url or program/],
       ['[[environments]]\nid = "a"\nurl = "ws://x"\nprogram = "y"', /must set exactly one of url or program/],
@@ -210,7 +210,7 @@ describe("choosing an environment", () => {
     for (const [text, problem] of wrong) assert.throws(() => parseEnvironmentsToml(text, "/"), problem);
   });
 
-  it("knows no default when the file says none", () => {
+  it("has no default when the file names none", () => {
     assert.equal(parseEnvironmentsToml('default = "none"', "/").defaultId, null);
     assert.equal(parseEnvironmentsToml("include_local = false", "/").defaultId, null);
     assert.equal(parseEnvironmentsToml("", "/").defaultId, "local");

@@ -45,7 +45,7 @@ describe("the examples", { timeout: 120_000 }, () => {
     await using proxy = await FaultProxy.before(listening.url);
     const running = example("follow-build-log", proxy.url);
     let timer: NodeJS.Timeout | undefined;
-    // Not before it is connected: a first connection that fails is an error, not something to come back from.
+    // Only once it is connected: a first connection that fails is an error, and is not retried.
     running.child.stdout?.once("data", () => {
       timer = setInterval(() => proxy.cut(), 200);
     });

@@ -65,7 +65,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("sits out a stall and a delay without losing the connection", async () => {
+    it("survives a stall and a delay without losing the connection", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       proxy.faultFor = () => ({ delayMs: 5, pieceBytes: 700 });
       const client = await connectThrough(proxy);
@@ -84,7 +84,7 @@ for (const kind of SOCKET_KINDS) {
       await client.close();
     });
 
-    it("fails everything when the way back stays refused", async () => {
+    it("fails everything when reconnecting stays refused", async () => {
       await using proxy = await FaultProxy.before(listening.url);
       const client = await ExecServerClient.connectWebSocket({
         url: proxy.url,
@@ -196,7 +196,7 @@ async function chat(
   return { writtenBytes: receivedBytes, givenBytes: sentBytes };
 }
 
-/** Whole short lives, one after another: started once, fed once, ended with their own exit code. */
+/** Short processes, one after another: each is started once, fed once, and ends with its own exit code. */
 async function runMany(client: UniversalClient, isOver: () => boolean): Promise<number> {
   let count = 0;
   for (; !isOver(); count++) {

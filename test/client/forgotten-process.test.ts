@@ -42,7 +42,7 @@ describe("a process that its server has forgotten", () => {
     await server.close();
   });
 
-  it("is forgotten too when its handle was disposed of before it had told its end", async () => {
+  it("is forgotten too when its handle was disposed of before its end was reported", async () => {
     const { host, server, client } = await connected();
     const process = await client.start(START);
     const fake = host.process("p");

@@ -62,7 +62,7 @@ describe("a server without the extensions", () => {
     return { server, client: await ExecServerClient.connect(server.open) };
   }
 
-  it("is never sent what it would close the connection for, nor what it does not know", async () => {
+  it("is never sent a message that it would close the connection for, nor one it does not know", async () => {
     const { server, client } = await plain();
     server.answers["process/signal"] = () => ({});
     server.answers["process/terminate"] = () => ({ running: true });
@@ -99,7 +99,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("answers waits from what it has told", async () => {
+  it("has waits answered from the events it has sent", async () => {
     const { server, client } = await plain();
     const process = await client.start(START);
     const matched = process.wait({ until: { type: "output", pattern: "rea[d]y" } });
@@ -131,7 +131,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("says that a method is missing also when only the answer tells", async () => {
+  it("has a missing method reported also when only its answer shows it", async () => {
     const { client } = await plain();
     await assert.rejects(client.files.readFile("/etc/passwd"), {
       message: "fs/readFile is not supported by this server",
@@ -139,7 +139,7 @@ describe("a server without the extensions", () => {
     await client.close();
   });
 
-  it("is told of processes before it has answered their start", async () => {
+  it("may send events of a process before it has answered its start", async () => {
     const { server, client } = await plain();
     server.answers["process/start"] = ({ processId }, peer) => {
       peer.notify("process/exited", { processId, seq: 1, exitCode: 0, sandboxDenied: false });
@@ -183,7 +183,7 @@ describe("calls", () => {
     await client.close();
   });
 
-  it("keep writes from outrunning what a server remembers to tell repeats by", async () => {
+  it("keep no more writes in flight than a server remembers ids of to detect repeats", async () => {
     const server = new ScriptedServer();
     const client = await ExecServerClient.connect(server.open);
     server.answers["process/write"] = () => NO_ANSWER;

@@ -9,7 +9,7 @@ import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { until } from "../support/until.ts";
 
-test("everybody who waits for a path is woken by the server's watch, without polling", {
+test("all who wait for a path are woken by the server's watch, without polling", {
   timeout: 60_000,
 }, async () => {
   const directory = await mkdtemp(join(tmpdir(), "procwire-missing-"));

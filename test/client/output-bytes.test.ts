@@ -10,7 +10,7 @@ function message(params: Record<string, unknown>): Buffer {
 }
 
 describe("output read by its bytes", () => {
-  it("is what the message says, whatever the bytes and however long", () => {
+  it("equals the message's content, whatever the bytes and however long", () => {
     fc.assert(
       fc.property(
         fc.string({ maxLength: 40 }),

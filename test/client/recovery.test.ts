@@ -67,7 +67,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("reads what was told meanwhile and goes on with the same handle", async () => {
+  it("reads the events it missed and goes on with the same handle", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.current.notify("process/output", { processId: "p", ...chunk(1, "one ") });
@@ -78,7 +78,7 @@ describe("a lost connection", () => {
         : { chunks: [], nextSeq: 3, ...NOTHING_NEW };
     server.current.cut();
     await settle();
-    // Told again, told early, and told anew: each counts once.
+    // Events sent twice, early, and again after the loss: each counts once.
     server.current.notify("process/output", { processId: "p", ...chunk(2, "two ") });
     server.current.notify("process/output", { processId: "p", ...chunk(3, "three") });
     server.current.notify("process/exited", { processId: "p", seq: 4, exitCode: 0 });
@@ -94,7 +94,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("learns of an end that was told to nobody", async () => {
+  it("learns of an end that no connection was told of", async () => {
     const { server, client } = await rig();
     const process = await client.start(START);
     server.answers["process/read"] = () => ({
@@ -189,7 +189,7 @@ describe("a lost connection", () => {
     }
   });
 
-  it("gives up on a start that stays under way, and says that it may have happened", async () => {
+  it("gives up on a start that is never answered, and says that it may have happened", async () => {
     const { server, client, clock } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -211,7 +211,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is brought about when a server that works in turn would wait for an HTTP response nobody wants", async () => {
+  it("is forced when a server that works in order would block on an unwanted HTTP response", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const { client, states } = await rig({}, server);
@@ -229,7 +229,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is noticed by an unanswered ping where a server may have other reasons to be silent", async () => {
+  it("is noticed by an unanswered ping where a server may be silent for other reasons", async () => {
     const server = new ScriptedServer();
     server.answers.initialize = () => ({ sessionId: "S" });
     const pings: (() => void)[] = [];
@@ -272,7 +272,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("tells why a start failed whose first answer was lost", async () => {
+  it("reports why a start failed whose first answer was lost", async () => {
     const { server, client } = await rig();
     server.answers["process/start"] = () => NO_ANSWER;
     const starting = client.start(START);
@@ -399,7 +399,7 @@ describe("a lost connection", () => {
   for (const code of ["ECONNREFUSED", "ENOENT"]) {
     const refusal = () => Object.assign(new Error(`connect ${code}`), { code });
 
-    it(`is not final while nobody listens within the client's whole time (${code})`, async () => {
+    it(`is not final while no server listens, until the client's deadline (${code})`, async () => {
       const { server, client, clock, states } = await rig();
       server.refuse = refusal;
       server.current.cut();
@@ -412,7 +412,7 @@ describe("a lost connection", () => {
       await client.close();
     });
 
-    it(`is final when nobody listens for 25 s (${code})`, async () => {
+    it(`is final when no server listens for 25 s (${code})`, async () => {
       const { server, clock, states } = await rig();
       server.refuse = refusal;
       server.current.cut();
@@ -423,7 +423,7 @@ describe("a lost connection", () => {
     });
   }
 
-  it("gives the id it is known by, and is the end when somebody else has the session since", async () => {
+  it("presents its attachment id, and is final when another client has taken the session since", async () => {
     const { server, states } = await rig();
     server.answers.initialize = () => ({ sessionId: "S", extensions: [], attachmentId: "7" });
     server.current.cut();
@@ -440,7 +440,7 @@ describe("a lost connection", () => {
     assert.match(last.error.message, /session S was taken over by another connection/);
   });
 
-  it("is noticed without a word from anybody, by an answer that does not come", async () => {
+  it("is noticed without any message, by an answer that does not come", async () => {
     const { server, client, clock, states } = await rig();
     await clock.advance(14_999);
     assert.equal(server.calls("environment/status").length, 0);
@@ -458,7 +458,7 @@ describe("a lost connection", () => {
     await client.close();
   });
 
-  it("is the end when nobody wants it recovered", async () => {
+  it("is final when recovery is turned off", async () => {
     const { server, client, states } = await rig({ reconnect: false });
     const process = await client.start(START);
     server.answers["process/write"] = () => NO_ANSWER;
@@ -501,7 +501,7 @@ describe("a lost connection", () => {
     assert.equal((await events.next()).done, true);
   });
 
-  it("is no second end for what the first generation had ended in the packet of its start", async () => {
+  it("reports no second end for a first-generation process that ended in the packet of its start", async () => {
     const { server, client } = await rig();
     server.answers["command/exec"] = (_params, peer) => {
       queueMicrotask(() => peer.notify("command/exec/exited", { sessionId: "session-1", exitCode: 0 }));
@@ -518,7 +518,7 @@ describe("a lost connection", () => {
     assert.deepEqual(seen, [{ type: "exited", sessionId: "session-1", exitCode: 0 }]);
   });
 
-  it("never recovers from a peer that speaks something else", async () => {
+  it("is final when the peer speaks another protocol", async () => {
     const { server, states } = await rig();
     server.current.notify("process/output", {
       processId: "p",

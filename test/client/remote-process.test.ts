@@ -14,7 +14,7 @@ async function settle(): Promise<void> {
 }
 
 describe("a remote process", { timeout: 120_000 }, () => {
-  it("reads from the server what its own log has let go", async () => {
+  it("reads output from the server that its own log has evicted", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server, {
       logLimits: { retainedBytes: 64 * 1024 },
@@ -65,7 +65,7 @@ describe("a remote process", { timeout: 120_000 }, () => {
     await settle();
     const held = process.log.nextSeq - 1;
     assert.ok(held < 10, `only so much is taken ahead of the reader, not all ${held}`);
-    // The answer comes behind the output that is held back: whoever waits for it must get it.
+    // The answer comes behind the output that is held back: the call that waits for it must get it.
     assert.deepEqual(await client.call("environment/status", {}), { status: "ready" });
     let seen = 1;
     while (seen < 10) if ((await events.next()).value?.type === "output") seen++;
@@ -74,7 +74,7 @@ describe("a remote process", { timeout: 120_000 }, () => {
     await client.close();
   });
 
-  it("ends and forgets when it is disposed of", async () => {
+  it("is ended and forgotten when it is disposed of", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server);
     {
@@ -85,7 +85,7 @@ describe("a remote process", { timeout: 120_000 }, () => {
     assert.deepEqual([listed?.running, listed?.signal], [false, "SIGKILL"]);
   });
 
-  it("keeps what the first generation tells apart from its own", async () => {
+  it("keeps first-generation notifications apart from its own", async () => {
     await using server = new ExecServer(createLocalHost());
     await using client = await ExecServerClient.connectInProcess(server);
     const receiver = client.eventReceiver();

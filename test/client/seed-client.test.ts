@@ -108,7 +108,7 @@ describe("the seed's client", TIMEOUT, () => {
   });
 });
 
-describe("a server of one's own", TIMEOUT, () => {
+describe("a server that the client starts itself", TIMEOUT, () => {
   it("ends when it is disposed of, with its processes", async () => {
     const server = await spawnLocalExecServer(SERVE);
     const child = await server.client.start({
@@ -126,13 +126,13 @@ describe("a server of one's own", TIMEOUT, () => {
     await goneWithin(pid, 10_000);
   });
 
-  it("is told to be missing when it cannot be started", async () => {
+  it("is reported as missing when it cannot be started", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "/no/such/server" }), {
       message: /^cannot start exec-server `\/no\/such\/server`: .*ENOENT/,
     });
   });
 
-  it("is told to have ended when it ends instead of answering", async () => {
+  it("is reported as ended when it ends instead of answering", async () => {
     await assert.rejects(spawnLocalExecServer({ program: "true" }), {
       message: /^exec-server transport disconnected/,
     });

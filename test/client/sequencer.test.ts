@@ -72,14 +72,14 @@ describe("the sequencer", () => {
     assert.equal(sequencer.isBehind, false);
   });
 
-  it("tells a notified gap once, with its size only where that is known", async () => {
+  it("reports a notified gap once, with its size only where that is known", async () => {
     const chunk = new Uint8Array(1);
     const log = new EventLog({ isFollower: true });
     const sequencer = new ServerSide().follow(log);
     const output = (seq: number) => sequencer.offer({ type: "output", seq, stream: "stdout", chunk });
     output(1);
     sequencer.offerGap({ fromSeq: 2, toSeq: 3, bytes: 20 });
-    // Of the next ones nobody knows the size: the server does not, or a part of the gap has arrived.
+    // The size of the next gaps is unknown: the server does not give it, or a part of the gap has arrived.
     sequencer.offerGap({ fromSeq: 4, toSeq: 4, bytes: null });
     output(5);
     sequencer.offerGap({ fromSeq: 5, toSeq: 7, bytes: 30 });
@@ -100,7 +100,7 @@ describe("the sequencer", () => {
     );
   });
 
-  it("tells output that the server has let go as a gap, with the exit behind it at its place", async () => {
+  it("reports output that the server has evicted as a gap, with the exit behind it at its place", async () => {
     const server = new ServerSide({ retainedBytes: 10 });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
@@ -115,7 +115,7 @@ describe("the sequencer", () => {
     assert.deepEqual(events[0], { type: "gap", fromSeq: 1, toSeq: 4, bytes: 40 });
   });
 
-  it("does not know how much is missing when the server tells no gaps, also once the gap itself is let go", async () => {
+  it("does not know how much is missing when the server reports no gaps, also once the gap itself is evicted", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     for (let count = 0; count < 5; count++) server.output(10);
     server.exited();
@@ -130,7 +130,7 @@ describe("the sequencer", () => {
     }
   });
 
-  it("finds the exit among evicted output when the server tells no gaps", async () => {
+  it("finds the exit among evicted output when the server reports no gaps", async () => {
     const server = new ServerSide({ retainedBytes: 10, tellsGaps: false });
     server.output(10);
     server.exited();

@@ -57,7 +57,7 @@ async function lastError({ states }: Seen): Promise<string> {
 
 function contract(name: string, skip: string | false, url: () => string): void {
   describe(`a session taken over: ${name}`, { skip, timeout: 60_000 }, () => {
-    it("stays with whoever took it; the other is told so and does not come back", async () => {
+    it("stays with the client that took it; the other is told so and does not reconnect", async () => {
       const first = await connect(url());
       const process = await first.client.start(CAT);
       const second = await takeOver(url(), first);
@@ -85,7 +85,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       const first = await connect(proxy.url);
       proxy.stall();
       const second = await takeOver(url(), first);
-      // Nothing of that came through; now its connection is lost as well.
+      // None of that reached the client; now its connection is lost as well.
       proxy.cut();
       proxy.resume();
       assert.match(await lastError(first), TAKEN_OVER);
@@ -96,7 +96,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await second.client.close();
     });
 
-    it("is not taken back either while whoever took it is away for a moment", async () => {
+    it("is not taken back either while the client that took it is briefly disconnected", async () => {
       await using proxy = await FaultProxy.before(url());
       const first = await connect(proxy.url);
       proxy.stall();
@@ -111,7 +111,7 @@ function contract(name: string, skip: string | false, url: () => string): void {
       await using proxy = await FaultProxy.before(url());
       const { client, states } = await connect(proxy.url);
       const process = await client.start(CAT);
-      // The server goes on believing in each of these; from some of them its answer to `initialize` never comes.
+      // The server takes each of these connections for alive; on some its answer to `initialize` never arrives.
       for (const bytes of [0, 150, 200, 400, 700]) {
         const before = proxy.connections;
         proxy.faultFor = (number) =>

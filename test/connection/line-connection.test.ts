@@ -120,7 +120,7 @@ describe("a stdio connection", () => {
     }
   });
 
-  test("tells a broken stream once, with its reason, and is silent afterwards", async () => {
+  test("reports a broken stream once, with its reason, and is silent afterwards", async () => {
     const { input, output, events, connection } = open();
     input.destroy(new Error("cable cut"));
     output.destroy(new Error("too"));
@@ -161,7 +161,7 @@ describe("a stdio connection", () => {
     assert.equal(events.length, 1);
   });
 
-  test("that is closed ends its output, and says once that it is over", async () => {
+  test("that is closed ends its output, and reports its end once", async () => {
     const { output, events, connection } = open();
     let ended = false;
     output.on("end", () => {

@@ -6,7 +6,7 @@ import { memoryConnectionPair } from "../../src/connection/memory-connection.ts"
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 describe("a pair in memory", () => {
-  test("carries text both ways in order, and tells both ends that it is over", async () => {
+  test("carries text both ways in order, and reports its end on both sides", async () => {
     const [a, b] = memoryConnectionPair();
     const seen: Record<"a" | "b", ConnectionEvent[]> = { a: [], b: [] };
     a.open((event) => seen.a.push(event));
@@ -38,7 +38,7 @@ describe("a pair in memory", () => {
     assert.equal(events.length, 1);
   });
 
-  test("queues for a paused end, counts it, and tells when it has drained", async () => {
+  test("queues for a paused end, counts the queue, and reports when it has drained", async () => {
     const [a, b] = memoryConnectionPair();
     const events: ConnectionEvent[] = [];
     let drained = 0;

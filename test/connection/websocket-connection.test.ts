@@ -8,7 +8,7 @@ import { StreamSocket } from "../../src/connection/stream-socket.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 
-/** A server's connection over a pair of streams, and a client that speaks frames by hand. */
+/** A server's connection over a pair of streams, and a client that writes frames by hand. */
 function connect(
   options: {
     answersPings?: boolean;
@@ -55,7 +55,7 @@ async function settle(): Promise<void> {
 }
 
 describe("keep-alive", () => {
-  test("asks every 30 s and stays with a peer that answers", async () => {
+  test("pings every 30 s and keeps a peer that answers", async () => {
     const { clock, events, told } = connect({ answersPings: true });
     for (let n = 0; n < 10; n++) {
       await clock.advance(30_000);
@@ -76,7 +76,7 @@ describe("keep-alive", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("takes anything the peer says for a sign of life", async () => {
+  test("takes any message of the peer as a sign of life", async () => {
     const { clock, far, writer, events } = connect();
     await clock.advance(30_000);
     far.write(writer.text('{"method":"x"}'));
@@ -110,7 +110,7 @@ describe("a peer that does not read", () => {
     assert.deepEqual(events, [{ type: "disconnected", reason: "its answers were left unread" }]);
   });
 
-  test("is not closed for less than answers can queue, such as output that waits", async () => {
+  test("is not closed for less than the limit of queued answers, such as waiting output", async () => {
     const { clock, connection, events } = connect({ stalled: true, maxQueuedBytes: 300_000 });
     connection.send("x".repeat(200_000));
     await clock.advance(600_000);
@@ -148,7 +148,7 @@ describe("a peer that does not read", () => {
     assert.deepEqual(told, [`{"a":"${bytes.toString("base64")}"}`, "after"]);
   });
 
-  test("that leaves ends what waits to be sent", async () => {
+  test("that leaves has its queue dropped", async () => {
     const { connection, far } = connect({ stalled: true });
     const message = { head: "", bytes: Buffer.alloc(3_000_000), tail: "" };
     const sent = [connection.sendLong(message), connection.sendLong(message)];
@@ -167,7 +167,7 @@ describe("closing", () => {
     assert.deepEqual(told, ["close 1000 ", "end"]);
   });
 
-  test("tells the reason as a policy close, once", async () => {
+  test("sends the reason as a policy close, once", async () => {
     const { connection, events, told, far, writer } = connect();
     connection.close("because");
     connection.close("again");
@@ -191,7 +191,7 @@ describe("closing", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("tells a peer that vanished without a word", async () => {
+  test("reports a peer that vanished without a close", async () => {
     const { far, events } = connect();
     far.destroy();
     await settle();

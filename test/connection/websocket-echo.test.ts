@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { serveEcho } from "../support/echo-server.ts";
 import { closePayload, cut, type RawFrame, RawWebSocket, rawFrame } from "../support/raw-frames.ts";
 
-/** The rules of WebSocket, asked over TCP of the path the server uses, with both kinds of socket. */
+/** The rules of WebSocket, tested over TCP on the code path the server uses, with both kinds of socket. */
 
 const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
 const servers = {
@@ -234,7 +234,7 @@ for (const [way, server] of Object.entries(servers)) {
       const client = await RawWebSocket.open(server.port);
       for (const part of parts) {
         client.send(part);
-        // Small pieces arrive as such only if somebody reads between them.
+        // Small pieces arrive separately only if the receiver reads between them.
         if (parts.length < 50) await new Promise((resolve) => setImmediate(resolve));
       }
       return client.finish();

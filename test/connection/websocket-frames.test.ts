@@ -7,7 +7,7 @@ import { cut, rawFrame as frame } from "../support/raw-frames.ts";
 
 const MAX_MESSAGE_BYTES = 1000;
 
-/** What a reader told, as words. */
+/** A reader's events, as text. */
 function reader(role: Role, maxMessageBytes = MAX_MESSAGE_BYTES) {
   const told: string[] = [];
   const frames = new FrameReader(role, plainByteCodec, maxMessageBytes, {
@@ -83,7 +83,7 @@ describe("a frame reader", () => {
     });
   }
 
-  test("takes one byte at a time", () => {
+  test("takes input one byte at a time", () => {
     const { frames, told } = reader("server");
     const bytes = Buffer.concat([
       frame({ opcode: 1, payload: Buffer.from("hello") }),
@@ -159,7 +159,7 @@ describe("a frame reader", () => {
     assert.deepEqual(told, [`text ${Buffer.alloc(MAX_MESSAGE_BYTES).toString("base64")}`]);
   });
 
-  test("does not grow by what heads claim, only by what comes", () => {
+  test("does not grow by the lengths that heads claim, only by bytes that arrive", () => {
     const claimed = 64 * 1024 * 1024;
     const before = process.memoryUsage().arrayBuffers;
     const readers = Array.from({ length: 100 }, () => reader("server", claimed));
@@ -248,7 +248,7 @@ describe("a frame writer", () => {
   });
 });
 
-test("a chunk that was copied may be overwritten: nothing of it is looked at again", () => {
+test("a chunk that was copied may be overwritten: it is not read again", () => {
   fc.assert(
     fc.property(fc.array(payload, { minLength: 1, maxLength: 4 }), places, (payloads, cuts) => {
       const bytes = Buffer.concat(

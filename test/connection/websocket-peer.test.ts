@@ -11,7 +11,7 @@ import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/webs
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { listenerOf, serveWebSockets } from "../support/websocket-server.ts";
 
-/** The `ws` package as an independent peer, in both roles, through a wire that cuts the bytes where it likes. */
+/** The `ws` package as an independent peer, in both roles, through a proxy that cuts the bytes anywhere. */
 
 const closers: (() => void)[] = [];
 after(() => {
@@ -120,7 +120,7 @@ describe("as a client of ws", () => {
     connection.close();
   });
 
-  test("tells what a server answered instead of an upgrade", async () => {
+  test("reports what a server answered instead of an upgrade", async () => {
     const http = createHttpServer((_, response) => response.writeHead(418).end("short and stout"));
     const port = await listenOn(http);
     closers.push(() => http.close());

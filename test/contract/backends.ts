@@ -15,7 +15,7 @@ import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { serveOn } from "../support/sockets.ts";
 
-/** A backend under test, and how to be rid of it. */
+/** A backend under test, and how to dispose of it. */
 export interface ContractBackend {
   backend: ExecBackend;
   /** Where it offers the files of its host too. */

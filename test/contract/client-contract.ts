@@ -16,7 +16,7 @@ import { waitFor } from "../../src/exec/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
-/** Nothing here takes a tenth of it: what hangs is told as what it waited for. */
+/** Nothing here takes a tenth of it: a hang fails with the name of what it waited for. */
 const PATIENCE_MS = 20_000;
 const patiently = <T>(promise: Promise<T>, what: string) => withDeadline(promise, PATIENCE_MS, what);
 
@@ -79,7 +79,7 @@ export function clientContract(
 
     // ---- input
 
-    it("gives a program its whole input, or refuses at once what cannot be done here", async () => {
+    it("gives a program its whole input, or refuses at once where the host cannot", async () => {
       const running = run(context.backend, ["sort"], { cwd: "/", input: "b\na\n" });
       running.catch(() => undefined);
       const process = await context.backend.start(params(["sort"], { pipeStdin: true }));
@@ -95,7 +95,7 @@ export function clientContract(
       await process[Symbol.asyncDispose]();
     });
 
-    it("is not bothered by a program that ends before it has read its input", async () => {
+    it("tolerates a program that ends before it has read its input", async () => {
       const input = "x".repeat(2_000_000);
       const running = patiently(run(context.backend, ["true"], { cwd: "/", input }), "the run");
       if (options.noCloseStdin) await assert.rejects(running, NO_CLOSE_STDIN);
@@ -125,7 +125,7 @@ export function clientContract(
 
     // ---- time
 
-    it("ends a run after its time and says that it was the time", async () => {
+    it("ends a run after its time limit and gives that as the reason", async () => {
       const result = await patiently(
         run(context.backend, ["sleep", "100"], { cwd: "/", timeoutMs: 2000 }),
         "the run",
@@ -134,19 +134,19 @@ export function clientContract(
       assert.notEqual(result.exitCode, 0);
     });
 
-    it("says of a run that had the time that nothing ended it", async () => {
+    it("reports that nothing ended a run that finished in time", async () => {
       const result = await run(context.backend, ["true"], { cwd: "/", timeoutMs: 60_000 });
       assert.deepEqual([result.timedOut, result.reason, result.exitCode], [false, "exited", 0]);
     });
 
-    it("rejects a run that is given up with the reason it was given up for", async () => {
+    it("rejects an aborted run with the abort's reason", async () => {
       const reason = new Error("no longer wanted");
       const running = run(context.backend, ["sleep", "100"], { cwd: "/", signal: AbortSignal.timeout(100) });
       await assert.rejects(patiently(running, "the run"), { name: "TimeoutError" });
       await assert.rejects(run(context.backend, ["true"], { signal: AbortSignal.abort(reason) }), reason);
     });
 
-    it("rejects whatever is given up with the very reason, and does nothing for a signal that was aborted before", async () => {
+    it("rejects every aborted call with the abort's own reason, and does nothing for a signal aborted before", async () => {
       await using process = await shell("echo out; sleep 1000", { pipeStdin: true });
       await waitFor(process, "out");
       const reason = { not: "even an error" };
@@ -238,7 +238,7 @@ export function clientContract(
       await sleeper.terminate();
     });
 
-    it("tells every failure of a process by one kind of error, with its code, its JSON-RPC number and the caller's line", async () => {
+    it("reports every failure of a process by one kind of error, with its code, its JSON-RPC number and the caller's line", async () => {
       const argv = ["no-such-program", "x"];
       const noProgram = { code: "ENOENT", argv, method: "process/start", rpcCode: -32603 };
       await assert.rejects(context.backend.start(params(argv)), { ...FAMILY, ...noProgram });
@@ -261,7 +261,7 @@ export function clientContract(
         await assert.rejects(call(), ({ stack = "" }: Error) => /client-contract\.ts/.test(stack));
     });
 
-    it("tells every failure of a file by the same kind of error, with its path, where there are files", async () => {
+    it("reports every failure of a file by the same kind of error, with its path, where there are files", async () => {
       const { files } = context;
       assert.equal(files === undefined, options.noFiles ?? false);
       if (!files) return;
@@ -307,7 +307,7 @@ export function clientContract(
       assert.equal((await first.terminate()).running, true);
     });
 
-    it("tells a known exit by wait and snapshot as by read, also when it is closed; starts nothing then", async () => {
+    it("reports a known exit by wait and snapshot as by read, also when it is closed; starts nothing then", async () => {
       const own = await open();
       const process = await own.backend.start(params(["/bin/sh", "-c", "echo out; exit 7"]));
       await patiently(process.wait(), "the exit");

@@ -18,7 +18,7 @@ export interface BackendUnderTest {
 }
 
 export interface ContractOptions {
-  /** Say why where a backend has no terminals; the tests that need one then skip with these words. */
+  /** The reason why a backend has no terminals; the tests that need one are skipped with it. */
   noTerminal?: string;
 }
 
@@ -27,7 +27,7 @@ const PATIENCE_MS = 20_000;
 
 /**
  * What every ExecBackend must do, whatever stands between it and the process. The first tests are the reference
- * implementation's own, by name; the others hold what it left open.
+ * implementation's own, by name; the others cover what it left open.
  */
 export function execProcessContract(
   name: string,
@@ -134,7 +134,7 @@ export function execProcessContract(
 
     // ---- starting
 
-    it("refuses a program that is not there, with the system's words, and the id is free again", async () => {
+    it("refuses a missing program, with the system's message, and the id is free again", async () => {
       const refusal = refusedWith(-32603, "No such file or directory (os error 2)");
       await assert.rejects(start(["no-such-program"], { processId: "reused" }), refusal);
       await assert.rejects(start(["true"], { processId: "reused", cwd: "/no/such/folder" }), refusal);
@@ -167,7 +167,7 @@ export function execProcessContract(
 
     // ---- ending
 
-    it("tells death by a signal as 128 + n and by name", async () => {
+    it("reports death by a signal as 128 + n and by name", async () => {
       const started = await shell("kill -KILL $$");
       const result = await started.wait();
       assert.deepEqual([result.exitCode, result.signal, result.reason], [137, "SIGKILL", "exited"]);
@@ -206,7 +206,7 @@ export function execProcessContract(
       await assert.rejects(started.signal("SIGNONSENSE"), refusedWith(-32602));
     });
 
-    it("ends a process that outlives its time, and says so", async () => {
+    it("ends a process that exceeds its time limit, and says so", async () => {
       const started = await shell("while :; do sleep 0.05; done", { timeoutMs: 50 });
       const exited = (await collectEvents(started)).find((event) => event.type === "exited");
       assert.equal(exited?.type === "exited" && exited.reason, "timeout");
@@ -221,7 +221,7 @@ export function execProcessContract(
       if (pid !== null) assert.throws(() => process.kill(pid, 0), { code: "ESRCH" });
     });
 
-    it("tells the order: the leader's output, exited, late output of others, closed", async () => {
+    it("keeps the order: the leader's output, exited, late output of others, closed", async () => {
       const started = await shell("(sleep 0.2; printf late) & printf early; exit 3");
       const events = await collectEvents(started);
       assert.deepEqual(events.map(summary), [
@@ -326,7 +326,7 @@ export function execProcessContract(
       assert.equal(cut.stdout.length + cut.omittedBytes, 3_000_000);
     });
 
-    it("holds a process back for a slow lossless reader, and loses nothing", async () => {
+    it("puts backpressure on a process for a slow lossless reader, and loses nothing", async () => {
       const bytes = 6_000_000;
       const started = await start(["head", "-c", String(bytes), "/dev/zero"]);
       let seen = 0;
@@ -341,7 +341,7 @@ export function execProcessContract(
       assert.equal(seen, bytes);
     });
 
-    it("tells a gap to a reader that comes after output was evicted", async () => {
+    it("reports a gap to a reader that comes after output was evicted", async () => {
       const started = await start(["head", "-c", "3000000", "/dev/zero"]);
       await patiently(started.wait(), "the process to exit");
       await collectEvents(started);

@@ -102,7 +102,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(seen, 6_000_000);
     });
 
-    it("holds the process back for a lossless subscriber and skips nothing", async () => {
+    it("puts backpressure on the process for a lossless subscriber and skips nothing", async () => {
       const size = 8_000_000;
       await using process = await shell(`head -c ${size} /dev/zero | tr '\\0' x`);
       const events = process.events({ lossless: true });
@@ -125,7 +125,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(hash.digest("hex"), createHash("sha256").update("x".repeat(size)).digest("hex"));
     });
 
-    it("wakes whoever waits for something new", async () => {
+    it("wakes those who wait for new events", async () => {
       await using process = await shell("read go; echo hi", { pipeStdin: true });
       const wake = process.subscribeWake();
       const changed = wake.changed();
@@ -178,7 +178,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait({ until: { type: "output", pattern: "never" } })).reason, "closed");
     });
 
-    it("has the output that a wait was about when the wait is over", async () => {
+    it("has the output that a wait was for when the wait is over", async () => {
       await using process = await shell("echo before; exit 0");
       await process.wait();
       assert.deepEqual(
@@ -195,7 +195,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(waiting, { message: "no longer" });
     });
 
-    it("refuses a pattern that is none", async () => {
+    it("refuses an invalid pattern", async () => {
       await using process = await shell("sleep 60");
       await assert.rejects(process.wait({ until: { type: "output", pattern: "(" } }), refusedWith(-32602));
     });
@@ -230,7 +230,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
     });
 
-    it("writes what has the same write id once", async () => {
+    it("writes input with the same write id once", async () => {
       await using process = await start(["cat"], { pipeStdin: true });
       await process.write(bytes("a"), { writeId: "w1" });
       assert.deepEqual(await process.write(bytes("a"), { writeId: "w1" }), { status: "accepted" });
@@ -282,7 +282,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.deepEqual(await process.terminate(), { running: false });
     });
 
-    it("ends a process gracefully when it lets itself be ended", async () => {
+    it("ends a process gracefully when it handles the signal", async () => {
       await using process = await shell(
         "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done",
       );
@@ -292,7 +292,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await waitFor(process, "bye");
     });
 
-    it("ends a process that outlives its time", async () => {
+    it("ends a process that exceeds its time limit", async () => {
       await using process = await shell("echo ready; exec sleep 1000", { timeoutMs: 100 });
       const events = await collect(process);
       const exit = events.find((event) => event.type === "exited");
@@ -300,7 +300,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal(exit.reason, "timeout");
     });
 
-    it("lists what runs", async () => {
+    it("lists running processes", async () => {
       await using process = await shell("echo abc; read go; exit 2", { pipeStdin: true, cwd: "/tmp" });
       await waitFor(process, "abc");
       const listed = (await context.backend.list()).find(({ processId }) => processId === process.processId);
@@ -313,7 +313,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
 
     // ---- starting
 
-    it("refuses what cannot be started, with the system's reason", async () => {
+    it("refuses a program that cannot be started, with the system's reason", async () => {
       await assert.rejects(start(["/no/such/program"]), (error: Error) => {
         assert.match(error.message, /No such file or directory/);
         return true;
@@ -335,7 +335,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await communicateQuietly(where)).trim(), "/tmp");
     });
 
-    it("leaves bytes alone that are no text", async () => {
+    it("leaves bytes unchanged that are no text", async () => {
       await using process = await shell("printf '\\377\\000\\200x'");
       const output = (await collect(process)).flatMap((event) =>
         event.type === "output" ? [...event.chunk] : [],
@@ -358,7 +358,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       assert.equal((await process.wait()).exitCode, 0);
     });
 
-    it("tells a terminal's state in a snapshot", async (t) => {
+    it("gives a terminal's state in a snapshot", async (t) => {
       const process = await startTerminal(t, "stty -echo; echo ready; read go");
       if (!process) return;
       await using _ = process;
@@ -396,7 +396,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       });
     });
 
-    it("decodes text across the borders of chunks", async () => {
+    it("decodes text across chunk boundaries", async () => {
       const script = "printf 'gr\\303'; sleep 0.05; printf '\\274n\\nzwei'";
       assert.equal((await run(context.backend, ["/bin/sh", "-c", script])).stdout, "grün\nzwei");
       await using process = await shell(script);

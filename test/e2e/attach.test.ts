@@ -17,7 +17,7 @@ import { sh, WireClient, webSocketWire } from "../support/wire.ts";
 
 interface Place extends AsyncDisposable {
   connect(options?: ExecServerClientOptions): Promise<ExecServerClient>;
-  /** Where it can be reached by others; null in one program. */
+  /** The URL that other clients connect to; null in one program. */
   url: string | null;
 }
 
@@ -68,7 +68,7 @@ interface Seen {
   exitCode: number | null;
 }
 
-/** Everything a process tells, until its end. */
+/** Every event of a process, until its end. */
 async function follow(process: RemoteProcess, isKept = true): Promise<Seen> {
   const seen: Seen = { text: "", bytes: 0, gapBytes: 0, exitCode: null };
   for await (const event of process.events({ lossless: true })) {
@@ -87,7 +87,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 
 for (const [name, skip, open] of PLACES) {
   describe(`over ${name}`, { skip }, () => {
-    test("a list tells what a process waits for, its limits and why it ended, to who asked for an extension", async () => {
+    test("a list gives what a process waits for, its limits and why it ended, to clients that asked for an extension", async () => {
       await using place = await open();
       await using client = await place.connect();
       const limits = { wallTimeMs: 60_000 };
@@ -100,7 +100,7 @@ for (const [name, skip, open] of PLACES) {
       await secret.wait();
       assert.deepEqual(await status(), { limits, exitReason: "exited" });
       if (place.url === null) return;
-      // One that asked for none sees the list it knows.
+      // A client that asked for no extension sees the list it knows.
       await using plain = new WireClient(await webSocketWire(place.url));
       await plain.handshake();
       const { processes } = await plain.call("process/list", { allSessions: true });
@@ -173,7 +173,7 @@ for (const [name, skip, open] of PLACES) {
       assert.equal((await follow(own)).text, "alive\n");
     });
 
-    test("a process that ends while it is attached to tells all of itself, hundreds of times", async () => {
+    test("a process that ends while others attach delivers all its events, hundreds of times", async () => {
       await using place = await open();
       await using owner = await place.connect();
       await using other = await place.connect();
@@ -219,7 +219,7 @@ for (const [name, skip, open] of PLACES) {
       const viewer = await other.attach(handleOf(own));
       const watching = follow(viewer, false);
       const reading = follow(own, false);
-      // This one holds what it is told for as long as the flood goes on.
+      // This viewer does not read while the flood goes on.
       await using stalled = await place.connect();
       const stalledViewer = await stalled.attach(handleOf(own));
       const late = stalledViewer.events({ lossless: true });
@@ -286,7 +286,7 @@ for (const kind of SOCKET_KINDS) {
       await close();
     });
 
-    test("a viewer that takes nothing from its socket costs the flood nothing but memory within bounds", async () => {
+    test("a viewer that never reads its socket does not slow the flood, and costs bounded memory", async () => {
       const { url, close } = await serveOn(kind);
       await using owner = await SocketClient.connectWebSocket({ url });
       const total = 96 * 1024 * 1024;

@@ -20,7 +20,7 @@ const without = (line: Line | undefined, ...keys: string[]) =>
   Object.fromEntries(Object.entries(line ?? {}).filter(([key]) => !keys.includes(key)));
 
 describe("an audited server", () => {
-  test("has a line for each start, write, signal, attach, take-over and end, with who and which", async () => {
+  test("has a line for each start, write, signal, attach, take-over and end, with the principal and the process", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const tokens = ["t".repeat(40), "o".repeat(40)].map((token, at) => {
@@ -69,7 +69,7 @@ describe("an audited server", () => {
     assert.doesNotMatch(readFileSync(path, "utf8"), /aGVsbG8|hello|tttt|oooo/);
   });
 
-  test("writes processes of the first generation down too, and goes on when its file is moved", async () => {
+  test("logs first-generation processes too, and reopens its file when that is moved", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     await using server = await serve("--audit", path);

@@ -8,7 +8,7 @@ import { type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 import { startParams, type WireClient } from "../support/wire.ts";
 
-/** Each kind of thing a server has for its clients is counted: one more than there may be is refused, with the number. */
+/** Each kind of resource that clients use is counted: one beyond its limit is refused, with the number. */
 
 const WAITS_OF_A_CONNECTION = 1024;
 const WAITS_OF_THE_SERVER = 16_384;
@@ -36,7 +36,7 @@ async function readyClients(
   return clients;
 }
 
-/** Answers each request with a head and a word of its body, and the rest not until a test says so. */
+/** Answers each request with a head and the first bytes of its body; the rest waits until a test releases it. */
 async function unfinishedWeb(stack: DisposableStack): Promise<{ url: string; sockets: Socket[] }> {
   const sockets: Socket[] = [];
   const web = createServer((socket) => {
@@ -52,7 +52,7 @@ async function unfinishedWeb(stack: DisposableStack): Promise<{ url: string; soc
   return { url: `http://127.0.0.1:${(web.address() as AddressInfo).port}/`, sockets };
 }
 
-describe("what a server has for its clients", { timeout: 120_000 }, () => {
+describe("the limits of a server's resources", { timeout: 120_000 }, () => {
   test("live processes of all sessions together, as many as --max-server-processes says", async () => {
     await using server = await serve("--max-server-processes", "2");
     using stack = new DisposableStack();
@@ -104,7 +104,7 @@ describe("what a server has for its clients", { timeout: 120_000 }, () => {
       for (let at = 0; at < WAITS_OF_A_CONNECTION; at++)
         client.raw(JSON.stringify({ id: 10_000 + at, method: "process/wait", params: { processId: "cat" } }));
     }
-    // Each has been taken when what came after it on the same connection is answered.
+    // Each request was accepted once a later one on the same connection is answered.
     await Promise.all(clients.map((client) => client.call("environment/status", {})));
     await late.start("late", ["cat"], { pipeStdin: true });
     const refused = await late.refused("process/wait", { processId: "late" });
@@ -174,7 +174,7 @@ describe("what a server has for its clients", { timeout: 120_000 }, () => {
     );
     // A watch that takes the place of another counts once.
     assert.equal((await clients[0]?.call("fs/watchMissing", { watchId: 2, missing }))?.watching, true);
-    // A watch that has told is over.
+    // A watch ends once it has reported.
     writeFileSync(join(scratch.path, "missing-0"), "");
     await Promise.all(
       clients.map((client) => client.waitFor("a change", ({ method }) => method === "fs/missingChanged")),

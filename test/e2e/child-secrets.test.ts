@@ -59,7 +59,7 @@ const PLAIN: Record<string, string> = {
 const ENV = { ...SECRETS, ...PLAIN };
 const KEPT = Object.values(PLAIN);
 
-/** Secrets that show in a text, and plain values that do not. */
+/** Secret values that can be found in a text, and plain values that are kept. */
 function check(text: string, brought: string[] = []): void {
   for (const [name, value] of Object.entries(SECRETS)) {
     const shown = new RegExp(`^${name}=`, "m").test(text);
@@ -81,7 +81,7 @@ for (const where of ["here", "on a server"] as const) {
       return await startCli([name, "--connect", server.url, ...rest], { cwd: scratch.path, env }).ended;
     }
 
-    test("of `run` has no secret of the host, and what is left out is told to who asks", async () => {
+    test("of `run` has no secret of the host, and the variables left out are reported on request", async () => {
       const quiet = await run(["run", "--", "env"]);
       assert.deepEqual([quiet.code, quiet.stderr], [0, ""]);
       check(quiet.stdout);
@@ -96,7 +96,7 @@ for (const where of ["here", "on a server"] as const) {
       assert.ok(!/s-\d|p-\d/.test(told.stderr), "a value was told");
     });
 
-    test("of `run` gets back what is asked for by name, and what is set", async () => {
+    test("of `run` includes variables asked for by name, and those that are set", async () => {
       const args = ["--inherit-env", "GITHUB_TOKEN", "--inherit-env", "DATABASE_URL", "--env", "API_KEY=own"];
       const { stdout } = await run(["run", ...args, "--", "env"]);
       check(stdout, ["GITHUB_TOKEN", "DATABASE_URL", "API_KEY"]);
@@ -176,7 +176,7 @@ test("the tools of `mcp` have no secret of the host", async () => {
   }
 });
 
-test("on the wire an exact environment stays exact, and a policy's default excludes go by letters", async () => {
+test("on the wire an exact environment stays exact, and a policy's default excludes match by name", async () => {
   await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env: ENV }).listening();
   await using client = await server.connect();
   await client.handshake();

@@ -60,7 +60,7 @@ describe("shell completion", () => {
   it("gives the same to the completion system of zsh", {
     skip: skipUnless(isThere("zsh"), "COMPLETION IN ZSH IS NOT TESTED: it is not installed"),
   }, () => {
-    // The system itself works only at a prompt; these say what they are given.
+    // zsh's completion system works only at a prompt; these stand-ins print what they are given.
     const system = `compdef() { }
 _describe() { print -rl -- "\${(@P)2}" }
 compadd() { shift; print -rl -- "$@" }`;

@@ -52,7 +52,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.equal(statSync(join(place.directory, "server.sock")).mode & 0o777, 0o600);
   });
 
-  it("is started once, however many ask for it at the same moment", async () => {
+  it("is started once, however many clients ask for it at the same moment", async () => {
     for (let round = 0; round < 3; round++) {
       await using place = new OwnServerPlace();
       const sockets = await Promise.all(
@@ -109,7 +109,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.deepEqual([Buffer.from(stdout).toString(), exit.exitCode], ["got one\ngot two\ngot three\n", 7]);
   });
 
-  it("ends with its keeper when nobody has used it for a while", async () => {
+  it("ends with its keeper when it was unused for a while", async () => {
     await using place = new OwnServerPlace();
     const socket = await connectOwnServer({ directory: place.directory, idleExitSeconds: 0.3 });
     socket.destroy();
@@ -128,13 +128,13 @@ describe("a server that is started on demand", TIMEOUT, () => {
     assert.match(stderr, /a server was started and ended with 1: .*a file that is no socket is there/);
   });
 
-  it("is told again what it was told when it leaves before it answers", async () => {
+  it("is sent the request again when it ends before it answers", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "socket");
     let taken = 0;
     await using server = createServer((socket) => {
       taken++;
-      // The first one reads its request and goes, as a server does that was idle for too long.
+      // The first connection is closed after its request, as by a server that was idle for too long.
       if (taken === 1) socket.once("data", () => socket.destroy());
       else socket.pipe(socket);
     }).listen(path);
@@ -160,7 +160,7 @@ function opened(path: string): Promise<Socket> {
 }
 
 describe("the directory of a user's own server", () => {
-  it("is refused where others could reach into it", () => {
+  it("is refused where other users have access to it", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "runtime");
     openRuntimeDirectory(path);
@@ -202,7 +202,7 @@ describe("a connection through a program", TIMEOUT, () => {
     });
   });
 
-  it("says what the program said when it opens no way", async () => {
+  it("reports the program's own message when it does not connect", async () => {
     const failing = (command: string) =>
       ExecServerClient.connectWebSocket({ url: `exec:${command}`, connectTimeoutMs: 20_000 });
     await assert.rejects(failing("echo no route >&2; exit 255"), {
@@ -247,7 +247,7 @@ describe("a connection through a program", TIMEOUT, () => {
 });
 
 describe("a server with --idle-exit", TIMEOUT, () => {
-  it("ends after so long at a stretch without connections, sessions and processes", async () => {
+  it("ends after that time without connections, sessions and processes", async () => {
     const clock = new ManualClock();
     const server = { connectionCount: 0, sessionCount: 0, liveProcessCount: 0, acceptedCount: 0 };
     let isOver = false;
@@ -266,13 +266,13 @@ describe("a server with --idle-exit", TIMEOUT, () => {
       server[name] = 0;
     }
     assert.equal(await isOverAfter(900), false);
-    // Somebody came and went between two looks.
+    // A client connected and left between two checks.
     server.acceptedCount++;
     assert.equal(await isOverAfter(900), false);
     assert.equal(await isOverAfter(300), true);
   });
 
-  it("leaves with exit code 0 and takes its socket with it", async () => {
+  it("ends with exit code 0 and removes its socket", async () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "idle.sock");
     await using server = await new ServeChild([
@@ -286,7 +286,7 @@ describe("a server with --idle-exit", TIMEOUT, () => {
 });
 
 describe("PROCWIRE_CONNECT and --wait", TIMEOUT, () => {
-  it("names the server of commands that are given none, unless they are to run here", async () => {
+  it("names the server for commands that are given none, unless they are to run locally", async () => {
     using scratch = scratchDirectory();
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"]).listening();
     const env = { PROCWIRE_CONNECT: server.url.replace("ws://", "") };

@@ -4,7 +4,7 @@ import { type SocketServer, serveOn } from "../support/sockets.ts";
 import { webSocketWire } from "../support/wire.ts";
 import { contract } from "./contract.ts";
 
-/** The shipped server listens with the addon's sockets; the same is held for Node's, which it falls back to. */
+/** The shipped server listens with the addon's sockets; the contract also holds for Node's, its fallback. */
 
 const scratch = scratchDirectory();
 let tcp: SocketServer;

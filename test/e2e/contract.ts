@@ -19,7 +19,7 @@ export interface TransportUnderTest {
   close(): Promise<void>;
   /** What a malformed message's answer begins with. */
   malformed: RegExp;
-  /** A session can be come back to: not where the connection is the server. */
+  /** Sessions can be resumed; false where the server ends with its connection. */
   resumable: boolean;
 }
 
@@ -69,7 +69,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(again.generation, result.generation);
       });
 
-      test("tells a client that asks for no extension nothing but what it knows", async () => {
+      test("sends a client that asks for no extension only the messages it knows", async () => {
         await using client = await connect();
         assert.deepEqual(Object.keys(await client.call("initialize", { clientName: "x" })), [
           "protocolVersion",
@@ -89,7 +89,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(list?.result, { processes: [] });
       });
 
-      test("refuses a session nobody has", async () => {
+      test("refuses an unknown session", async () => {
         await using client = await connect();
         for (const id of ["", "nope"]) {
           assert.deepEqual(await client.refused("initialize", { clientName: "x", resumeSessionId: id }), {
@@ -101,7 +101,7 @@ export function contract(transport: TransportUnderTest): void {
       });
     });
 
-    describe("what cannot be read", () => {
+    describe("an unreadable message", () => {
       test("is answered with id -1, and the connection lives", async () => {
         await using client = await ready();
         for (const text of [
@@ -122,7 +122,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await client.call("environment/status"), { status: "ready" });
       });
 
-      test("is nothing to worry about: ids, members and keys as others write them", async () => {
+      test("is not one with ids, members and keys as other clients write them", async () => {
         await using client = await ready();
         const lines: [text: string, id: string | number | bigint][] = [
           ['{"jsonrpc":"2.0","id":"abc","method":"environment/status"}', "abc"],
@@ -140,7 +140,7 @@ export function contract(transport: TransportUnderTest): void {
       });
     });
 
-    describe("what breaks the protocol", () => {
+    describe("a protocol violation", () => {
       const fatal: [what: string, text: string, beforeHandshake?: boolean][] = [
         ["`initialized` before `initialize`", '{"method":"initialized"}', true],
         ["a notification nobody knows", '{"method":"process/output","params":{}}'],
@@ -181,7 +181,7 @@ export function contract(transport: TransportUnderTest): void {
         ...more,
       });
 
-      test("tells output and exit in its own words, and nothing else", async () => {
+      test("reports output and exit by its own notifications, and nothing else", async () => {
         await using client = await ready();
         await client.call("command/exec", exec("echo out; echo err >&2; exit 4"));
         await client.notification("command/exec/exited", "session-1");
@@ -222,7 +222,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("has an exact environment, argv[0] by arg0, stdin at its end, and a counter of its own", async () => {
+      test("has an exact environment, argv[0] by arg0, an empty stdin, and its own sequence numbers", async () => {
         await using client = await ready();
         await client.call("command/exec", { ...exec(""), argv: ["/usr/bin/env"], env: { ONLY: "this" } });
         await client.call("command/exec", exec('cat; echo "$0"', { arg0: "renamed" }));
@@ -263,7 +263,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("a process", () => {
-      test("tells output, exited and closed in one sequence without gaps", async () => {
+      test("reports output, exited and closed in one sequence without gaps", async () => {
         await using client = await ready();
         assert.deepEqual(
           await client.start("p", sh("echo out; sleep 0.05; echo err >&2; sleep 0.05; exit 7")),
@@ -291,7 +291,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("its start is answered before anything it tells, in 200 runs", async () => {
+      test("its start is answered before any of its events, in 200 runs", async () => {
         await using client = await ready();
         for (let batch = 0; batch < 10; batch++) {
           const ids = Array.from({ length: 20 }, (_, n) => `p${batch}-${n}`);
@@ -308,7 +308,7 @@ export function contract(transport: TransportUnderTest): void {
         }
       });
 
-      test("keeps its exited behind all it wrote, however much", async () => {
+      test("reports exited after all its output, however much that is", async () => {
         await using client = await ready();
         await client.start("p", sh("head -c 3000000 /dev/zero; exit 3"));
         await client.finished("p");
@@ -378,7 +378,7 @@ export function contract(transport: TransportUnderTest): void {
         }
       });
 
-      test("whose background child keeps the pipe tells late output between exited and closed", async () => {
+      test("whose background child keeps the pipe open has late output between exited and closed", async () => {
         await using client = await ready();
         await client.start("p", sh("(sleep 0.3; echo late) & echo first"));
         await client.finished("p");
@@ -427,7 +427,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal(exitCode, 0);
       });
 
-      test("keeps the order of start, write and closeStdin that nobody waited for", async () => {
+      test("keeps the order of pipelined start, write and closeStdin", async () => {
         await using client = await ready();
         for (let run = 0; run < 30; run++) {
           const id = `p${run}`;
@@ -443,7 +443,7 @@ export function contract(transport: TransportUnderTest): void {
         }
       });
 
-      test("has statuses for what cannot take it", async () => {
+      test("has a status for each process that cannot take it", async () => {
         await using client = await ready();
         await client.start("none", sh("sleep 10"));
         assert.equal(await client.write("none", "x", "1"), "stdinClosed");
@@ -460,7 +460,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("of a megabyte goes through a slow reader whole", async () => {
+      test("of a megabyte reaches a slow reader whole", async () => {
         await using client = await ready();
         await client.start("p", sh("sleep 0.2; wc -c"), { pipeStdin: true });
         const chunk = base64("x".repeat(65_536));
@@ -475,7 +475,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("requests that wait", () => {
-      test("hold up nothing behind them: a long poll, and a write nobody reads", async () => {
+      test("do not block later requests: a long poll, and a write to a process that does not read", async () => {
         await using client = await ready();
         await client.start("quiet", sh("sleep 100"));
         await client.start("deaf", sh("sleep 100"), { pipeStdin: true });
@@ -502,7 +502,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("process/read", () => {
-      test("answers by cursor, and does not consume", async () => {
+      test("answers by cursor, and consumes nothing", async () => {
         await using client = await ready();
         await client.start("p", sh("printf aaa; sleep 0.1; printf bbbbb; sleep 0.1; printf cc"));
         await client.finished("p");
@@ -532,7 +532,7 @@ export function contract(transport: TransportUnderTest): void {
         });
       });
 
-      test("tells what was evicted as a gap", async () => {
+      test("reports evicted output as a gap", async () => {
         await using client = await ready();
         await client.start("p", sh("head -c 3000000 /dev/zero"));
         await client.finished("p");
@@ -583,7 +583,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal((await client.refused("process/signal", { processId: "p", signal: 9 })).code, -32602);
       });
 
-      test("terminate kills at once, what ignores TERM too, with everything it started", async () => {
+      test("terminate kills at once, also a process that ignores TERM, with everything it started", async () => {
         await using client = await ready();
         await client.start("p", sh("trap '' TERM; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; wait"));
         await client.until("two pids", () => client.output("p").split("\n").length >= 3);
@@ -600,7 +600,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("a graceful terminate lets it end by itself, and kills what does not", async () => {
+      test("a graceful terminate lets a process end by itself, and kills one that does not", async () => {
         await using client = await ready();
         await client.start(
           "good",
@@ -637,7 +637,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual((await graceful).result, { running: true });
       });
 
-      test("a process that outlives its timeout is ended, and says why", async () => {
+      test("a process that exceeds its timeout is ended, and its end says why", async () => {
         await using client = await ready();
         await client.start("p", sh("echo begun; sleep 1000"), { timeoutMs: 300 });
         const { output, exited } = await client.finished("p");
@@ -663,7 +663,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("a terminal", () => {
-      test("is resized, and told so", async () => {
+      test("is resized, and its program gets SIGWINCH", async () => {
         await using client = await ready();
         const script = "trap 'stty size' WINCH; stty -echo; echo ready; while :; do sleep 0.05; done";
         await client.start("p", sh(script), { tty: true });
@@ -721,7 +721,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("process/wait", () => {
-      test("ends with the exit, and counts what came before", async () => {
+      test("ends with the exit, and counts output from before the call", async () => {
         await using client = await ready();
         await client.start("p", sh("echo early; kill -USR1 $$"));
         await client.finished("p");
@@ -773,7 +773,7 @@ export function contract(transport: TransportUnderTest): void {
         await new Promise((resolve) => server.close(resolve));
       });
 
-      test("refuses a pattern that does not compile, and is not stalled by a wicked one", async () => {
+      test("refuses a pattern that does not compile, and is not stalled by one with catastrophic backtracking", async () => {
         await using client = await ready();
         await client.start("p", sh("head -c 200000 /dev/zero | tr '\\0' a; sleep 1000"));
         const bad = await client.refused("process/wait", {
@@ -792,8 +792,8 @@ export function contract(transport: TransportUnderTest): void {
       });
     });
 
-    describe("looking at processes", () => {
-      test("snapshot gives head and tail of each stream and how it stands", async () => {
+    describe("inspecting processes", () => {
+      test("snapshot gives head and tail of each stream and the process's state", async () => {
         await using client = await ready();
         await client.start("p", sh("echo out; echo err >&2; sleep 1000"));
         await client.until("both lines", () => client.output("p").length === 8);
@@ -823,7 +823,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.equal((await client.refused("process/snapshot", { processId: "nobody" })).code, -32600);
       });
 
-      test("list tells this session's processes", async () => {
+      test("list gives this session's processes", async () => {
         await using client = await ready();
         await client.start("one", sh("echo hello; exit 3"), { cwd: "file:///" });
         await client.start("two", ["sleep", "1000"], { tty: true });
@@ -849,7 +849,7 @@ export function contract(transport: TransportUnderTest): void {
         assert.deepEqual(await other.call("process/list"), { processes: [] });
       });
 
-      test("started tells the pid to who asked for it", async () => {
+      test("started gives the pid to a client that asked for it", async () => {
         await using client = await ready({ extensions: ["started"] });
         await client.start("p", sh("echo $$"));
         const { output } = await client.finished("p");
@@ -862,7 +862,7 @@ export function contract(transport: TransportUnderTest): void {
     });
 
     describe("start modes", () => {
-      test("prepared answers its label back, direct does not believe one", async () => {
+      test("prepared returns its label, direct ignores one", async () => {
         await using client = await ready();
         assert.deepEqual(
           await client.start("a", ["true"], { mode: "prepared", sandboxType: "linuxSeccomp" }),
@@ -881,7 +881,7 @@ export function contract(transport: TransportUnderTest): void {
         );
       });
 
-      test("what cannot be enforced is refused, not ignored", async () => {
+      test("a request that cannot be enforced is refused, not ignored", async () => {
         await using client = await ready();
         const sandbox = { permissions: { type: "martian" }, windowsSandboxLevel: "disabled" };
         assert.equal(

@@ -7,7 +7,7 @@ import { PROCWIRE, ServeChild } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 import { sh, startParams, type WireClient } from "../support/wire.ts";
 
-/** A server that may open few files, and many who want in, or stand there and want nothing. */
+/** A server with few descriptors, and many clients that connect, some without ever sending a request. */
 
 const WAYS = {
   "the addon's sockets": {},
@@ -21,7 +21,7 @@ function serveWith(descriptors: number, env: Record<string, string> = {}): Promi
   }).listening();
 }
 
-/** Connections that say `text`, not enough for a request, and no more. */
+/** Connections that send `text`, which is no complete request, and nothing more. */
 async function idle(server: ServeChild, count: number, text: string): Promise<Crowd> {
   const crowd = new Crowd(Number(new URL(server.url).port), count, text);
   await crowd.connected;
@@ -56,7 +56,7 @@ class Crowd implements Disposable {
 for (const [way, env] of Object.entries(WAYS)) {
   describe(`a crowd before the door, over ${way}`, () => {
     for (const text of ["", "GET / HTTP/1.1\r\nhost: "]) {
-      test(`of more than there are descriptors, saying ${JSON.stringify(text)}, keeps nobody out`, async () => {
+      test(`of more connections than there are descriptors, sending ${JSON.stringify(text)}, keeps no client out`, async () => {
         await using server = await serveWith(256, env);
         using crowd = await idle(server, 320, text);
         await using client = await server.connect();
@@ -64,14 +64,14 @@ for (const [way, env] of Object.entries(WAYS)) {
         await client.start("p", sh("echo done"));
         assert.equal((await client.finished("p")).output, "done\n");
         // An eighth of 256 may stand there, and this client was the last of them before it was let in. Nobody was sent away
-        // because his time was over.
+        // because its time was over.
         await until("the others are gone", () => crowd.gone >= 320 - 31);
         assert.equal(crowd.gone, 320 - 31);
         assert.equal(crowd.received, "");
       });
     }
 
-    test("that comes in takes half of the descriptors at most, and is told so", async () => {
+    test("of authenticated clients takes at most half of the descriptors, and is told so", async () => {
       // The server's own and a first start take about thirty.
       await using server = await serveWith(80, env);
       await using client = await server.connect();
@@ -87,7 +87,7 @@ for (const [way, env] of Object.entries(WAYS)) {
 }
 
 describe("a server without a descriptor left", () => {
-  test("goes on for those who are in, and takes who waits when there is one again", async () => {
+  test("keeps serving connected clients, and accepts waiting ones when one is free again", async () => {
     await using server = await serveWith(64);
     await using client = await server.connect();
     await client.handshake();

@@ -86,7 +86,7 @@ async function connected(server: ServeChild): Promise<WireClient> {
 const left = (pids: number[]) => pids.filter(isAlive);
 
 describe("daemons", { skip }, () => {
-  test("end when the process that started them is terminated, and nobody else's do", async () => {
+  test("end when the process that started them is terminated, and other processes' daemons do not", async () => {
     await using server = await serve();
     const client = await connected(server);
     const others = await startDaemons(client, "other", "exec sleep 1000");
@@ -97,7 +97,7 @@ describe("daemons", { skip }, () => {
     assert.deepEqual(left(others), others);
   });
 
-  test("end by force when a graceful end is over", async () => {
+  test("are killed when the grace period is over", async () => {
     await using server = await serve();
     const client = await connected(server);
     const pids = await startDaemons(client, "p", "exec sleep 1000");
@@ -105,7 +105,7 @@ describe("daemons", { skip }, () => {
     await until("none is left", () => left(pids).length === 0);
   });
 
-  test("outlive the end of who started them, and end with its session", async () => {
+  test("outlive the process that started them, and end with its session", async () => {
     await using server = await serve("--detached-session-ttl", "0");
     const other = await connected(server);
     const others = await startDaemons(other, "other", "exit 0");
@@ -118,7 +118,7 @@ describe("daemons", { skip }, () => {
     assert.deepEqual(left(others), others);
   });
 
-  test("one that forks all the time ends too", async () => {
+  test("one that forks continuously ends too", async () => {
     await using server = await serve();
     const client = await connected(server);
     const mark = `HOPS_OF=${process.pid}-${Date.now()}`;
@@ -133,7 +133,7 @@ describe("daemons", { skip }, () => {
     };
     await until("it forks", forks, server.exited);
     await client.call("process/terminate", { processId: "p" });
-    // It may be between two processes at one look, hardly at fifty.
+    // One scan may fall between two of its processes; fifty hardly can.
     let looks = 0;
     await until("it forks no more", () => {
       looks = withEnvironment(mark).length === 0 ? looks + 1 : 0;
@@ -171,7 +171,7 @@ describe("daemons", { skip }, () => {
     await client.ended();
   });
 
-  test("end with the next server when the guard was killed too, and those of a living server stay", {
+  test("are ended by the next server when the guard was killed too, and those of a living server stay", {
     skip: noGroups,
   }, async () => {
     await using living = await serve();
@@ -191,7 +191,7 @@ describe("daemons", { skip }, () => {
     assert.deepEqual(left(others), others);
   });
 
-  test("leave no cgroup and no guard when their server ends as it should", { skip: noGroups }, async () => {
+  test("leave no cgroup and no guard when their server ends normally", { skip: noGroups }, async () => {
     const server = await serve();
     const pids = await startDaemons(await connected(server), "p", "sleep 1000");
     const group = groupOf(server.serverPid());

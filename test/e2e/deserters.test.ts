@@ -44,13 +44,13 @@ async function connected(server: ServeChild): Promise<WireClient> {
 }
 
 const CLOSED = ">/dev/null 2>&1 </dev/null";
-/** Twice forked, in a session of its own, deaf, holding nothing; `first` is what it does before it says that it is there. */
+/** Twice forked, in a session of its own, ignoring signals, holding nothing; `first` runs before it says it is up. */
 const daemon = (first: string) =>
   `(setsid bash -c 'trap "" TERM HUP; ${first}; echo $$ >$PLACE.new; mv $PLACE.new $PLACE; exec sleep 1000' ${CLOSED} &)`;
 const NOTHING = ":";
 /** Each limit that could carry a mark. */
 const DROPS_MARK = "ulimit -x 4096; ulimit -R 5000000";
-/** A mark that looks like one, of a process that was never there. */
+/** A well-formed mark of a process that never existed. */
 const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
 /** What programs with realtime threads do. */
 const LIMITS_REALTIME = "ulimit -R 5000000";
@@ -70,7 +70,7 @@ async function startDaemon(client: WireClient, processId: string, first: string,
 
 for (const user of USERS) {
   describe(`deserters of ${user.name}`, { skip: skipFor(user) }, () => {
-    test("end when the process that started them is terminated, are told, and nobody else's daemons end", async () => {
+    test("end when the process that started them is terminated, are reported, and other daemons stay", async () => {
       await using server = await serveAs(user);
       const others = await connected(server);
       const client = await connected(server);
@@ -107,7 +107,7 @@ for (const user of USERS) {
       assert.ok(isAlive(honest));
     });
 
-    test(`end whenever they are on their way, ${ROUNDS} times`, async () => {
+    test(`end at whatever point of their escape, ${ROUNDS} times`, async () => {
       await using server = await serveAs(user);
       const client = await connected(server);
       const mark = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
@@ -133,7 +133,7 @@ describe("daemons of an ordinary user, where no cgroup can be made", () => {
   assert.ok(user);
   const skip = skipFor(user);
 
-  test("end when the server and both watchdogs are killed at once, and other servers' stay", {
+  test("end when the server and both watchdogs are killed at once, and those of other servers stay", {
     skip,
   }, async () => {
     await using other = await serve();

@@ -4,7 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { type ServeChild, serve } from "../support/serve.ts";
 import { sh, startParams, type WireClient } from "../support/wire.ts";
 
-/** Input goes from the socket to the process without a detour where it can: nobody may be able to tell. */
+/** Input goes straight from the socket to the process where possible: no client may see a difference. */
 
 let server: ServeChild;
 before(async () => {
@@ -25,7 +25,7 @@ const write = (client: WireClient, processId: string, at: number, bytes: Buffer)
     chunk: bytes.toString("base64"),
   });
 
-describe("input by the short way", () => {
+describe("input by the straight lane", () => {
   test("keeps its order with start and closeStdin sent in one go, 100 times", async () => {
     await using client = await server.connect();
     await client.handshake();
@@ -40,7 +40,7 @@ describe("input by the short way", () => {
     }
   });
 
-  test("keeps its order with a process that reads now and then, so that the queue fills and empties", async () => {
+  test("keeps its order with a process that reads intermittently, so that the queue fills and empties", async () => {
     await using client = await server.connect();
     await client.handshake();
     const script =
@@ -93,7 +93,7 @@ describe("input by the short way", () => {
     assert.equal(await client.write("nobody", "x", "w"), "unknownProcess");
   });
 
-  test("follows the session to the connection that has it, and waits for its `initialized`", async () => {
+  test("follows the session to its new connection, and waits for `initialized` there", async () => {
     const first = await server.connect();
     await first.handshake();
     await first.start("cat", ["cat"], { pipeStdin: true });

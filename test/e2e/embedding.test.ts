@@ -13,7 +13,7 @@ const program = (code: string): [string, ...string[]] => [
   `import { DEFAULT_LISTEN_URL, ExecServerTransport, ListenUrlError, runMain, runMainWithTransport } from ${JSON.stringify(index)};\n${code}`,
 ];
 
-describe("a program that serves by the library", () => {
+describe("a program that serves using the library", () => {
   test("runMain serves on stdio until stdin ends", async () => {
     await using child = new ServeChild([], { stdin: "pipe", command: program("await runMain();") });
     const client = child.overStdio();
@@ -33,7 +33,7 @@ describe("a program that serves by the library", () => {
     assert.deepEqual(await child.stop(), { code: 0, signal: null });
   });
 
-  test("tells a listen URL that cannot be used by its own error", async () => {
+  test("reports an unusable listen URL by its own error", async () => {
     const code = `
       try { ExecServerTransport.fromListenUrl("http://x"); } catch (error) {
         console.log(error instanceof ListenUrlError, error.kind, DEFAULT_LISTEN_URL);

@@ -11,7 +11,7 @@ const MIB = 1024 * 1024;
 const sizeOf = (path: string) => statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 
 describe("a connection that a process floods while its client does not read", () => {
-  test("has a word of another process not far behind, and every process's output in order", async () => {
+  test("carries another process's output soon after, and every process's output in order", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
     await using client = await server.connect();
@@ -40,7 +40,7 @@ describe("a connection that a process floods while its client does not read", ()
 
     const written = client.write("echo", "word\n");
     await until("it was answered", () => sizeOf(echoed) === 1);
-    // The server has taken the answer by then: whatever is ready is served in each of its turns.
+    // The server has read the answer by then: every turn of its loop serves all that is ready.
     for (let turn = 0; turn < 20; turn++) await other.call("environment/status");
     client.resume();
     await Promise.all([...floods, echo, written]);

@@ -15,8 +15,8 @@ async function filesAreServed(client: WireClient): Promise<void> {
   assert.equal((await client.call("fs/getMetadata", { path: "file:///tmp" })).isDirectory, true);
 }
 
-describe("a file request never keeps a thread for ever", { timeout: 60_000 }, () => {
-  test("copies of files that become shorter meanwhile end where the files end", async () => {
+describe("a file request never blocks a thread for ever", { timeout: 60_000 }, () => {
+  test("copies of files that shrink meanwhile end where the files end", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
@@ -47,7 +47,7 @@ describe("a file request never keeps a thread for ever", { timeout: 60_000 }, ()
     assert.equal((await server.stop()).code, 0);
   });
 
-  test("whatever takes the place of a file between two looks: a pipe is not waited for", async () => {
+  test("a pipe that replaces a file between check and open is not waited for", async () => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
@@ -160,7 +160,7 @@ describe("a server whose file threads all hang in the system", { timeout: 60_000
     void client.request("fs/getMetadata", { path: "file:///tmp" }).catch(() => undefined);
     await client.start("p", ["/bin/sh", "-c", "trap '' TERM; echo up; while :; do sleep 1; done"]);
     await client.outputContains("p", "up");
-    // What follows within a moment counts as the same signal.
+    // A signal that follows within a moment counts as the same one.
     await until("it to end", () => {
       server.child.kill("SIGTERM");
       return server.child.exitCode !== null || server.child.signalCode !== null;

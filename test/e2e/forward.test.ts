@@ -136,7 +136,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     assert.equal(await taken.promise, sha256(up));
   });
 
-  it("passes on a half-close: the answer comes after the end of the question", async (t) => {
+  it("passes on a half-close: the answer comes after the end of the request", async (t) => {
     const { url } = await startServer(t);
     const client = await connectTo(t, url);
     const port = await target(t, (socket) => {
@@ -172,7 +172,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  it("holds a target back whose reader is slow, and keeps nobody else waiting", async (t) => {
+  it("puts backpressure on a target whose reader is slow, and on no other stream", async (t) => {
     const { url, figures } = await startServer(t);
     const client = await connectTo(t, url);
     let written = 0;
@@ -191,7 +191,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     const slow = open(forwarded.port);
     slow.pause();
     await until("the flood has begun", () => written > MIB);
-    // What nobody reads stays where it is: what sockets take in, and a window.
+    // Unread bytes stay with the sender, apart from the socket buffers and one window.
     const settled = async () => {
       const before = written;
       const quick = open(echoed.port);
@@ -273,7 +273,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     }
   });
 
-  it("is off unless the server lets it in, and leads only where it was let", async (t) => {
+  it("is off unless the server allows it, and reaches only allowed targets", async (t) => {
     const off = await connectTo(t, (await startServer(t, {})).url);
     const message = "forwarding is off at this server; `--allow-forward` lets it in";
     await assert.rejects(off.forwards.open("localhost", 80), { code: "EINVAL", message });
@@ -310,7 +310,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await one.call("forward/write", { streamId: "s", chunk: Buffer.from("mine") });
     const write = other.call("forward/write", { streamId: "s", chunk: Buffer.from("x") });
     await assert.rejects(write, { message: "unknown stream s" });
-    // Closing what one does not have is no error, and closes nothing of anybody else's.
+    // Closing an unknown stream is no error, and closes no other client's stream.
     await other.call("forward/close", { streamId: "s" });
     await one.call("forward/write", { streamId: "s", chunk: Buffer.from("still mine") });
     const { port: listened } = await one.call("forward/listen", { listenId: "l", port: 0 });
@@ -320,7 +320,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     socket.destroy();
   });
 
-  it("has room for so many streams, and one that waits for no answer is refused", async (t) => {
+  it("limits the number of streams, and the unanswered bytes of each", async (t) => {
     const caps = { ...DEFAULT_SERVER_CAPS, forwardStreams: { each: 2, all: 3 }, forwardListeners: 1 };
     const { url, figures } = await startServer(t, { allowForward: ["loopback"], caps });
     const client = await connectTo(t, url);
@@ -357,7 +357,7 @@ describe("forwarding", { timeout: 60_000 }, () => {
     await until("all streams are closed", () => figures.forwardStreams === 0);
   });
 
-  it("writes down who was led where, and who was refused", async (t) => {
+  it("logs which principal was forwarded where, and which was refused", async (t) => {
     using scratch = scratchDirectory();
     const file = `${scratch.path}/audit`;
     const { url } = await startServer(t, { allowForward: ["loopback"] }, new AuditLog(file));
@@ -391,7 +391,7 @@ describe("procwire forward", { timeout: 120_000 }, () => {
   const forward = (...args: string[]) =>
     startCli(["forward", "--connect", server.url, ...args], { cwd: import.meta.dirname });
 
-  it("offers a port here, and one of here there", async (t) => {
+  it("opens a local port to a remote one, and a remote port to a local one", async (t) => {
     const port = await target(t, (socket) => socket.pipe(socket));
     for (const args of [[], ["-R"]]) {
       const running = forward(...args, `0:localhost:${port}`);
@@ -410,7 +410,7 @@ describe("procwire forward", { timeout: 120_000 }, () => {
     }
   });
 
-  it("offers what a process of the session begins to listen on, under the same number", async () => {
+  it("opens each port that a process of the session begins to listen on, under the same number", async () => {
     const program = `
       const server = require("node:http").createServer((_, answer) => answer.end("from inside"));
       server.listen(0, "127.0.0.2", () => console.log("port " + server.address().port));`;

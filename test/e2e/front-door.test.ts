@@ -1,4 +1,4 @@
-/** What stands at the door: names a server is asked for by, tokens and how they are told. */
+/** Checks before a connection is accepted: the host name of the request, and tokens. */
 
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
@@ -48,8 +48,8 @@ const SOCKETS = {
 
 const statusOf = (answer: string) => Number(answer.split(" ")[1]);
 
-describe("the name a server is asked for by", () => {
-  test("is an address, localhost, or one it was given; any other is refused with what to do", async () => {
+describe("the Host header of a request", () => {
+  test("is an address, localhost, or a configured name; any other is refused with what to do", async () => {
     await using server = await serve("--allow-host", "box.example", "--allow-host", "Other.Example");
     for (const host of [
       "rebound.example",
@@ -119,7 +119,7 @@ describe("a token", () => {
     assert.ok(!server.stderr.slice(hint.length).includes(token), server.stderr);
   });
 
-  test("that is right waits for nobody, however many wrong ones are being answered", async () => {
+  test("that is right is not delayed, however many wrong ones are being answered", async () => {
     const token = "r".repeat(40);
     await using server = await serve(
       "--ws-auth",
@@ -138,7 +138,7 @@ describe("a token", () => {
   });
 
   for (const [how, env] of Object.entries(SOCKETS)) {
-    test(`signed, is judged while the socket waits, and frames sent with it are not lost, ${how}`, async () => {
+    test(`signed, is verified while the socket waits, and frames sent with it are not lost, ${how}`, async () => {
       const secret = Buffer.alloc(40, 0xe9);
       const flags = ["--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", file("signing", secret)];
       await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", ...flags], {
@@ -172,7 +172,7 @@ describe("a token", () => {
         assert.match(text, /^HTTP\/1\.1 101 /);
         socket.destroy();
       }
-      // Who is gone by the time it is known who it was leaves nothing open.
+      // A peer that leaves before it is identified leaves nothing open.
       const gone = connect({ port: Number(port), host: hostname, allowHalfOpen: true });
       let isClosed = false;
       gone.on("end", () => {
@@ -190,7 +190,7 @@ describe("a token", () => {
     });
   }
 
-  test("of others' reading or too short is warned of once the server listens", async () => {
+  test("readable by others or too short is warned of once the server listens", async () => {
     const path = file("short", "hunter2");
     await using server = await serve("--ws-auth", "capability-token", "--ws-token-file", path);
     await until("the warning", () => server.stderr.includes("can be guessed"));

@@ -55,7 +55,7 @@ describe("the escape key", () => {
     return [passed];
   };
 
-  it("means to leave only with a dot at the beginning of a line, however the keys arrive", () => {
+  it("detaches only with a dot at the beginning of a line, however the keys arrive", () => {
     assert.deepEqual(typed("~."), ["", "left"]);
     assert.deepEqual(typed("ls\r~.rest"), ["ls\r", "left"]);
     assert.deepEqual(typed(..."a\n~."), ["a\n", "left"]);
@@ -68,7 +68,7 @@ describe("the escape key", () => {
 });
 
 describe("a mistyped word", () => {
-  it("is known by the nearest one, and strange ones by none", () => {
+  it("gets the nearest known word as a suggestion, and an unrelated one none", () => {
     const words = ["connect", "token-file", "verbose", "env", "timeout"];
     assert.equal(nearest("conect", words), "connect");
     assert.equal(nearest("tiemout", words), "timeout");
@@ -126,14 +126,14 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
     });
   }
 
-  it("takes a relative directory from here", async () => {
+  it("resolves a relative directory against the working directory", async () => {
     using scratch = scratchDirectory();
     mkdirSync(join(scratch.path, "below"));
     const { stdout } = await runCli(["run", "--cwd", "below", "pwd"], { cwd: scratch.path });
     assert.equal(stdout, `${scratch.path}/below\n`);
   });
 
-  it("leaves by ~. and gives the terminal back", async (t) => {
+  it("detaches by ~. and restores the terminal", async (t) => {
     await using backend = createLocalBackend();
     const words = [
       process.execPath,
@@ -171,7 +171,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
 });
 
 describe("procwire whose output cannot be written", TIMEOUT, () => {
-  it("ends without a word when its reader has gone", async () => {
+  it("ends silently when its reader has gone", async () => {
     for (const args of [
       ["--help"],
       ["run", "--help"],
@@ -211,7 +211,7 @@ describe("procwire whose output cannot be written", TIMEOUT, () => {
   });
 });
 
-describe("procwire's words about arguments", TIMEOUT, () => {
+describe("procwire's argument errors", TIMEOUT, () => {
   const said = async (...args: string[]) => {
     const { code, stderr } = await runCli(args, { cwd: "/tmp" });
     return [code, stderr] as const;

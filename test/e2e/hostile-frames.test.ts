@@ -3,9 +3,9 @@ import { describe, test } from "node:test";
 import { closePayload, RawWebSocket, rawFrame } from "../support/raw-frames.ts";
 import { ServeChild } from "../support/serve.ts";
 
-/** Frames no client of good faith sends, over TCP to a real server, with the addon's sockets and with Node's. */
+/** Frames that no well-behaved client sends, over TCP to a real server, with the addon's sockets and with Node's. */
 
-/** Where a sum, a sign, a double or a 32-bit number would go wrong, and what lies around. */
+/** Values at which a sum, a sign, a double or a 32-bit number would overflow, and their neighbours. */
 const EDGES = [2n ** 31n, 2n ** 32n, 2n ** 53n, 2n ** 63n, 2n ** 64n];
 const AROUND = [-16n, -15n, -14n, -13n, -12n, -11n, -10n, -9n, -8n, -7n, -6n, -2n, -1n, 0n, 1n, 14n];
 const LENGTHS = EDGES.flatMap((edge) => AROUND.map((by) => edge + by)).filter((length) => length < 2n ** 64n);
@@ -53,7 +53,7 @@ for (const [way, env] of Object.entries(WAYS)) {
   });
 
   describe(`the length a frame claims, over ${way}`, () => {
-    test("is refused with 1009 when it is above the limit, before anything is summed up, and the server goes on", async () => {
+    test("is refused with 1009 when it is above the limit, before any sum is computed, and the server goes on", async () => {
       const { server, port } = await serve();
       await using _ = server;
       for (const claimed of [LIMIT + 1n, ...LENGTHS]) {
@@ -97,14 +97,14 @@ for (const [way, env] of Object.entries(WAYS)) {
       }
     });
 
-    test("is the same at the head's every split, also in what comes with the request", async () => {
+    test("is treated the same at every split of the head, also in bytes that come with the request", async () => {
       const { server, port } = await serve();
       await using _ = server;
       const bytes = rawFrame({ opcode: 1, claimed: 2n ** 64n - 14n });
       for (let at = 1; at < bytes.length; at++) {
         const client = await RawWebSocket.open(port);
         client.send(rawFrame({ opcode: 9, payload: Buffer.from("a") }), bytes.subarray(0, at));
-        // Answered: the first part was looked at before the second comes.
+        // The answer shows that the first part was processed before the second is sent.
         assert.deepEqual(await client.heard(1), ["pong YQ=="]);
         client.send(bytes.subarray(at));
         assert.deepEqual(await client.finish(), ["pong YQ==", "close 1009"], `split at ${at}`);

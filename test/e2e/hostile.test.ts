@@ -37,7 +37,7 @@ for (const { name, env } of KINDS) {
       peer.socket.destroy();
     });
 
-    test("refuses ids that are longer than anybody's", async () => {
+    test("refuses over-long ids", async () => {
       await using server = await serve();
       await using client = await ready(server);
       await client.start("cat", sh("cat"), { pipeStdin: true });
@@ -54,7 +54,7 @@ for (const { name, env } of KINDS) {
       await client.until("the id is refused", () =>
         client.messages.some(({ id, error }) => id === -1 && /at most 1024/.test(error?.message ?? "")),
       );
-      // The longest that may be is taken, by the way of bytes and by the general one.
+      // The longest allowed id is accepted, by the byte parser and by the general one.
       const longest = "i".repeat(1024);
       const { result } = await client.request("process/write", {
         processId: "cat",
@@ -64,7 +64,7 @@ for (const { name, env } of KINDS) {
       assert.equal(result?.status, "accepted");
     });
 
-    test("remembers write ids up to a bound: short ones long, long ones shortly", async () => {
+    test("remembers write ids up to a number of bytes: more short ones than long ones", async () => {
       await using server = await serve();
       await using client = await ready(server);
       await client.start("cat", sh("cat"), { pipeStdin: true });
@@ -88,7 +88,7 @@ for (const { name, env } of KINDS) {
       assert.ok(output.includes("[forgotten]"), output);
     });
 
-    test("holds little for a peer that asks for files and does not read them", async () => {
+    test("buffers little for a peer that requests files and does not read them", async () => {
       using scratch = scratchDirectory();
       const content = Buffer.alloc(16 * MIB, "x");
       writeFileSync(join(scratch.path, "large"), content);
@@ -107,7 +107,7 @@ for (const { name, env } of KINDS) {
       }
     });
 
-    test("answers others in their order behind a long answer", async () => {
+    test("keeps the order of answers behind a long one", async () => {
       using scratch = scratchDirectory();
       writeFileSync(join(scratch.path, "large"), Buffer.alloc(5 * MIB + 1, "x"));
       await using server = await serve();
@@ -120,7 +120,7 @@ for (const { name, env } of KINDS) {
         client.request("environment/status", {}),
       ];
       await isWell(server);
-      // While the long one is under way, the way of bytes must not put its answer into the middle of it.
+      // While the long answer is under way, the byte path must not put its own answer into the middle of it.
       for (let n = 0; n < 50; n++)
         asked.push(client.request("process/write", { processId: "cat", writeId: `w${n}`, chunk: "aGkK" }));
       client.resume();
@@ -131,7 +131,7 @@ for (const { name, env } of KINDS) {
       await client.until("all was echoed", () => client.output("cat").length === 51 * 3);
     });
 
-    test("does nothing more for a peer that asked and left", async () => {
+    test("stops working on the requests of a peer that has left", async () => {
       await using server = await serve();
       const peer = await initialized(server);
       peer.send(request(2, "process/start", start("p", "head -c 1000000 /dev/zero; sleep 60")));
@@ -172,7 +172,7 @@ for (const { name, env } of KINDS) {
       for (const peer of peers) peer.socket.destroy();
     });
 
-    test("refuses a flood of keys by its bytes", async () => {
+    test("refuses a flood of keys before it builds their values", async () => {
       await using server = await serve();
       const pid = server.serverPid();
       await using client = await ready(server);
@@ -252,7 +252,7 @@ async function standsStill({ socket }: RawPeer): Promise<boolean> {
   return socket.writableLength === before;
 }
 
-/** Somebody else is answered. */
+/** Another client is answered. */
 async function isWell(server: ServeChild): Promise<boolean> {
   await using client = await ready(server);
   const { result } = await client.request("environment/status", {});

@@ -35,7 +35,7 @@ async function comesToRest(serverPid: number, what: string): Promise<void> {
 }
 
 describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
-  test("is idle after whatever was asked of it, and nothing dead is left below it", async () => {
+  test("is idle after any requests, and no zombie is left below it", async () => {
     for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) {
       using directory = scratchDirectory();
       mkdirSync(join(directory.path, "c"));
@@ -63,7 +63,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     await client.close();
   });
 
-  test("stays idle while a debugger keeps the end of a process, and tells it when it is let go", async (t) => {
+  test("stays idle while a debugger holds the end of a process back, and reports it when it is released", async (t) => {
     using directory = scratchDirectory();
     await using server = await serve();
     const client = await server.connect();
@@ -85,7 +85,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
     await client.close();
   });
 
-  test("ends although a debugger never lets a dead process go", async (t) => {
+  test("ends although a debugger never releases a dead process", async (t) => {
     using directory = scratchDirectory();
     await using server = await serve("--shutdown-grace", "0");
     const client = await server.connect();
@@ -102,7 +102,7 @@ describe("an idle server", { timeout: 600_000, concurrency: 4 }, () => {
 
 type Traced = { type: "traced"; pid: number; letGo: () => void } | { type: "untraced"; why: string };
 
-/** A process `p` whose end is kept from its parent until it is let go. */
+/** A process `p` whose end is hidden from its parent until the tracer releases it. */
 async function startTraced(client: WireClient, directory: string): Promise<Traced> {
   const tracer = join(directory, "tracer");
   const source = join(import.meta.dirname, "..", "fixtures", "native", "tracer.c");
@@ -145,7 +145,7 @@ function ticksOf(pid: number): number {
   return Number(fields[11]) + Number(fields[12]);
 }
 
-/** Everybody below, with what they are. */
+/** All descendants, with their names and states. */
 function descendantsOf(pid: number): string[] {
   try {
     const tasks = readdirSync(`/proc/${pid}/task`);

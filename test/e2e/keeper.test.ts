@@ -22,7 +22,7 @@ function run(program: string, args: string[]): Promise<{ stdout: string; stderr:
   );
 }
 
-/** Everything a process tells until it is closed. */
+/** Every event of a process until it is closed. */
 async function told(
   process: ExecProcess,
 ): Promise<{ output: string; gaps: number; exitCode: number | null }> {
@@ -58,7 +58,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     });
   }
 
-  test("takes what is not kept with it, and says so of its handle", async () => {
+  test("ends processes that are not kept, and their handles say so", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const kept = await client.start(keptParams("kept", "sleep 300 & echo $!; wait"));
@@ -113,7 +113,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.equal(exitCode, 3);
   });
 
-  test("does no write twice and loses none, however large", async () => {
+  test("repeats no write and loses none, however large", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     // It reads nothing until it is told to, so that far more waits than the keeper and the pipe can hold.
@@ -132,7 +132,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.equal(Number(output), size);
   });
 
-  test("is told a write's id again and does not do it again", async () => {
+  test("does not repeat a write that is sent again with its id", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const process = await client.start(keptParams("p", ECHO));
@@ -144,7 +144,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.equal((await told(process)).output, "got once\nover\n");
   });
 
-  test("tells how a process ended that ended while nobody was there", async () => {
+  test("reports how a process ended while no server was running", async () => {
     for (const tty of [false, true]) {
       await using server = await KeptServe.start();
       await using client = await server.connect();
@@ -164,7 +164,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     }
   });
 
-  test("is not started for ever: after five deaths within a minute the keeper says so and ends everything", async () => {
+  test("is not restarted for ever: after five deaths within a minute the keeper says so and ends everything", async () => {
     await using server = await KeptServe.asShipped();
     await using client = await server.connect();
     const { pid } = await client.start(keptParams("p", "sleep 300"));
@@ -182,7 +182,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
 });
 
 describe("a server that is replaced", TIMEOUT, () => {
-  test("hands over on SIGHUP: nobody is refused, the socket is the same", async () => {
+  test("hands over on SIGHUP: no client is refused, the socket is the same", async () => {
     using folder = scratchDirectory();
     const path = join(folder.path, "socket");
     await using server = await KeptServe.start("--listen", `unix://${path}`);
@@ -195,7 +195,7 @@ describe("a server that is replaced", TIMEOUT, () => {
       const former = await server.serverPid([process.pid]);
       server.serve.child.kill("SIGHUP");
       await process.write(text(`${time}\n`));
-      // Whoever comes in between waits in the socket's queue.
+      // A client that connects in between waits in the socket's queue.
       await using stranger = await server.connect();
       await stranger.list();
       await until("the former server to be gone", () => !isAlive(former));
@@ -219,7 +219,7 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.match(server.serve.stderr, /has said nothing for 1000 ms and counts as hung; it is replaced/);
   });
 
-  test("ends everything on SIGTERM, well", async () => {
+  test("ends everything gracefully on SIGTERM", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const process = await client.start(
@@ -290,7 +290,7 @@ describe("the lifetime kept", TIMEOUT, () => {
     assert.equal(logs, "first\n");
   });
 
-  test("needs a socket and a token that stay", async () => {
+  test("needs a socket and a token that outlive the server", async () => {
     const refused = async (...args: string[]) => {
       const { stderr, code } = await run(PROCWIRE, ["serve", "--keep", ...args]);
       assert.notEqual(code, 0);

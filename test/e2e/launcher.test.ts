@@ -86,7 +86,7 @@ describe("the launcher", () => {
     assert.equal(place.run().said, "bundle procwire");
   });
 
-  test("is found through links, and from any folder", () => {
+  test("is found through symbolic links, and from any folder", () => {
     using place = new Package();
     const links = join(place.path, "links");
     mkdirSync(links);
@@ -146,7 +146,7 @@ describe("the launcher", () => {
     assert.equal(place.run({}, "serve").said, "built --first-use\n");
   });
 
-  test("runs a bundle whose compiled form is of no use", () => {
+  test("runs a bundle whose code cache is unusable", () => {
     using place = new Package();
     for (const compiled of ["", "not compiled by anyone"]) {
       place.write("dist/bin/procwire.cjs.compiled", compiled);

@@ -23,7 +23,7 @@ async function connected(server: ServeChild): Promise<WireClient> {
   return client;
 }
 
-/** Its last word: `process/exited`. */
+/** Its last event: `process/exited`. */
 async function exitOf(client: WireClient, processId: string): Promise<Record<string, unknown>> {
   const { params } = await client.waitFor(
     `the exit of ${processId}`,
@@ -43,7 +43,7 @@ describe("limits of a process", () => {
     assert.deepEqual([waited.exitReason, waited.limit], ["limit", "wallTimeMs"]);
   });
 
-  test("output: exactly as much as is allowed is told, of all streams together", async () => {
+  test("output: exactly the allowed amount is delivered, of all streams together", async () => {
     await using server = await serve();
     await using client = await connected(server);
     await client.start("p", sh("echo 12345 >&2; yes"), { limits: { outputBytes: 10_000 } });
@@ -75,7 +75,7 @@ describe("limits of a process", () => {
     const { output, exitCode } = await client.finished("memory");
     assert.notEqual(exitCode, 0);
     assert.match(output, /memory/);
-    // What stays below it is not disturbed.
+    // A process below the limit is not affected.
     await client.start("small", copy(16 << 20), { limits });
     assert.equal((await client.finished("small")).exitCode, 0);
   });
@@ -110,7 +110,7 @@ describe("limits of a process", () => {
     assert.deepEqual(left, []);
   });
 
-  test("what a killed server has left of cgroups is removed, what a living one has is not", {
+  test("the cgroups of a killed server are removed, those of a living one are not", {
     skip: needsCgroup("pids"),
   }, async () => {
     const startTime = readFileSync("/proc/self/stat", "utf8").split(") ")[1]?.split(" ")[19];
@@ -127,7 +127,7 @@ describe("limits of a process", () => {
     }
   });
 
-  test("a server's own hold for every process, and a client can ask for less but not for more", async () => {
+  test("the server's limits apply to every process, and a client can lower but not raise them", async () => {
     await using server = await serve("--limit-output-bytes", "100", "--limit-wall-time", "600");
     await using client = await connected(server);
     await client.start("p", sh("yes"));
@@ -142,8 +142,8 @@ describe("limits of a process", () => {
     assert.equal(client.output("less").length, 10);
   });
 
-  test("one that cannot be enforced is refused, and stops the start-up of a server", async () => {
-    // Without the addon there is nothing that could hold a child to it.
+  test("a limit that cannot be enforced is refused, also at the start of a server", async () => {
+    // Without the addon nothing can enforce it on a child.
     const env = { PROCWIRE_NATIVE_SPAWNER: "/nowhere" };
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], { env }).listening();
     await using client = await connected(server);

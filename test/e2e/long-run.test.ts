@@ -10,14 +10,14 @@ const threads = (pid: number) => readdirSync(`/proc/${pid}/task`).length;
 const MIB = 1024 * 1024;
 
 describe("a server that runs for long", () => {
-  test("gives everything back that connections and processes took", async () => {
+  test("frees everything that connections and processes used", async () => {
     await using server = await serve("--detached-session-ttl", "0");
     const pid = server.serverPid();
     const round = async (connections: number) => {
       for (let n = 0; n < connections; n++) {
         const client = await server.connect();
         await client.handshake();
-        // At once, so that the threads that start programs are all there from the first round on.
+        // All at once, so that every thread that starts programs exists from the first round on.
         await Promise.all([
           client.start("a", sh("head -c 200000 /dev/zero; echo done")),
           client.start("b", ["cat"], { pipeStdin: true }),
@@ -82,7 +82,7 @@ describe("a server that runs for long", () => {
     assert.deepEqual(complaints, []);
   });
 
-  test("is not disturbed by those who speak something else", async () => {
+  test("is not disturbed by peers that speak another protocol", async () => {
     await using server = await serve();
     await using client = await server.connect();
     await client.handshake();

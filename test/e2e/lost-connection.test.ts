@@ -14,7 +14,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-/** A client that does by hand what a good client does: keeps what it has by seq, comes back, reads what it missed. */
+/** A client written by hand that does what a good one does: keeps events by seq, resumes, reads what it missed. */
 class Follower {
   readonly chunks = new Map<number, Buffer>();
   readonly #proxy: CuttingProxy;
@@ -146,7 +146,7 @@ describe("with acknowledgements", () => {
     assert.equal(createHash("sha256").update(bytes).digest("hex"), expectedDigest());
   });
 
-  test("a client that is away holds the process back however long it is away, and then gets everything", async () => {
+  test("a disconnected client puts backpressure on the process for as long as it is away, and then gets everything", async () => {
     await using proxy = await CuttingProxy.to(server.url);
     const follower = new Follower(proxy, ["outputAck"]);
     const client = await follower.client();
@@ -154,7 +154,7 @@ describe("with acknowledgements", () => {
     await client.outputContains("p", "000000000100\n");
     proxy.cut();
     await client.ended();
-    // Long enough for all of it to have been written, had nobody held it back.
+    // Long enough for all of it to be written without backpressure.
     await using watcher = await server.connect();
     await watcher.handshake();
     await watcher.start("spin", sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"));
@@ -189,7 +189,7 @@ describe("without acknowledgements, as the reference client does it", () => {
 });
 
 describe("a half-open connection", () => {
-  test("is taken over by who knows the session's id; it need not be noticed first", async () => {
+  test("is taken over by a client that knows the session's id, before its loss is noticed", async () => {
     const old = await server.connect();
     await old.handshake();
     await old.start("p", sh("echo one; read x; echo $x; read y"), { pipeStdin: true });
@@ -207,7 +207,7 @@ describe("a half-open connection", () => {
   });
 });
 
-test("a session can be resumed after its client closed politely", async () => {
+test("a session can be resumed after its client closed the connection properly", async () => {
   const first = await server.connect();
   await first.handshake();
   await first.start("p", sh("read x; echo got $x"), { pipeStdin: true });

@@ -25,7 +25,7 @@ function ask(client: WireClient, firstId: number, count: number, method: string,
   for (let id = firstId; id < firstId + count; id++) client.raw(JSON.stringify({ id, method, params }));
 }
 
-describe("answers that are asked for and not read", { skip: NO_ADDON, timeout: 120_000 }, () => {
+describe("answers that the client does not read", { skip: NO_ADDON, timeout: 120_000 }, () => {
   test("250 blocks of 1 MiB of an open file are not all in memory, and all come once they are read", async () => {
     using scratch = scratchDirectory();
     writeFileSync(join(scratch.path, "large"), Buffer.alloc(2 * MIB, "x"));
@@ -58,7 +58,7 @@ describe("answers that are asked for and not read", { skip: NO_ADDON, timeout: 1
   });
 });
 
-describe("one budget for everything that is kept", { skip: NO_ADDON, timeout: 120_000 }, () => {
+describe("one budget for everything that is kept in memory", { skip: NO_ADDON, timeout: 120_000 }, () => {
   const BUDGET = 64 * MIB;
 
   test("output, files, HTTP bodies and large writes at once stay near it, and everybody is served afterwards", async () => {

@@ -85,7 +85,7 @@ describe("no orphans", { skip }, () => {
     await client.ended();
   });
 
-  test("a polite end", async () => {
+  test("a graceful end", async () => {
     await using server = await serve("--shutdown-grace", "0.2");
     const { pids } = await startAll(server);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
@@ -111,7 +111,7 @@ describe("no orphans", { skip }, () => {
     }).listening();
   }
 
-  test("an end of a server that hangs", async () => {
+  test("the end of a hung server", async () => {
     await using server = await serveWithPatience(300);
     const { pids } = await startAll(server);
     process.kill(server.serverPid(), "SIGSTOP");
@@ -119,7 +119,7 @@ describe("no orphans", { skip }, () => {
     for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
   });
 
-  test("a polite end that takes longer than the watchdog's patience", async () => {
+  test("a graceful end that takes longer than the watchdog's patience", async () => {
     await using server = await serveWithPatience(2_000, "--shutdown-grace", "3.5");
     const { pids } = await startAll(server);
     assert.deepEqual(await server.stop(), { code: 0, signal: null });
@@ -146,7 +146,7 @@ describe("no orphans", { skip }, () => {
   test("a server without a watchdog says so: on stderr, to the health check, and to its clients", async () => {
     const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
     await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
-      // Somebody else's, as a server that was itself started by one might inherit it.
+      // Another watchdog's, as a server that was started by another server might inherit it.
       env: { PROCWIRE_WATCHDOG: "1" },
       command: [process.execPath, path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
     }).listening();

@@ -1,4 +1,4 @@
-/** A person takes over the terminal of a model, types a password, and hands it back. Nothing but their eyes sees it. */
+/** A person takes over the terminal of a model, types a password, and hands it back. It is stored nowhere. */
 
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";

@@ -100,7 +100,7 @@ describe("a listing", () => {
     assert.equal((await listed(extended, {}))[0]?.handle, handle);
   });
 
-  test("`procwire ps` shows handles, and obeys no control character", async () => {
+  test("`procwire ps` shows handles, and prints no raw control character", async () => {
     await using server = await serve();
     await using owner = await server.connect();
     await owner.handshake();
@@ -118,7 +118,7 @@ describe("a listing", () => {
 });
 
 describe("a signed token's subject", () => {
-  test("attaches to its own processes by their handle, and to nobody else's", async () => {
+  test("attaches to its own processes by their handle, and to no other principal's", async () => {
     await using server = await signed("--operator-claim", "role=admin");
     await using alice = await server.connect(bearer({ sub: "alice" }));
     await alice.handshake();
@@ -146,7 +146,7 @@ describe("a signed token's subject", () => {
       await client.outputContains(processId, "got alice");
   });
 
-  test("keeps its sessions to itself; a foreign one is answered like an unknown one", async () => {
+  test("owns its sessions; another principal's session is answered like an unknown one", async () => {
     await using server = await signed();
     await using alice = await server.connect(bearer({ sub: "alice" }));
     await alice.handshake();
@@ -172,7 +172,7 @@ describe("a signed token's subject", () => {
     assert.deepEqual(idsOf(await listed(again)), ["hers"]);
   });
 
-  test("none at all is one principal for all of them, and no other's", async () => {
+  test("that is missing makes one principal for all such tokens, apart from every other", async () => {
     await using server = await signed();
     await using one = await server.connect(bearer({}));
     await one.handshake();
@@ -187,7 +187,7 @@ describe("a signed token's subject", () => {
     }
   });
 
-  test("an operator's claim lets it see and take over all, and only the one that was named", async () => {
+  test("with the operator's claim sees and takes over all sessions, and only with the claim that was named", async () => {
     await using server = await signed("--operator-claim", "role=operator");
     await using alice = await server.connect(bearer({ sub: "alice" }));
     await alice.handshake();
@@ -213,7 +213,7 @@ describe("a signed token's subject", () => {
   });
 });
 
-test("whoever brings the operator's token sees all; the others' principals are not told to them", async () => {
+test("the operator's token sees all sessions; other principals do not see each other's", async () => {
   const token = "s".repeat(32);
   await using server = await serve(
     ...["--ws-auth", "capability-token", "--ws-token-file", file("token", token)],
@@ -329,7 +329,7 @@ describe("a unix socket's file", () => {
     for (const child of full) child.kill("SIGKILL");
   });
 
-  test("stays its server's while that lives, also with nobody taking connections", async () => {
+  test("belongs to its server while that lives, also when it accepts no connections", async () => {
     const path = join(scratch.path, "full.sock");
     const busy = spawn(
       process.execPath,
@@ -362,7 +362,7 @@ describe("a unix socket's file", () => {
     for (const socket of waiting) socket.destroy();
     busy.kill("SIGKILL");
     await once(busy, "close");
-    // Its server is dead now, and its file in nobody's use.
+    // Its server is dead now, and its file unused.
     await using third = await new ServeChild(["--listen", `unix://${path}`]).listening();
     await (await third.connect()).close();
   });

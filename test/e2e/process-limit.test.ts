@@ -62,7 +62,7 @@ const REQUESTS: [method: string, params: Record<string, unknown>][] = [
 ];
 
 describe("at the limit of processes", { skip, timeout: 60_000 }, () => {
-  test("every request is answered, and a process that runs goes on", async () => {
+  test("every request is answered, and running processes go on", async () => {
     await using server = await serveOrdinary();
     const client = await server.connect();
     await client.handshake();

@@ -124,7 +124,7 @@ describe("starting", () => {
     assert.equal(stderr.trim().split("\n").length, 1, stderr);
   });
 
-  test("refuses to serve anyone who can reach it without authentication", async () => {
+  test("refuses to listen beyond loopback without authentication", async () => {
     for (const url of ["ws://0.0.0.0:0", "ws://[::]:0"]) {
       const { code, stdout, stderr } = await runToEnd("--listen", url);
       assert.equal(code, 1);
@@ -270,7 +270,7 @@ describe("stopping", () => {
         probe.on("error", () => resolve(true));
       });
     });
-    // What comes at once after the first is taken for the same one, so it is sent until it counts.
+    // A signal right after the first counts as the same one, so it is repeated until it counts.
     const again = setInterval(() => server.child.kill("SIGTERM"), 50);
     const { code } = await server.exited;
     clearInterval(again);
@@ -351,7 +351,7 @@ describe("HTTP beside the socket", () => {
     assert.match(await ask(`upgrade: websocket\r\nsec-websocket-version: 13\r\n`), /^HTTP\/1\.1 400 /);
   });
 
-  test("a page of another site is refused everywhere, before anything else is looked at", async () => {
+  test("a page of another site is refused everywhere, before any other check", async () => {
     using scratch = scratchDirectory();
     const token = join(scratch.path, "token");
     writeFileSync(token, "secret");
@@ -367,7 +367,7 @@ describe("HTTP beside the socket", () => {
     }
   });
 
-  test("a name somebody points at this machine does not make a page its own", async () => {
+  test("a DNS name that somebody points at this machine does not make a page same-origin", async () => {
     await using server = await serve();
     const port = new URL(server.url).port;
     const ask = async (host: string) => {
@@ -382,7 +382,7 @@ describe("HTTP beside the socket", () => {
     assert.equal(await ask("127.0.0.1"), "HTTP/1.1 200 OK");
   });
 
-  test("answers a request that comes byte by byte, one that is followed by a body, and one whose sender is done", async () => {
+  test("answers a request that comes byte by byte, one followed by a body, and one whose sender half-closed", async () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     const bytes = await rawTcp(url);
@@ -405,7 +405,7 @@ describe("HTTP beside the socket", () => {
     assert.match(done.received(), /^HTTP\/1\.1 404 Not Found\r\n(?:(?!HTTP).)*$/s);
   });
 
-  test("refuses what is no HTTP, and lives on", async () => {
+  test("refuses bytes that are no HTTP, and goes on", async () => {
     await using server = await serve();
     const url = server.url.replace("ws", "http");
     for (const [text, status] of [
@@ -484,7 +484,7 @@ describe("authentication", () => {
     assert.match(server.url, /^ws:\/\/0\.0\.0\.0:\d+$/);
   });
 
-  test("flags that do not fit are refused at start", async () => {
+  test("incomplete authentication flags are refused at start", async () => {
     const { code, stderr } = await runToEnd("--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token");
     assert.equal(code, 1);
     assert.match(stderr, /`--ws-token-file` or `--ws-token-sha256` is required/);
@@ -517,7 +517,7 @@ describe("limits", () => {
     assert.match((await other.refused("command/exec", exec)).message, /^too many processes: .* 2 /);
   });
 
-  test("too many connections are answered 503, and a place that becomes free is given", async () => {
+  test("too many connections are answered 503, and a freed place is given to the next", async () => {
     await using server = await serve("--max-connections", "1");
     const first = await server.connect();
     await first.handshake();
@@ -570,7 +570,7 @@ describe("limits", () => {
     await second.start("p", ["true"]);
   });
 
-  test("a retention given in bytes is kept", async () => {
+  test("a retention given in bytes is applied", async () => {
     await using server = await serve("--retained-output-bytes", "100000");
     await using client = await server.connect();
     await client.handshake();
@@ -583,7 +583,7 @@ describe("limits", () => {
     assert.ok(bytes <= 100_000 && bytes > 0);
   });
 
-  test("a detached session lives as long as it is told", async () => {
+  test("a detached session lives for the configured time", async () => {
     await using server = await serve("--detached-session-ttl", "0");
     const client = await server.connect();
     await client.handshake();

@@ -79,7 +79,7 @@ describe("a share link", { timeout: 120_000 }, () => {
     assert.ok(![token, driving].some((secret) => written.includes(secret)));
   });
 
-  test("ends with its time, for those who are there too, and with its process", async () => {
+  test("ends with its time, for connected guests too, and with its process", async () => {
     await using server = await serve();
     await using set = await setup(server);
     const handle = await set.start("one");
@@ -91,7 +91,7 @@ describe("a share link", { timeout: 120_000 }, () => {
     await set.owner.call("process/kill", { handle });
     await set.owner.notification("process/exited", "one");
     await assert.rejects(set.visit(lasting), /401/);
-    // Where nobody is asked for a token, a dead link must not make a guest the owner.
+    // On a server without authentication an expired link must not make a guest the owner.
     await assert.rejects(set.visit("share-nothing"), /401/);
     const again = await set.owner.request("process/share", { handle, role: "viewer", ttlMs: 1000 });
     assert.match(JSON.stringify(again.error), /has ended and cannot be shared/);

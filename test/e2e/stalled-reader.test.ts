@@ -8,7 +8,7 @@ import { sh } from "../support/wire.ts";
 
 const MIB = 1024 * 1024;
 
-/** Waits until a file has not grown for a while: whoever writes to it is held back. */
+/** Waits until a file has not grown for a while: its writer is paused by backpressure. */
 async function standsStill(path: string): Promise<number> {
   let size = -1;
   let since = Date.now();
@@ -23,7 +23,7 @@ async function standsStill(path: string): Promise<number> {
   return size;
 }
 
-/** The memory of a server that has done what it had to do: it is looked at until it no longer changes much. */
+/** The memory of a server that has finished its work: sampled until it no longer changes much. */
 async function settledMemory(pid: number): Promise<number> {
   let bytes = residentBytes(pid);
   let since = Date.now();
@@ -49,7 +49,7 @@ async function ready(server: ServeChild) {
 }
 
 describe("a reader that stalls", () => {
-  test("makes its own processes pause, keeps requests working, and costs no memory", async () => {
+  test("pauses its own processes, keeps requests working, and costs no memory", async () => {
     using scratch = scratchDirectory();
     await using server = await serve();
     const pid = server.serverPid();
@@ -73,7 +73,7 @@ describe("a reader that stalls", () => {
     const answers = [client.request("process/terminate", { processId: "a" }), client.request("process/list")];
     await until("the terminated one is gone", () => !isAlive(pids[0] ?? 0));
     assert.ok(pids.slice(1).every(isAlive));
-    // Somebody else's processes do not wait for it.
+    // Other clients' processes do not wait for it.
     await other.start("p", sh("head -c 3000000 /dev/zero"));
     await other.finished("p");
     assert.equal(other.outputBytes("p").length, 3_000_000);

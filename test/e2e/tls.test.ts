@@ -23,7 +23,7 @@ function serveTls(files: { cert: string; key: string }, ...args: string[]): Prom
 }
 
 describe("a server behind TLS", OPTIONS, () => {
-  it("carries a command there and back, byte for byte, for who trusts its authority", async () => {
+  it("runs a command byte for byte for a client that trusts its authority", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     await using server = await serveTls(authority.issue("IP:127.0.0.1"));
@@ -66,7 +66,7 @@ describe("a server behind TLS", OPTIONS, () => {
     await refused(plain.url.replace("ws:", "wss:"), tlsCa, /does not speak TLS; use ws:\/\//);
   });
 
-  it("takes a new certificate on SIGHUP, keeps the old one when the new one is none, and cuts nobody off", async () => {
+  it("takes a new certificate on SIGHUP, keeps the old one when the new one is invalid, and drops no connection", async () => {
     using scratch = scratchDirectory();
     const authority = new TestAuthority(scratch.path);
     const ca = readFileSync(authority.caFile, "utf8");
@@ -146,7 +146,7 @@ async function subjectAt(port: number, ca: string): Promise<string> {
 }
 
 describe("a token over plain ws://", { timeout: 60_000 }, () => {
-  it("is sent to this host only, unless that is asked for", async () => {
+  it("is sent to this host only, unless sending it further is asked for", async () => {
     const refused = {
       message: /^refusing to send a token to 192\.0\.2\.1:7070 over plain ws:\/\/, .*; use wss:/,
     };
@@ -167,7 +167,7 @@ describe("a token over plain ws://", { timeout: 60_000 }, () => {
     assert.match(stderr, /^procwire run: refusing to send a token .*`--insecure-plain-token`/);
   });
 
-  it("reaches a server that was asked to take it so, which warns", async () => {
+  it("reaches a server that was configured to accept it, which warns", async () => {
     using scratch = scratchDirectory();
     const token = join(scratch.path, "token");
     writeFileSync(token, "a-token-of-thirty-two-characters-");

@@ -126,7 +126,7 @@ async function replay(client: WireClient, step: Step): Promise<void> {
   }
 }
 
-/** Readable, but nothing the server asked for: it ends the connection instead of answering. */
+/** Readable, but no request: the server ends the connection instead of answering. */
 function isFatal(text: string): boolean {
   return /^\{"id": ?99,/.test(text);
 }

@@ -67,7 +67,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
     await endsWell(child, exited);
   });
 
-  test("is no trouble for `procwire start` either, whose first lines are lost already", async () => {
+  test("does not stop `procwire start` either, whose first lines are lost already", async () => {
     const full = openSync("/dev/full", "w");
     const { child, url, exited } = await serveWith(full, ["start"]);
     closeSync(full);
@@ -75,7 +75,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
     await endsWell(child, exited);
   });
 
-  test("is counted, and how many lines were dropped is told when it can be written again", async () => {
+  test("has its dropped lines counted, and reports their number when it can be written again", async () => {
     using directory = scratchDirectory();
     const pipe = join(directory.path, "log");
     makePipe(pipe);
@@ -93,14 +93,14 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
       log += read(reader);
       return log.includes("nobody/knows");
     });
-    // One more where the addon is missing, which is told as well.
+    // One more where the addon is missing, which is logged as well.
     assert.match(log, /[34] log lines were dropped/);
     assert.equal(log.split("\n").length, 3, log);
     await endsWell(child, exited);
     closeSync(reader);
   });
 
-  test("because its reader stands still, is dropped instead of piling up, and SIGTERM still ends the server", async () => {
+  test("because its reader stalls, is dropped instead of piling up, and SIGTERM still ends the server", async () => {
     using directory = scratchDirectory();
     const pipe = join(directory.path, "log");
     makePipe(pipe);
@@ -126,7 +126,7 @@ describe("a log that cannot be written", { timeout: 60_000 }, () => {
   });
 });
 
-test("`procwire mcp` goes on when nobody reads what it complains of", { timeout: 60_000 }, async () => {
+test("`procwire mcp` goes on when nobody reads its stderr", { timeout: 60_000 }, async () => {
   const child = spawn(PROCWIRE, ["mcp"], { stdio: ["pipe", "pipe", "pipe"] });
   servers.push(child);
   child.stderr.destroy();

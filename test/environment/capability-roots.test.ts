@@ -68,7 +68,7 @@ test("a broken manifest is handed out as it is", async (t) => {
   assert.equal(plugin?.manifest.contents, "{broken");
 });
 
-test("a root that is missing or no directory is told in its own answer", async (t) => {
+test("a root that is missing or no directory is reported in its own answer", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("file");
   const { roots } = await discoverCapabilityRoots({
@@ -93,14 +93,14 @@ test("a file that is no text is left out with a warning", async (t) => {
   assert.deepEqual(warnings, [`capability file ${scratch.uri("p/a/SKILL.md")} is not UTF-8`]);
 });
 
-test("does not lose itself in a tree that leads back into itself", async (t) => {
+test("ends in a tree whose links form a cycle", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("p/a/SKILL.md", skill("a"));
   scratch.link("p/a/loop", "..");
   assert.equal((await discover(scratch, "p")).skills.length, 1);
 });
 
-test("a user's skills are found by their front matter, and what is not read is said", async (t) => {
+test("a user's skills are found by their front matter, and unread ones are reported", async (t) => {
   const scratch = new Scratch(t);
   const env = { HOME: scratch.path("home") };
   assert.deepEqual(await discoverCapabilities(env), { plugins: [], skills: [], warnings: [] });

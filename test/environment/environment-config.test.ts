@@ -68,7 +68,7 @@ test("gives system, user and project layers in order of strength, each with its 
   assert.equal(config.cloudInsertionIndex, 1);
 });
 
-test("a project that the user does not trust has no say", async (t) => {
+test("an untrusted project's configuration is ignored", async (t) => {
   const { scratch, layers } = host(t);
   scratch.directory("project/.git");
   scratch.file("project/.codex/config.toml", 'model = "top"\n');
@@ -76,7 +76,7 @@ test("a project that the user does not trust has no say", async (t) => {
   assert.deepEqual(await layers([["model"]]), [["user", { model: "user" }]]);
 });
 
-test("tells only what the paths lead to, however they overlap", async (t) => {
+test("gives only the values that the paths lead to, however they overlap", async (t) => {
   const { scratch, layers } = host(t);
   scratch.file(
     "home/.codex/config.toml",
@@ -97,7 +97,7 @@ test("tells only what the paths lead to, however they overlap", async (t) => {
   assert.equal(await user(["__proto__"]), undefined);
 });
 
-test("requirements are the system's alone", async (t) => {
+test("requirements come from the system layer only", async (t) => {
   const { scratch, read } = host(t);
   scratch.file("etc/requirements.toml", 'allowed = ["read-only"]\nother = 1\n');
   const { requirements, config } = await read([], [["allowed"]]);

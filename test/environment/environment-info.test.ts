@@ -9,7 +9,7 @@ import { uriFromPath } from "../../src/protocol/path-uri.ts";
 const info = (env: NodeJS.ProcessEnv, more = {}) =>
   environmentInfo({ version: "1.2.3", env, cwd: "/work dir", ...more });
 
-test("tells version, directories and system as URIs and names", () => {
+test("gives version, directories and system as URIs and names", () => {
   const told = info({ HOME: "/home/me", SHELL: "/bin/sh" });
   assert.equal(told.executorVersion, "1.2.3");
   assert.equal(told.cwd, "file:///work%20dir");
@@ -52,18 +52,18 @@ test("capabilities claim only what works", () => {
   ]);
 });
 
-test("passes on what is degraded", () => {
+test("reports what is degraded", () => {
   assert.deepEqual(info({}, { degraded: ["no terminals"] }).degraded, ["no terminals"]);
 });
 
-test("sandboxes are looked for when somebody asks, and told from then on", async () => {
+test("sandboxes are probed on the first request, and reported from then on", async () => {
   const environment = localEnvironment({ version: "1", sandboxes: async () => ["bubblewrap"] });
   assert.equal(environment.info().sandboxes, undefined);
   assert.deepEqual((await environment.describe()).sandboxes, ["bubblewrap"]);
   assert.deepEqual(environment.info().sandboxes, ["bubblewrap"]);
 });
 
-test("a host's environment is looked at once, with the first question", async () => {
+test("a host's environment is read once, on the first request", async () => {
   let asked = 0;
   const degraded = () => {
     asked++;

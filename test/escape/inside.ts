@@ -17,7 +17,7 @@ import { startParams, type WireClient } from "../support/wire.ts";
 
 export type Json = Record<string, unknown>;
 
-/** Why a user's walls cannot be tested here, or false; where they have to be, that is a failure. */
+/** Why a user's walls cannot be tested here, or false; fails where the tests must run. */
 function whyNot(user: User): string | false {
   const reason = noWalls === false ? whyNotAs(user) : noWalls;
   if (reason !== false && process.env.CI) assert.fail(reason);

@@ -67,7 +67,7 @@ wayOut(
       workspaceWrite(ground.folder, { network: "enabled" }),
     ])
       assert.match(await ground.attempt(sandbox, "connect", path), /^(ECONNREFUSED|EACCES|ENOENT|ENOTSOCK)$/);
-    // From the folder moved away, too.
+    // Also after the folder was moved away.
     const inside = ground.makeFolder("a");
     const { output } = await ground.script(
       workspaceWrite(ground.folder, { network: "enabled" }),
@@ -109,7 +109,7 @@ for (const [how, env] of [
       const sandbox = intent([READ_ROOT], { network: "enabled" });
       const inside = await ground.script(sandbox, knock(port));
       assert.match(inside.output, /^HTTP\/1.1 403 /);
-      // The same from a child that has left its parent behind.
+      // The same from a child whose parent has ended.
       const orphan = await ground.script(sandbox, `cat <(setsid --fork bash -c "$KNOCK")`, {
         env: { PATH: "/usr/bin:/bin", KNOCK: knock(port) },
       });

@@ -57,7 +57,7 @@ wayOut("no descriptor of the server comes along", async (ground) => {
     );
     assert.match(held[3]?.[1] ?? "", /^\/proc\/\d+\/fd$/);
   }
-  // Nor by way of the process that raised the walls: an opened root of its would lead around them.
+  // Nor through the process that raised the walls: one of its open roots would bypass them.
   const workspace = ground.makeFolder("workspace");
   ground.makeFolder("workspace/.git");
   const sandbox = intent([READ_ROOT, at(workspace, "write"), at(`${workspace}/.git`, "read")]);

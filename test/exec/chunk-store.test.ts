@@ -11,7 +11,7 @@ const pushes = fc.array(
   },
 );
 
-test("knows the place of every number, whatever is evicted", () => {
+test("knows the place of every seq, whatever is evicted", () => {
   fc.assert(
     fc.property(
       pushes,
@@ -68,12 +68,12 @@ test("remembers the place of the last 16,384 evicted chunks, and of none before 
   }
   assert.equal(store.evictedBytesAfter(0), 2 * total);
   for (const back of [1, 100, 16_384]) assert.equal(store.evictedBytesAfter(total - back), 2 * back);
-  // Older cursors have their gap counted from the oldest place remembered: too little rather than too much.
+  // The gap of an older cursor is counted from the oldest place remembered: too small rather than too large.
   const old = store.evictedBytesAfter(10);
   assert.ok(old >= 2 * 16_384 && old <= 2 * total);
 });
 
-test("gives everything back when it is cleared", () => {
+test("frees everything when it is cleared", () => {
   const store = new ChunkStore();
   store.push({ seq: 1, stream: "stdout", chunk: new Uint8Array(5) }, 0);
   store.push({ seq: 2, stream: "stdout", chunk: new Uint8Array(6) }, 0);

@@ -36,11 +36,11 @@ describe("a log with holes", () => {
     return log;
   }
 
-  it("tells a hole between retained chunks as a gap at its place", async () => {
+  it("reports a hole between retained chunks as a gap at its place", async () => {
     assert.deepEqual(await all(logWithHole()), ["1 a", "gap 2-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
-  it("tells a subscriber that stands inside a hole only the rest of it", async () => {
+  it("reports to a subscriber inside a hole only the rest of it", async () => {
     assert.deepEqual(await all(logWithHole(), 3), ["gap 4-4 30", "5 b", "6 exited", "7 closed"]);
   });
 
@@ -74,7 +74,7 @@ describe("a log with holes", () => {
     assert.equal(second.nextSeq, 8);
   });
 
-  it("loses nothing behind a hole to a read that has no room", () => {
+  it("loses nothing behind a hole when a read has no room", () => {
     const log = logWithHole();
     const result = log.read({ afterSeq: 1, maxBytes: 0 });
     assert.deepEqual(result.gap, { fromSeq: 2, toSeq: 4, bytes: 30 });
@@ -82,7 +82,7 @@ describe("a log with holes", () => {
     assert.deepEqual([...result.chunks, ...rest.chunks].map((chunk) => chunk.seq).at(-1), 5);
   });
 
-  it("tells an exit whose neighbours were evicted at its place", async () => {
+  it("reports an exit whose neighbours were evicted at its place", async () => {
     const log = new EventLog({ limits: { retainedBytes: 2 } });
     log.append("stdout", bytes("aa"));
     log.exited(exit);
@@ -94,7 +94,7 @@ describe("a log with holes", () => {
 });
 
 describe("a log that follows another", () => {
-  it("keeps a chunk whole that its own retention would cut, since the numbers are the other's", () => {
+  it("keeps a chunk whole that its own retention would cut, since the seqs are the other log's", () => {
     const log = new EventLog({ isFollower: true, limits: { retainedBytes: 100 } });
     log.append("stdout", new Uint8Array(50_000));
     assert.equal(log.nextSeq, 2);

@@ -60,7 +60,7 @@ describe("events", () => {
     assert.deepEqual(await collect(log, 99), []);
   });
 
-  test("follows live, and takes nothing after closed", async () => {
+  test("follows live, and accepts nothing after closed", async () => {
     const log = new EventLog();
     const words = collect(log);
     log.append("pty", bytes("x"));
@@ -100,7 +100,7 @@ describe("events", () => {
     assert.deepEqual(words, []);
   });
 
-  test("tells evicted output as a gap, and an exit among it at its place", async () => {
+  test("reports evicted output as a gap, and an exit among it at its place", async () => {
     const { log } = small();
     log.append("stdout", bytes("12345"));
     log.append("stdout", bytes("678"));
@@ -159,7 +159,7 @@ describe("a lossless subscriber", () => {
     assert.deepEqual(pressure, [true, false]);
   });
 
-  test("that is closed lets the producer go on and the log evict", () => {
+  test("that is closed lets the producer resume and the log evict", () => {
     const { log } = small();
     const pressure: boolean[] = [];
     log.onPressure = (paused) => pressure.push(paused);
@@ -225,7 +225,7 @@ describe("waiting reads", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("of an exited process that has told its exit wait for late output", async () => {
+  test("of a process whose exit was reported wait for late output", async () => {
     const { log, clock } = small();
     log.exited(EXIT);
     const read = await pending(log, { afterSeq: 1, waitMs: 1000 });
@@ -247,7 +247,7 @@ test("keeps the end of a chunk that is larger than its retention", () => {
   assert.equal(log.totalBytes, chunk.length);
 });
 
-// ---- against a model that keeps everything and thinks slowly
+// ---- against a slow model that keeps everything
 
 type Stored =
   | { seq: number; kind: "output"; size: number; evicted: boolean }
@@ -518,7 +518,7 @@ test("does what a simple model does: sequence, cursors, eviction, gaps, holding 
   );
 });
 
-test("keeps no large chunk alive for the small piece of it that a small retention has room for", () => {
+test("keeps no large chunk in memory for the small piece of it that a small retention has room for", () => {
   const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
   for (let n = 0; n < 12; n++) log.append("stdout", new Uint8Array(256 * 1024));
   const { chunks } = log.read();
@@ -530,7 +530,7 @@ test("keeps no large chunk alive for the small piece of it that a small retentio
   assert.equal(totalBytes - omittedBytes, 64 * 1024);
 });
 
-test("gives up what it kept for snapshots when all of them together keep too much, the closed ones first", () => {
+test("drops snapshot buffers when all logs together keep too much, those of closed logs first", () => {
   const snapshotBudget = new RetentionBudget(1024 * 1024);
   const [ended, running] = [new EventLog({ snapshotBudget }), new EventLog({ snapshotBudget })];
   ended.append(
@@ -550,7 +550,7 @@ test("gives up what it kept for snapshots when all of them together keep too muc
   assert.equal(snapshotBudget.bytes, 0);
 });
 
-test("says when a chunk was copied, and then needs its memory no more", () => {
+test("reports when a chunk was copied, and does not use its memory after that", () => {
   const log = new EventLog({ limits: { retainedBytes: 64 * 1024 } });
   const small = new Uint8Array(16 * 1024).fill(1);
   const large = new Uint8Array(20 * 1024).fill(2);

@@ -39,7 +39,7 @@ test("keeps exactly the first and the last bytes, however they come in", () => {
   );
 });
 
-test("does not change what it kept when more comes in", () => {
+test("does not change bytes it gave out when more come in", () => {
   const buffer = new HeadTailBuffer({ headBytes: 4, tailBytes: 4 });
   buffer.push(Uint8Array.of(1, 2, 3, 4, 5, 6));
   const before = buffer.bytes();

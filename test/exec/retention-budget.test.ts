@@ -31,7 +31,7 @@ test("closed processes give way before running ones, and of those the largest", 
   assert.ok(budget.bytes <= 200);
 });
 
-test("counts exactly what all logs retain, and stays within its bound unless somebody holds", () => {
+test("counts exactly what all logs retain, and stays within its bound unless a cursor holds", () => {
   const step = fc.record({
     which: fc.nat({ max: 3 }),
     what: fc.constantFrom("append", "append", "append", "close", "hold", "dispose"),
@@ -97,7 +97,7 @@ test("a process alone may hold its whole retention", () => {
   assert.equal(budget.bytes, MIB);
 });
 
-test("a process that was paused for want of room goes on when others have given theirs back", () => {
+test("a process that was paused for lack of room resumes when others have freed theirs", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = heldLogs(200, budget);
   fill(logs);
@@ -109,7 +109,7 @@ test("a process that was paused for want of room goes on when others have given 
   assert.equal(first.log.retainedBytes, MIB);
 });
 
-test("a log that is given up holds nothing any more", () => {
+test("a discarded log holds nothing any more", () => {
   const budget = new RetentionBudget(32 * MIB);
   const logs = heldLogs(200, budget);
   fill(logs);

@@ -15,7 +15,7 @@ const QUESTIONS = [
   ...["\x1bP+q544e\x1b\\", '\x1bP$q"p\x1b\\', "\x1bP$qm\x1b\\"],
 ];
 
-/** Drawn, set or moved, and nothing to answer. */
+/** Sequences that draw, set or move, and need no answer. */
 const SHOWN = [
   ...["plain", "\x1b[1;31mred\x1b[0m", "\x1b[2J", "\x1b[5;10H", "\x1b[?25l", "\x1b[?1049h", "\x1b[!p"],
   ...[
@@ -44,7 +44,7 @@ const filtered = (pieces: Uint8Array[]) => {
   return Buffer.concat([...pieces.map((piece) => filter.push(piece)), filter.rest()]).toString();
 };
 
-describe("questions to a terminal", () => {
+describe("terminal queries", () => {
   for (const question of QUESTIONS)
     it(`${JSON.stringify(question)} is one, and is not shown`, () => {
       assert.equal(filtered([Buffer.from(`a${question}b`)]), "ab");
@@ -67,14 +67,14 @@ describe("questions to a terminal", () => {
     assert.equal(filtered(Array.from(whole, (byte) => Buffer.of(byte))), expected);
   });
 
-  it("that begin in one piece are over in the next, and are told with how much of them came before", () => {
+  it("that span two chunks are found, with how many of their bytes were in the first", () => {
     const watch = new QueryWatch();
     assert.equal(watch.look(Buffer.from("text \x1b[")), null);
     assert.deepEqual(watch.look(Buffer.from("6n more")), { bytesBefore: 2 });
     assert.equal(watch.look(Buffer.from("and more")), null);
   });
 
-  it("never hold back more than a question is long", () => {
+  it("never hold back more than the length of a query", () => {
     const filter = new QueryFilter();
     const endless = Buffer.from(`\x1b]0;${"x".repeat(1000)}`);
     assert.equal(Buffer.from(filter.push(endless)).toString(), endless.toString());

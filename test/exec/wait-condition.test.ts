@@ -50,7 +50,7 @@ describe("waiting on a process", () => {
     assert.deepEqual([result.reason, result.match], ["matched", "ready"]);
   });
 
-  it("counts what was told before the call, unless told from where", async () => {
+  it("counts output from before the call, unless given a cursor", async () => {
     const { log, say, wait } = setUp();
     say("ready");
     assert.equal((await wait({ until: { type: "output", pattern: "ready" } })).reason, "matched");
@@ -64,7 +64,7 @@ describe("waiting on a process", () => {
     assert.equal((await more).reason, "reached");
   });
 
-  it("ends with `closed` when what it waits for can no longer come, and looks at late output first", async () => {
+  it("ends with `closed` when its condition can no longer come true, after checking late output", async () => {
     const { log, say, wait } = setUp();
     const missed = wait({ until: { type: "output", pattern: "never" } });
     const late = wait({ until: { type: "output", pattern: "late" } });
@@ -113,7 +113,7 @@ describe("waiting on a process", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  it("looks at a port now and then, however much is printed, and once more at the end", async () => {
+  it("polls a port at intervals, however much is printed, and once more at the end", async () => {
     let listening = false;
     const { clock, log, say, wait, looks } = setUp(() => listening);
     const found = wait({ until: { type: "port", port: 80 } });
@@ -180,7 +180,7 @@ describe("an output matcher", () => {
     );
   });
 
-  it("knows the beginning of the output from the middle of it", async () => {
+  it("distinguishes the beginning of the output from its middle", async () => {
     const matcher = new OutputMatcher("^needle");
     assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(50_000))), null);
     assert.equal(await matcher.push("stdout", Buffer.from("needle")), null);

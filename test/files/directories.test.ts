@@ -27,7 +27,7 @@ import {
 
 const HAS_LINK = refusal(-32600, "path contains a symbolic link");
 
-test("makes a directory with its parents, and minds no directory that is there", async (t) => {
+test("makes a directory with its parents, and accepts an existing one", async (t) => {
   const scratch = new Scratch(t);
   await createDirectory({ path: scratch.uri("m/n/o") });
   await createDirectory({ path: scratch.uri("m/n/o") });
@@ -43,7 +43,7 @@ test("without recursion a directory needs its parent and a free name", async (t)
   assert.ok(statSync(scratch.path("m/new")).isDirectory());
 });
 
-test("a file or a link that leads nowhere stands in a directory's way", async (t) => {
+test("a file or a dangling link in a directory's place is an error", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt");
   scratch.link("link", "a.txt");
@@ -72,7 +72,7 @@ test("a directory is made through a link only when following", async (t) => {
   assert.ok(statSync(scratch.path("sub/x/y")).isDirectory());
 });
 
-test("tells what a path leads to, and whether it is a link itself", async (t) => {
+test("gives metadata of a path's target, and whether the path is a link itself", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt", "hello");
   scratch.link("link", "a.txt");
@@ -92,7 +92,7 @@ test("tells what a path leads to, and whether it is a link itself", async (t) =>
   await assert.rejects(getMetadata({ path: scratch.uri("zz") }), NOT_FOUND);
 });
 
-test("tells nothing of links when told not to follow", async (t) => {
+test("refuses links when told not to follow", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a.txt", "hello");
   scratch.link("link", "sub/a.txt");
@@ -107,7 +107,7 @@ test("tells nothing of links when told not to follow", async (t) => {
   assert.equal((await getMetadata({ path: "file:///", followSymlinks: false })).isDirectory, true);
 });
 
-test("gives the one true path of a file", async (t) => {
+test("gives the canonical path of a file", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a b", "");
   scratch.link("dlink", "sub");
@@ -180,7 +180,7 @@ test("the root directory is never removed", async () => {
   await assert.rejects(remove({ path: "file:///tmp/.." }), { code: -32600 });
 });
 
-test("removes one thing without following, and refuses links and trees", async (t) => {
+test("removes one entry without following, and refuses links and trees", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/a");
   scratch.link("dlink", "sub");
@@ -205,7 +205,7 @@ test("copies a file with its mode, over whatever file is there", async (t) => {
   assert.equal(statSync(scratch.path("b")).mode & 0o777, 0o755 & ~process.umask());
 });
 
-test("a file copied onto itself stays what it was", async (t) => {
+test("a file copied onto itself is unchanged", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a", "content");
   scratch.link("link", "a");
@@ -214,7 +214,7 @@ test("a file copied onto itself stays what it was", async (t) => {
   assert.equal(readFileSync(scratch.path("a"), "utf8"), "content");
 });
 
-test("copies a link as a link, and never over something", async (t) => {
+test("copies a link as a link, and never over an existing entry", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a");
   scratch.link("link", "a");
@@ -228,7 +228,7 @@ test("copies a link as a link, and never over something", async (t) => {
   await assert.rejects(to("link", "a"), FILE_EXISTS);
 });
 
-test("copies a tree, its links as links, into a new place or into what is there", async (t) => {
+test("copies a tree, its links as links, to a new or an existing directory", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("src/deep/f", "1");
   scratch.file("src/g", "2");
@@ -252,7 +252,7 @@ test("copies a tree, its links as links, into a new place or into what is there"
   await assert.rejects(to("there/g"), FILE_EXISTS);
 });
 
-test("a tree is not copied into itself, by whatever way it is reached", async (t) => {
+test("a tree is not copied into itself, by whatever path it is reached", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("sub/f");
   scratch.link("dlink", "sub");
@@ -302,7 +302,7 @@ test("names that are no UTF-8 are listed, copied and removed", async (t) => {
   assert.equal(existsSync(at("dst")), false);
 });
 
-test("a loop of links is told as one", async (t) => {
+test("a loop of links is reported as one", async (t) => {
   const scratch = new Scratch(t);
   scratch.link("loop", "loop");
   await assert.rejects(getMetadata({ path: scratch.uri("loop") }), LINK_LOOP);

@@ -14,7 +14,7 @@ function handles(t: { after(fn: () => Promise<void>): void }): FileHandles {
   return table;
 }
 
-test("reads blocks anywhere, and tells the end only by a short block", async (t) => {
+test("reads blocks anywhere, and shows the end only by a short block", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("s", "0123456789");
   const table = handles(t);
@@ -60,7 +60,7 @@ test("replaces a file in place at once and writes blocks anywhere", async (t) =>
   assert.equal(existsSync(scratch.path("new")), true);
 });
 
-test("a handle serves the mode it was opened in alone", async (t) => {
+test("a handle serves only the mode it was opened in", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("f", "x");
   const table = handles(t);

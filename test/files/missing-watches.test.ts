@@ -6,7 +6,7 @@ import { withDeadline } from "../../src/async/deadline.ts";
 import { MAX_MISSING_PATHS, MissingWatches, POLL_MS } from "../../src/files/missing-watches.ts";
 import { Scratch } from "./scratch.ts";
 
-/** A connection's watches with what they told, and a way to wait for the next word. */
+/** A connection's watches with their reports, and a way to wait for the next one. */
 class Listening {
   readonly told: number[] = [];
   readonly watches: MissingWatches;
@@ -43,7 +43,7 @@ class Listening {
     return this.told.at(-1);
   }
 
-  /** Whatever the system had to tell about what happened so far has been told once a later change is. */
+  /** The system's events so far have all arrived once one of a later change has. */
   async toldSoFar(watchId: number): Promise<number[]> {
     const before = [...this.told];
     assert.equal(await this.watch(watchId, [`marker-${watchId}`]), true);
@@ -57,7 +57,7 @@ function listening(t: TestContext): { scratch: Scratch; ears: Listening } {
   return { scratch, ears: new Listening(t, scratch) };
 }
 
-test("tells once that a missing file is there", async (t) => {
+test("reports once that a missing file has appeared", async (t) => {
   const { scratch, ears } = listening(t);
   assert.equal(await ears.watch(1, ["new", "other"]), true);
   assert.equal(await ears.toldNext(() => scratch.file("new")), 1);
@@ -65,7 +65,7 @@ test("tells once that a missing file is there", async (t) => {
   assert.deepEqual(await ears.toldSoFar(2), [1]);
 });
 
-test("tells that a missing parent is there, so that the client can ask anew", async (t) => {
+test("reports that a missing parent has appeared, so that the client can watch again", async (t) => {
   const { scratch, ears } = listening(t);
   assert.equal(await ears.watch(1, ["x/y/z"]), true);
   assert.equal(await ears.toldNext(() => mkdirSync(scratch.path("x"))), 1);
@@ -76,7 +76,7 @@ test("tells that a missing parent is there, so that the client can ask anew", as
   assert.equal(await ears.watch(4, ["x/y/z"]), false);
 });
 
-test("tells nothing of other names in the same directory", async (t) => {
+test("reports nothing of other names in the same directory", async (t) => {
   const { scratch, ears } = listening(t);
   await ears.watch(1, ["new"]);
   scratch.file("unrelated");
@@ -85,7 +85,7 @@ test("tells nothing of other names in the same directory", async (t) => {
   assert.deepEqual(ears.told, [1]);
 });
 
-test("has nothing to wait for when a path is there, or can never be", async (t) => {
+test("ends at once when a path exists, or can never exist", async (t) => {
   const { scratch, ears } = listening(t);
   scratch.file("a");
   scratch.link("broken", "nowhere");
@@ -100,7 +100,7 @@ test("has nothing to wait for when a path is there, or can never be", async (t) 
   await assert.rejects(ears.watches.watchMissing({ watchId: 8, missing: ["x"] }), { code: -32602 });
 });
 
-test("tells of a change of the present file and of its end", async (t) => {
+test("reports a change of an existing file and its removal", async (t) => {
   const { scratch, ears } = listening(t);
   scratch.file("p", "1");
   assert.equal(await ears.watch(1, ["new"], "p"), true);
@@ -109,7 +109,7 @@ test("tells of a change of the present file and of its end", async (t) => {
   assert.equal(await ears.toldNext(() => rmSync(scratch.path("p"))), 2);
 });
 
-test("tells that the directory it looked into was moved away", async (t) => {
+test("reports that the watched directory was moved away", async (t) => {
   const { scratch, ears } = listening(t);
   scratch.directory("sub");
   assert.equal(await ears.watch(1, ["sub/q"]), true);
@@ -155,7 +155,7 @@ test("of two watches asked for at once only the greater id lives", async (t) => 
   assert.deepEqual(ears.told, [2]);
 });
 
-test("after close nothing is told and nothing can be watched", async (t) => {
+test("after close nothing is reported and nothing can be watched", async (t) => {
   const scratch = new Scratch(t);
   const told: number[] = [];
   const closed = new MissingWatches((id) => told.push(id));
@@ -171,7 +171,7 @@ test("after close nothing is told and nothing can be watched", async (t) => {
   });
 });
 
-test("looks by itself now and then where the system has no watch left", async (t) => {
+test("polls where the system has no watch left", async (t) => {
   const scratch = new Scratch(t);
   const clock = new ManualClock();
   const watch = () => {
@@ -183,7 +183,7 @@ test("looks by itself now and then where the system has no watch left", async (t
   await clock.advance(POLL_MS);
   assert.deepEqual(ears.told, []);
   scratch.file("x/new");
-  // Each look is real work of the system, so time is moved on until it has been seen.
+  // Each poll is a real system call, so the clock is advanced until the poll has seen the change.
   const told = ears.toldNext(() => undefined);
   const moving = setInterval(() => void clock.advance(POLL_MS), 5);
   assert.equal(await told, 1);

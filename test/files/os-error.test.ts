@@ -5,7 +5,7 @@ import { answeringOsErrors, osErrorText, osRequestError } from "../../src/files/
 
 const linux = process.platform === "linux" ? false : "error numbers are those of Linux";
 
-test("system errors are told in the protocol's own words, with their number", { skip: linux }, () => {
+test("system errors are reported in the protocol's own words, with their number", { skip: linux }, () => {
   assert.equal(osErrorText("ENOENT"), "No such file or directory (os error 2)");
   assert.equal(osErrorText("ELOOP"), "Symbolic link loop (os error 40)");
   assert.equal(osErrorText("EADDRINUSE"), "Address in use (os error 98)");
@@ -14,7 +14,7 @@ test("system errors are told in the protocol's own words, with their number", { 
   assert.equal(osErrorText("ENOEXEC"), "Exec format error (os error 8)");
 });
 
-test("a name nobody knows is told as it is", () => {
+test("an unknown error name is passed on unchanged", () => {
   assert.equal(osErrorText("EODD"), "EODD");
 });
 
@@ -42,7 +42,7 @@ test("a failed call answers, and keeps the system's error as its cause", async (
   );
 });
 
-test("an error that is none of the system's is passed on untouched", async () => {
+test("an error that is not the system's is passed on unchanged", async () => {
   const bug = new TypeError("a bug");
   await assert.rejects(
     answeringOsErrors(() => Promise.reject(bug)),

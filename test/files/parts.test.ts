@@ -71,7 +71,7 @@ test("the checksum is that of the content, in whatever order it was written", as
   assert.equal(await sum(10), null);
 });
 
-test("a part is gone on with, and a link in its place is refused", async (t) => {
+test("a part is resumed, and a link in its place is refused", async (t) => {
   const scratch = new Scratch(t);
   const table = handles(t);
   scratch.file("part", "abc");
@@ -81,7 +81,7 @@ test("a part is gone on with, and a link in its place is refused", async (t) => 
   await assert.rejects(table.openPart({ handleId: "l", path: scratch.uri("link") }), LINK_LOOP);
 });
 
-test("puts a file or a link in one step, and nothing where something else is", async (t) => {
+test("creates a file or a link atomically, and nothing where another entry exists", async (t) => {
   const scratch = new Scratch(t);
   const chunk = Buffer.from("new");
   symlinkSync("elsewhere", scratch.path("link"));

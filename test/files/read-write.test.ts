@@ -15,7 +15,7 @@ test("reads a file's bytes as they are, also the empty file's", async (t) => {
   assert.equal((await readFile({ path: scratch.uri("empty") })).data.byteLength, 0);
 });
 
-test("reads files that do not tell their size", { skip: noProc() }, async () => {
+test("reads files that report no size", { skip: noProc() }, async () => {
   const { data } = await readFile({ path: "file:///proc/self/status" });
   assert.match(Buffer.from(data).toString(), /^Name:/);
 });
@@ -49,7 +49,7 @@ test("reads only files: no directory, no device, no pipe, and never waits for on
   );
 });
 
-test("names what is missing or in the way", async (t) => {
+test("names the path that is missing or in the way", async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a.txt");
   await assert.rejects(readFile({ path: scratch.uri("zz") }), NOT_FOUND);
@@ -66,7 +66,7 @@ test("refuses a file over the limit without reading it", async (t) => {
   );
 });
 
-test("refuses a file that tells no size once it runs over the limit", { skip: noProc() }, async () => {
+test("refuses a file that reports no size once it exceeds the limit", { skip: noProc() }, async () => {
   await assert.rejects(readFile({ path: "file:///proc/self/status" }, { maxBytes: 10 }), { code: -32600 });
 });
 
@@ -116,7 +116,7 @@ test("writes through a link, and refuses it untouched when told not to follow", 
   assert.equal(readFileSync(scratch.path("sub/a.txt"), "utf8"), "bad");
 });
 
-test("refuses to write where there is no file to be", async (t) => {
+test("refuses to write where no file can be", async (t) => {
   const scratch = new Scratch(t);
   scratch.fifo("pipe");
   await assert.rejects(writeFile({ path: scratch.uri("no/such"), data: bytes("") }), NOT_FOUND);

@@ -60,7 +60,7 @@ test("lists hidden directories but does not enter them when pruning, save the ro
   assert.deepEqual((await walked(scratch, { pruneHiddenDirectories: true }, ".git")).paths, [".git/x/"]);
 });
 
-test("depth bounds how far it goes down and cuts nothing", async (t) => {
+test("a depth limit bounds the walk and does not count as a cut", async (t) => {
   const scratch = tree(t);
   assert.deepEqual(await walked(scratch, { maxDepth: 0 }), {
     paths: [".git/", "sub/"],
@@ -86,7 +86,7 @@ test("says so when a limit cuts the answer", async (t) => {
   assert.equal((await walked(scratch, { maxEntries: 9 })).truncated, false);
 });
 
-test("limits beyond the protocol's or of nothing are refused", async (t) => {
+test("limits of zero or beyond the protocol's are refused", async (t) => {
   const scratch = new Scratch(t);
   const beyond = refusal(
     -32600,
@@ -114,7 +114,7 @@ test("a root that is a file has no entries, a link only when followed, a missing
   await assert.rejects(walked(scratch, {}, "broken"), NOT_FOUND);
 });
 
-test("a locked directory is told and the rest is walked", { skip: asRoot() }, async (t) => {
+test("a locked directory is reported and the rest is walked", { skip: asRoot() }, async (t) => {
   const scratch = new Scratch(t);
   scratch.file("a/inside");
   scratch.file("b/f");
@@ -127,7 +127,9 @@ test("a locked directory is told and the rest is walked", { skip: asRoot() }, as
   });
 });
 
-test("a directory that cannot be read is told and the rest is walked", { skip: notLinux() }, async (t) => {
+test("a directory that cannot be read is reported and the rest is walked", {
+  skip: notLinux(),
+}, async (t) => {
   const scratch = new Scratch(t);
   // Too deep to be named: each name is short enough, the whole path is not. Only a shell can make and remove it.
   const down = `n=${"d".repeat(250)}; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do mkdir $n; cd -P $n; done`;

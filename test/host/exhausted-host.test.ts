@@ -8,7 +8,7 @@ import { until } from "../support/until.ts";
 
 const DESCRIPTORS = 96;
 
-/** A server below a limit of the shell, which is said as `ulimit` says it. */
+/** A server under a resource limit, given as an argument of the shell's `ulimit`. */
 function limited(limit: string): Promise<ServeChild> {
   const script = `ulimit ${limit} && exec "$0" serve "$@"`;
   return new ServeChild(["--listen", "ws://127.0.0.1:0", "--detached-session-ttl", "0"], {
@@ -16,8 +16,8 @@ function limited(limit: string): Promise<ServeChild> {
   }).listening();
 }
 
-describe("a host that has nothing left", () => {
-  test("without descriptors a start is refused by name, and works again once some are free", async () => {
+describe("a host with exhausted resources", () => {
+  test("without descriptors a start is refused with the error's name, and works again once some are free", async () => {
     await using server = await limited(`-n ${DESCRIPTORS}`);
     const client = await server.connect();
     await client.handshake();
@@ -37,7 +37,7 @@ describe("a host that has nothing left", () => {
     }
     assert.match(refusal?.message ?? "", /No file descriptors available \(os error 24\)/);
     assert.ok(started.length > 3, `${started.length} were started`);
-    // What runs goes on while nothing new can be started.
+    // Running processes go on while nothing new can be started.
     await client.write("p0", "still here");
     await client.until("the echo", () => client.output("p0") === "still here");
     for (const processId of started) await client.call("process/terminate", { processId });

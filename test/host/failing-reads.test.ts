@@ -17,7 +17,7 @@ describe("a read of a process's output that fails", { skip: missing ?? false, ti
   for (const tty of [false, true]) {
     const kind = tty ? "a terminal" : "a pipe";
 
-    test(`is told by the handle of a client as the failure of the process: ${kind}`, async () => {
+    test(`is reported by a client's handle as the failure of the process: ${kind}`, async () => {
       await using server = await serve();
       await using environment = await Environment.create(server.url);
       await using healthy = await environment.spawn(["cat"]);
@@ -36,7 +36,7 @@ describe("a read of a process's output that fails", { skip: missing ?? false, ti
       await healthy.waitFor("still here");
     });
 
-    test(`is told to a client without the extension by the end it knows: ${kind}`, async () => {
+    test(`is reported to a client without the extension by the end it knows: ${kind}`, async () => {
       await using server = await serve();
       await using client = await server.connect();
       await client.handshake();
@@ -55,7 +55,7 @@ describe("a read of a process's output that fails", { skip: missing ?? false, ti
     });
   }
 
-  test("is told once as an exit to a client of the first generation", async () => {
+  test("is reported once as an exit to a client of the first generation", async () => {
     await using server = await serve();
     await using client = await server.connect();
     await client.handshake();

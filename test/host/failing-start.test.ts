@@ -4,7 +4,7 @@ import { whyNoStrace } from "../support/injected-faults.ts";
 import { PROCWIRE, ServeChild } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 
-/** What a server needs before it can serve anybody, and what it must say when it does not get it. */
+/** System calls that a server needs to start, and its error when one of them fails. */
 const FAULTS: readonly { syscall: string; error: string; says: RegExp }[] = [
   { syscall: "socket", error: "EMFILE", says: /too many open files/i },
   { syscall: "bind", error: "EACCES", says: /permission denied/i },

@@ -17,7 +17,7 @@ const CALLS = [1, 2, 4];
 const { S_IFIFO, S_IFSOCK, S_IFCHR, S_IFREG } = constants;
 const { EIO, EAGAIN, EINTR, ENOSPC, EPIPE, ECONNRESET, ENOMEM } = system.errno;
 
-/** What a read or a write of a pipe, a socket, a terminal or a file may say. */
+/** Errors that a read or a write of a pipe, a socket, a terminal or a file may return. */
 const FAULTS: readonly [what: string, isWrite: boolean, kind: number, errors: Record<string, number>][] = [
   ["read of a pipe", false, S_IFIFO, { EIO, EAGAIN, EINTR, ENOMEM }],
   ["read of a terminal", false, S_IFCHR, { EIO, EAGAIN, EINTR }],
@@ -47,7 +47,7 @@ describe("every read and write fails once", { skip }, () => {
           { env: { LD_PRELOAD: library, FAILING_IO: order } },
         ).listening();
         const pid = server.serverPid();
-        // What is loaded and opened once stays; it is not what a fault leaves behind.
+        // Files that are loaded or opened once stay open; they are no leak of a fault.
         for (let n = 0; n < 3; n++) await useEverything(server, undefined, scratch.path);
         const before = openDescriptors(pid).length;
         let failed = 0;

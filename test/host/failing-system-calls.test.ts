@@ -8,7 +8,7 @@ import { isIdle, useEverything } from "../support/use-everything.ts";
 
 /** How long a client waits for a call that may never be answered before it leaves. */
 const FAULTY_PATIENCE_MS = 2500;
-/** The first, the second and a later call of each thread: one after another every step of the way meets its fault. */
+/** The first, the second and a later call of each thread, so that every step meets its fault in turn. */
 const CALLS = [1, 2, 3, 5];
 
 /** What can fail on the way from a connection to a process and back, and how. */
@@ -43,7 +43,7 @@ describe("every system call fails once", { skip: missing ?? false }, () => {
       test(`${syscall} fails with ${error}: the server goes on and nothing is left open`, async (t) => {
         await using server = await serve("--detached-session-ttl", "0");
         const pid = server.serverPid();
-        // What is loaded and opened once stays; it is not what a fault leaves behind.
+        // Files that are loaded or opened once stay open; they are no leak of a fault.
         for (let n = 0; n < 3; n++) await useEverything(server);
         const before = openDescriptors(pid).length;
         let injected = 0;

@@ -45,7 +45,7 @@ class LoopbackSshd {
     const [hostKey, ownKey] = [file("host-key"), file("own-key")];
     for (const key of [hostKey, ownKey])
       execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
-    // Its privileges are separated in there, where it runs as root.
+    // sshd's privilege separation directory, needed where it runs as root.
     if (process.getuid?.() === 0) mkdirSync("/run/sshd", { recursive: true });
     const path = `${dirname(PROCWIRE)}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`;
     const config = [
@@ -151,7 +151,7 @@ describe("a host behind a real sshd", OPTIONS, () => {
     });
   });
 
-  it("says what ssh said when there is no way", async () => {
+  it("reports ssh's own message when it cannot connect", async () => {
     const { code, stderr } = await cli("run", "--connect", "ssh://127.0.0.1:1", "--", "true");
     assert.equal(code, 125);
     assert.match(

@@ -158,7 +158,7 @@ for (const [what, params, message] of refused) {
   });
 }
 
-test("a server that cannot be reached is told by the URL alone", async (t) => {
+test("an unreachable server is reported by the URL alone", async (t) => {
   await assert.rejects(client(t).get("http://127.0.0.1:1/"), {
     code: -32603,
     message: "http/request failed: error sending request for url (http://127.0.0.1:1/)",
@@ -195,7 +195,7 @@ test("follows redirects as browsers do: 303 turns a post into a get, 307 repeats
   assert.ok(stopped.headers.some(({ name, value }) => name === "location" && value === "/echo"));
 });
 
-test("what comes from the host's environment goes to the first origin alone", async (t) => {
+test("header values from the host's environment go to the first origin only", async (t) => {
   const other = await serve(t, echo);
   const url = await serve(t, (request, response, body) => {
     if (request.url === "/echo") return echo(request, response, body);
@@ -226,7 +226,7 @@ test("secrets are not carried to another host or port", async (t) => {
   );
 });
 
-test("a redirect without an end, or to another scheme, is an error", async (t) => {
+test("an endless redirect, or one to another scheme, is an error", async (t) => {
   let hops = 0;
   const url = await serve(t, (request, response) => {
     hops++;
@@ -256,7 +256,7 @@ test("a body that breaks off is an error, not a shorter body", async (t) => {
   });
 });
 
-test("the time allowed covers the wait for the answer and the body", async (t) => {
+test("the timeout covers the wait for the answer and the body", async (t) => {
   const reached = Promise.withResolvers<void>();
   const url = await serve(t, (request, response) => {
     if (request.url === "/body") response.writeHead(200).write("part");
@@ -331,7 +331,7 @@ test("a streamed body that breaks off says so in its last delta", async (t) => {
   assert.equal(text(Buffer.concat(all.map(({ delta }) => delta))), "part");
 });
 
-test("an id is taken while its stream runs, and free after; whole answers do not look at it", async (t) => {
+test("an id is in use while its stream runs, and free after; buffered answers ignore it", async (t) => {
   const waiting: ServerResponse[] = [];
   const url = await serve(t, (request, response, body) => {
     if (request.url !== "/wait") return echo(request, response, body);
@@ -354,7 +354,7 @@ test("an id is taken while its stream runs, and free after; whole answers do not
   await get(url, { streamResponse: true, requestId: "s" });
 });
 
-test("a sink that is slow holds the sender back", async (t) => {
+test("a slow sink puts backpressure on the sender", async (t) => {
   const total = 64 * 1024 * 1024;
   let written = 0;
   const url = await serve(t, (_request, response) => {
@@ -403,7 +403,7 @@ test("closing breaks off what is under way and sends no more deltas", async (t) 
   await assert.rejects(get(url), { code: -32603 });
 });
 
-test("a stream that breaks off before it is begun says so once it is", async (t) => {
+test("a stream that breaks off before it is started says so once it is started", async (t) => {
   const url = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part");
@@ -429,7 +429,7 @@ test("a sink that fails ends its stream and is reported", async (t) => {
   assert.equal(errors.splice(0).length, 1);
 });
 
-test("a kept connection that the server has closed is replaced without a word", async (t) => {
+test("a keep-alive connection that the server has closed is replaced silently", async (t) => {
   let connections = 0;
   const server = createTcpServer((socket) => {
     connections++;

@@ -37,7 +37,7 @@ function tree(own: string, enabled: Record<string, string>, root = "/"): Tree {
 const groupsIn = (path: string) => readdirSync(path).filter((name) => name.startsWith("procwire-"));
 
 describe("a cgroup of version 2", () => {
-  it("is made beside the own one, where the controller is handed down, with the limit in its file", () => {
+  it("is made beside the server's own, where the controller is delegated, with the limit in its file", () => {
     using at = tree("/service/leaf", { "/service": "cpu memory pids" });
     const place = join(at.mountPoint, "service");
     for (const [controller, file] of [
@@ -52,13 +52,13 @@ describe("a cgroup of version 2", () => {
     }
   });
 
-  it("is made below the own one where that hands the controller down", () => {
+  it("is made below the server's own where that delegates the controller", () => {
     using at = tree("/service/leaf", { "/service": "memory", "/service/leaf": "memory" });
     const group = makeCgroup("memory", 1, at.procSelf);
     assert.equal(dirname(dirname(group.procsPath)), join(at.mountPoint, "service/leaf"));
   });
 
-  it("is made outside of the group that a server and all it starts are in", () => {
+  it("is made outside of the group that contains a server and all it starts", () => {
     using at = tree("/service/leaf/procwire-server-12-345", { "/service": "pids" });
     const group = makeCgroup("pids", 1, at.procSelf);
     assert.equal(dirname(dirname(group.procsPath)), join(at.mountPoint, "service"));
@@ -76,7 +76,7 @@ describe("a cgroup of version 2", () => {
     assert.throws(() => makeCgroup("memory", 1, at.procSelf), /^Error: there is no memory cgroup/);
   });
 
-  it("is refused where no group hands the controller down", () => {
+  it("is refused where no group delegates the controller", () => {
     using at = tree("/service/leaf", { "/service": "cpu memory_recursiveprot", "/service/leaf": "" });
     for (const controller of ["memory", "pids"] as const)
       assert.throws(
@@ -94,7 +94,7 @@ describe("a cgroup of version 2", () => {
     assert.throws(() => makeCgroup("memory", 1, at.procSelf), { code: "EEXIST" });
   });
 
-  it("says whether the kernel has killed somebody in it for want of memory", () => {
+  it("says whether the kernel has killed a process in it for lack of memory", () => {
     using at = tree("/leaf", { "/": "memory pids" });
     const group = makeCgroup("memory", 1, at.procSelf);
     const events = join(dirname(group.procsPath), "memory.events");
@@ -108,7 +108,7 @@ describe("a cgroup of version 2", () => {
     assert.equal(others.wasOutOfMemory(), false, "a group that limits no memory has met no such limit");
   });
 
-  it("is removed when it is done with, and those of programs that are gone with the first one that is made", () => {
+  it("is removed after use, and those of dead servers are removed when the first one is made", () => {
     using at = tree("/leaf", { "/": "pids" });
     const dead = join(at.mountPoint, "procwire-1-999999999999-1");
     const foreign = join(at.mountPoint, "procwire-other");

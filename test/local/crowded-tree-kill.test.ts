@@ -5,19 +5,19 @@ import { knownTrees } from "../../src/local/known-trees.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../src/local/process-table.ts";
 import { TreeKiller } from "../../src/local/tree-kill.ts";
 
-/** What one look at one process costs, in the time of a clock that counts nothing else. */
+/** The cost of reading one process, on a clock that counts nothing else. */
 const MS_PER_READ = 0.001;
 const SERVER = 1000;
 
 /**
  * A machine whose processes are deep trees, each process in a session of its own, with everything read of it counted. The
- * orphans of a process that ends come to the server, and who has ended stays there as a zombie.
+ * orphans of a process that ends are adopted by the server, and ended processes stay there as zombies.
  */
 class CountedMachine {
   reads = 0;
   readonly #processes = new Map<number, ProcessEntry & { mark: number }>();
   #nextPid = SERVER + 1;
-  /** Gives each process of these trees a new number with each list of orphans: it forks and ends all the time. */
+  /** Gives each process of these trees a new pid at each listing of orphans, as if it forked and ended all the time. */
   hops = 0;
 
   readonly clock: Clock = { ...systemClock, monotonic: () => this.reads * MS_PER_READ };
@@ -128,7 +128,7 @@ class CountedMachine {
   }
 }
 
-describe("many trees that are ended at once", () => {
+describe("many trees that are killed at once", () => {
   const TREES = 200;
   const DEPTH = 10;
   const PROCESSES = TREES * (DEPTH + 1);
@@ -154,7 +154,7 @@ describe("many trees that are ended at once", () => {
     assert.ok(most < 5 * PROCESSES, `${most} reads in one turn of the event loop`);
   });
 
-  it("are all reached although each of their processes has another number at each look", async () => {
+  it("are all reached although each of their processes has a new pid at each scan", async () => {
     const machine = new CountedMachine();
     const killer = new TreeKiller({ table: machine.table, clock: machine.clock, subreaper: true });
     const targets = Array.from({ length: 20 }, (_, at) => machine.tree(at + 1, 3));

@@ -18,14 +18,14 @@ test("a record is read as it was written, without an environment", () => {
   assert.deepEqual([read?.startedAtMs, read?.params.argv], [5, ["x"]]);
 });
 
-test("a record of another version, or that is none, is not guessed at", () => {
+test("a record of another version, or an invalid one, is refused", () => {
   const text = writeRecord(owner, 5, { ...params, argv: ["x"] });
   assert.equal(readRecord(text.replace('"version":"1"', '"version":"2"')), null);
   assert.equal(readRecord(text.replace('"cwd":"/"', '"cwd":7')), null);
   assert.equal(readRecord(text.slice(1)), null);
 });
 
-/** What a log tells of these entries. */
+/** The events of a log with these entries. */
 function told(
   gone: { seq: number; bytes: number },
   entries: KeptEntry[],
@@ -48,7 +48,7 @@ const output = (seq: number): KeptEntry => ({
   chunk: Buffer.from("x"),
 });
 
-test("what earlier servers told keeps its numbers: what is gone is a gap of its size, a lost read one of none", () => {
+test("events of earlier servers keep their seqs: lost output is a gap of its size, a lost read one of unknown size", () => {
   const events = told({ seq: 2, bytes: 20 }, [output(3), { type: "hole", seq: 4 }, output(5)], null);
   assert.deepEqual(
     events.map((event) => (event.type === "gap" ? [event.fromSeq, event.toSeq, event.bytes] : event.type)),
@@ -56,7 +56,7 @@ test("what earlier servers told keeps its numbers: what is gone is a gap of its 
   );
 });
 
-test("an exit keeps its place, also when what was told around it is gone", () => {
+test("an exit keeps its place, also when the events around it are gone", () => {
   const types = (events: ExecEvent[]) =>
     events.map((event) => ("seq" in event ? `${event.type} ${event.seq}` : event.type));
   const whole: KeptEntry[] = [output(1), { type: "exited", seq: 2 }, output(3), { type: "closed", seq: 4 }];

@@ -17,7 +17,7 @@ describe("trees that a program has started", () => {
     assert.ok(trees.isStrange(1));
   });
 
-  it("leave nobody strange where one has no mark, began before, or where nobody asks", () => {
+  it("make no process strange where one has no mark, began before, or none are kept", () => {
     const unmarked = new KnownTrees();
     unmarked.keep();
     unmarked.begins(0);
@@ -27,7 +27,7 @@ describe("trees that a program has started", () => {
     for (const trees of [unmarked, late, new KnownTrees()]) assert.ok(!trees.isStrange(7));
   });
 
-  it("are looked through when there are many, and those that live or have left somebody stay", () => {
+  it("are pruned when there are many, and those with a living process stay", () => {
     const trees = new KnownTrees();
     trees.keep();
     for (let mark = 1; mark <= MANY; mark++) {
@@ -38,7 +38,7 @@ describe("trees that a program has started", () => {
     for (let mark = 1; mark <= MANY; mark++) assert.equal(trees.isStrange(mark), mark % 3 === 2);
   });
 
-  it("are not looked through while there are few", () => {
+  it("are not pruned while there are few", () => {
     const trees = new KnownTrees();
     trees.keep();
     trees.begins(1);

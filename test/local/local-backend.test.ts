@@ -33,7 +33,7 @@ const refusedAs = (code: number, message: string | RegExp) => (error: unknown) =
 };
 
 describe("the local backend", { skip: NO_ADDON }, () => {
-  it("refuses what no system call could carry, in the wire's words", async () => {
+  it("refuses arguments that no system call could carry, with the wire's error", async () => {
     await using backend = createLocalBackend();
     const refusals: [Partial<StartParams>, number, string | RegExp][] = [
       [{ argv: [] }, -32602, "argv must not be empty"],
@@ -54,7 +54,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
       await assert.rejects(start(backend, "true", params), refusedAs(code, message), JSON.stringify(params));
   });
 
-  it("refuses every sandbox intent where nobody raises walls", async () => {
+  it("refuses every sandbox intent where it has no sandbox", async () => {
     await using backend = new LocalBackend(plainMachine("it is not wanted"), {});
     await assert.rejects(
       start(backend, "true", { sandbox: { permissions: {} } }),
@@ -62,7 +62,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     );
   });
 
-  it("keeps the system's error below the wire's", async () => {
+  it("keeps the system's error as the cause of the wire's", async () => {
     await using backend = createLocalBackend();
     for (const tty of [false, true]) {
       await assert.rejects(start(backend, "true", { cwd: "/etc/passwd", tty }), (error) => {
@@ -94,7 +94,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("runs behind walls where it was given somebody who builds them, and tells when they refused", async () => {
+  it("runs behind walls where it was given a sandbox, and reports a denial", async () => {
     const told: unknown[] = [];
     await using backend = createLocalBackend({
       resolveSandbox: async (intent, { argv, env }) => {
@@ -122,7 +122,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal(label.sandboxType, "macosSeatbelt");
   });
 
-  it("kills a process that is deaf to TERM when its time and the grace are over", async () => {
+  it("kills a process that ignores TERM when its time and the grace are over", async () => {
     const clock = new ManualClock();
     const backend = createLocalBackend({ clock });
     const started = await start(backend, "trap '' TERM; echo ready; while :; do sleep 0.05; done", {
@@ -138,7 +138,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await started.closed;
   });
 
-  it("makes a writer wait while a program does not read, and lets it go when the program does or is ended", async () => {
+  it("blocks a writer while a program does not read, until the program reads or is ended", async () => {
     await using backend = createLocalBackend();
     const started = await start(backend, "kill -STOP $$; cat >/dev/null; echo all", { pipeStdin: true });
     const large = Buffer.alloc(3 * 1024 * 1024, "x");
@@ -157,7 +157,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.deepEqual(await stuck, { status: "accepted" });
   });
 
-  it("pauses a process whose output a holding reader has not taken, and goes on when it has", async () => {
+  it("pauses a process whose output a holding reader has not taken, and resumes it when it has", async () => {
     await using backend = createLocalBackend({ eventLogLimits: { retainedBytes: 256 * 1024 } });
     const started = await start(backend, "head -c 8000000 /dev/zero; echo done >&2");
     const cursor = started.log.cursor({ holding: true });
@@ -165,7 +165,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await until("the retention is full", () => started.log.retainedBytes >= 256 * 1024);
     assert.ok(blocked());
     assert.ok(started.log.retainedBytes < 2_000_000, `${started.log.retainedBytes} bytes retained`);
-    // It stands still although time passes and the loop turns.
+    // It stays paused although time passes and the loop turns.
     const before = started.log.totalBytes;
     for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
     assert.equal(started.log.totalBytes, before);
@@ -190,7 +190,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal((await idle.wait({ until: { type: "port", port }, timeoutMs: 10 })).reason, "timeout");
   });
 
-  it("ends everything at shutdown: the willing by TERM, the deaf by KILL, and closes what others hold open", async () => {
+  it("ends everything at shutdown by TERM, then KILL, and closes streams that others hold open", async () => {
     const backend = createLocalBackend();
     const willing = await start(
       backend,
@@ -218,7 +218,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     await assert.rejects(start(backend, "true"), refusedAs(-32600, /has been closed/));
   });
 
-  it("leaves those who outlive a leader alone when asked to terminate it, and ends them when its owner goes", async () => {
+  it("leaves descendants that outlive a leader alone when asked to terminate it, and ends them when its owner goes", async () => {
     await using backend = createLocalBackend();
     const started = await start(backend, "sleep 100 & echo $!; exit 0");
     await started.wait();
@@ -232,7 +232,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
     assert.equal(started.log.exit?.reason, "exited");
   });
 
-  it("gives everything back when a process is disposed of, also what its descendants hold", async () => {
+  it("frees everything when a process is disposed of, also what its descendants hold", async () => {
     await using backend = createLocalBackend();
     const descriptors = () => readdirSync("/proc/self/fd").length;
     await (await start(backend, "true")).closed;
@@ -279,7 +279,7 @@ describe("the local backend without the native spawner", () => {
     );
   });
 
-  it("tells an exit although a grandchild holds the pipes, after all that the leader wrote", async () => {
+  it("reports an exit although a grandchild holds the pipes, after all the leader's output", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     const started = await start(backend, "head -c 100000 /dev/zero; sleep 100 & exit 4");
     const result = await started.wait();
@@ -287,7 +287,7 @@ describe("the local backend without the native spawner", () => {
     assert.equal(started.log.isClosed, false);
   });
 
-  it("tells a missing folder from a missing program", async () => {
+  it("distinguishes a missing folder from a missing program", async () => {
     await using backend = createLocalBackend({ forceFallback: true });
     for (const [params, target] of [
       [{ cwd: "/no/such/folder" }, "cwd"],

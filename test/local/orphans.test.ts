@@ -11,7 +11,7 @@ const folder = mkdtempSync(join(tmpdir(), "procwire-orphans-"));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 describe("orphans of a server's processes", { skip: NO_ADDON }, () => {
-  it("come to it, are reaped one by one, end with it, and are told; other people's children are left alone", async () => {
+  it("are adopted, reaped one by one, ended with it, and reported; other children are left alone", async () => {
     // In a program of its own: being a subreaper changes the whole program.
     const places = ["terminate-", "shutdown-"].map((name) => mkdtempSync(join(folder, name)));
     const fixture = join(import.meta.dirname, "..", "fixtures", "native", "subreaper.ts");
@@ -28,7 +28,7 @@ describe("orphans of a server's processes", { skip: NO_ADDON }, () => {
     assert.equal(told.other, 12);
     assert.deepEqual(told.aliveAfterShutdown, []);
     assert.equal(told.bystander, true);
-    // It cannot be attributed, and is told for that.
+    // It belongs to no known process, and is reported for that reason.
     const names = told.ended.map(({ name }: { name: string }) => name);
     assert.ok(names.includes("unmarked"), String(names));
     assert.ok(!names.includes("daemon"), String(names));

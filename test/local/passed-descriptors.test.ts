@@ -90,20 +90,20 @@ for (const [name, way] of Object.entries(ways)) {
           (await run("ls /proc/self/fd", descriptors)).trim().split("\n");
         const without = await list([]);
         const added = (await list(passed.slice(0, 2))).filter((fd) => !without.includes(fd));
-        // Without any, 3 is what ls looks with.
+        // Without passed descriptors, 3 is the directory that ls reads.
         assert.deepEqual(added, ["4", "5"]);
       } finally {
         for (const fd of opened) closeSync(fd);
       }
     });
 
-    it("stay open here, for whoever passed them to close", async () => {
+    it("stay open here, for the caller to close", async () => {
       const fd = openSync("/dev/null", "r");
       await run("true", [fd]);
       closeSync(fd);
     });
 
-    it("of which one is closed fail the start, and nothing runs", async () => {
+    it("with a closed one among them fail the start, and nothing runs", async () => {
       await assert.rejects(run("true", [NEVER_OPEN]));
     });
   });

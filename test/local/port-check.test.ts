@@ -7,7 +7,7 @@ import { isPortListening, listeningPortsOf, PortTable } from "../../src/local/po
 const line = (port: number, inode: number) =>
   `  0: 0100007F:${port.toString(16).toUpperCase().padStart(4, "0")} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 ${inode} 1 0 100 0 0 10 0`;
 
-test("however many wait for a port, they share one look at the table", () => {
+test("all waits for a port share one read of the table", () => {
   let nowMs = 0;
   let looks = 0;
   const lines = [line(80, 1)];
@@ -23,7 +23,7 @@ test("however many wait for a port, they share one look at the table", () => {
     for (let wait = 0; wait < 200; wait++)
       if ((nowMs + wait) % 50 === 0) assert.equal(table.isListening(1000 + wait), false);
   assert.ok(looks <= 50, `${looks} looks`);
-  // That somebody listens is told at once only when it is so now.
+  // A listener is reported at once only when it exists now.
   lines.push(line(1007, 2));
   nowMs += 20;
   assert.equal(table.isListening(1007), true);
@@ -31,7 +31,7 @@ test("however many wait for a port, they share one look at the table", () => {
   assert.equal(table.isListening(1007), false);
 });
 
-test("tells that nobody can tell where there is no table", () => {
+test("gives null where there is no table", () => {
   assert.equal(new PortTable({ nowMs: () => 0, read: () => null }).isListening(80), null);
 });
 

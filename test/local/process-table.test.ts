@@ -12,7 +12,7 @@ const tables: [name: string, table: () => ProcessTable, skip: string | false][] 
 
 for (const [name, make, skip] of tables) {
   describe(`the process table ${name}`, { skip }, () => {
-    it("knows a tree, its sessions, and who holds which end", async () => {
+    it("knows a tree, its sessions, and which process holds which pipe end", async () => {
       const table = make();
       const script =
         "sleep 100 & sh -c 'sleep 100 & setsid sleep 100 >/dev/null 2>&1 </dev/null & wait' & echo ready; wait";
@@ -48,7 +48,7 @@ for (const [name, make, skip] of tables) {
       assert.equal(table.entry(pid), null);
     });
 
-    it("tells a terminal's holder", async () => {
+    it("finds the processes that hold a terminal", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"], { terminal: TERMINAL });
       assert.ok(table.holds(started.child.pid, started.child.ends));
@@ -57,7 +57,7 @@ for (const [name, make, skip] of tables) {
       await started.close;
     });
 
-    it("signals nobody else who has the same number", async () => {
+    it("signals no other process that has the same pid", async () => {
       const table = make();
       const started = await startChild(["sleep", "100"]);
       const entry = table.entry(started.child.pid);

@@ -15,7 +15,7 @@ const start = (script: string) => ({
 });
 
 describe("the tree of a process", () => {
-  it("has it, its descendants, and those whose parent has ended", async () => {
+  it("contains it, its descendants, and those whose parent has ended", async () => {
     await using backend = createLocalBackend();
     const script = "(sleep 601 & sleep 602 & wait) & (setsid sleep 603 &) ; sleep 604; :";
     const child = await backend.start(start(script));
@@ -39,7 +39,7 @@ describe("the tree of a process", () => {
     assert.ok(processes.every(({ rssBytes }) => rssBytes > 0));
   });
 
-  it("tells processor time, who is stopped and who is dead", async () => {
+  it("gives processor time, and which processes are stopped or zombies", async () => {
     await using backend = createLocalBackend();
     // The parent that never waits keeps its dead child.
     const child = await backend.start(start("sleep 0.01 & exec sleep 605"));

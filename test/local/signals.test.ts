@@ -4,7 +4,7 @@ import { signalName, signalNumber } from "../../src/local/signals.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
 
 describe("signal names", () => {
-  it("are the system's, and counted from the first for real-time signals", () => {
+  it("are the system's, with real-time signals counted from the first", () => {
     assert.deepEqual([1, 2, 9, 15, 6, 34, 37, 64].map(signalName), [
       "SIGHUP",
       "SIGINT",

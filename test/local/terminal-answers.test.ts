@@ -1,4 +1,4 @@
-/** Programs in a real terminal ask what a terminal is asked, and nobody but this program answers. */
+/** Programs in a real terminal send terminal queries, and only this program answers them. */
 
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
@@ -13,7 +13,7 @@ import { until } from "../support/until.ts";
 const scratch = scratchDirectory();
 after(() => scratch[Symbol.dispose]());
 
-/** Asks each of its arguments and says what was answered, up to the answer to a last question that ends in n. */
+/** Sends each argument as a query and prints the answers, up to that of a last query, which ends in n. */
 const ASK = String.raw`
 stty raw -echo
 for question; do
@@ -79,8 +79,8 @@ const ANSWERS: readonly (readonly [string, string, string])[] = [
   ["the clipboard, which is never told", String.raw`\033]52;c;?\007`, ""],
 ];
 
-describe("what a program asks its terminal", () => {
-  it("is answered from the server's own screen, each question once and in order", async () => {
+describe("a program's terminal query", () => {
+  it("is answered from the server's own screen, each query once and in order", async () => {
     await using backend = createLocalBackend();
     const child = await backend.start(
       start(["bash", "-c", ASK, "ask", ...ANSWERS.map(([, asked]) => asked)]),
@@ -129,7 +129,7 @@ describe("what a program asks its terminal", () => {
     assert.equal(match, String.raw`<typed $'\E[1;4'>`);
   });
 
-  it("costs no memory when it is asked without end by one who reads no answer", async () => {
+  it("costs no memory when it is repeated without end by a program that reads no answer", async () => {
     await using backend = createLocalBackend();
     const script = String.raw`stty raw -echo; q='\033[6n\033[c'; for i in 1 2 3 4 5 6 7 8 9 10; do q=$q$q; done; for i in 1 2 3 4 5 6 7 8; do printf "$q"; done; printf done; exec sleep 60`;
     const child = await backend.start(start(["bash", "-c", script]));
@@ -146,7 +146,7 @@ describe("what a program asks its terminal", () => {
     assert.equal(child.running, true);
   });
 
-  it("by vttest is answered as it should be", {
+  it("by vttest gets the right answer", {
     skip: skipUnless(isThere("vttest"), "needs vttest"),
   }, async () => {
     await using backend = createLocalBackend();
@@ -181,10 +181,10 @@ describe("what a program asks its terminal", () => {
   });
 
   const hasBoth = isThere("vim") && isThere("fish");
-  it("by vim and fish gets them going", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
+  it("by vim and fish lets them start", { skip: skipUnless(hasBoth, "needs vim and fish") }, async () => {
     await using backend = createLocalBackend();
     const vim = await backend.start(start(["vim", "-u", "NONE", "-N"], { processId: "vim" }));
-    // It has asked for this much once it knows what the terminal is.
+    // It sends these queries once it knows the type of the terminal.
     await vim.wait({ until: { type: "output", pattern: "\\x1b\\[\\?12\\$p" }, timeoutMs: 30_000 });
     // What was answered was taken as an answer, and not as text.
     await vim.write(Buffer.from(":echo v:termresponse\r"));

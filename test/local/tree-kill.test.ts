@@ -22,7 +22,7 @@ function pidsIn(place: string): Map<string, number> {
 
 describe("ending a process tree", { skip: NO_ADDON }, () => {
   for (const tty of [false, true]) {
-    it(`reaches the immune, who left the session and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
+    it(`reaches processes that ignore signals, that left the session, and daemons, ${tty ? "in a terminal" : "over pipes"}, 10 times`, async () => {
       await using backend = createLocalBackend();
       for (let run = 0; run < 10; run++) {
         const place = mkdtempSync(join(folder, "tree-"));
@@ -42,7 +42,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("gives everybody in the session the chance to end by himself, jobs of a shell included", async () => {
+  it("lets every process in the session end by itself, jobs of a shell included", async () => {
     await using backend = createLocalBackend();
     const place = mkdtempSync(join(folder, "jobs-"));
     // With job control each job has a group of its own.
@@ -60,7 +60,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     assert.equal((await started.wait()).exitCode, 4);
   });
 
-  it("continues the stopped, so that they can end", async () => {
+  it("continues stopped processes, so that they can end", async () => {
     await using backend = createLocalBackend();
     const started = await backend.start({
       processId: "stopped",
@@ -91,7 +91,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
         tty,
       });
       if (tty) {
-        // A terminal holds a few KiB, so its writer is through only when nearly all has been read.
+        // A terminal buffers a few KiB, so its writer finishes only when nearly all has been read.
         await started.wait({ until: { type: "bytes", count: 40_000 } });
       } else {
         started.child?.pause();
@@ -103,7 +103,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("ends nobody else: not those that are being started meanwhile, who briefly hold all that this program holds", async () => {
+  it("ends no other process: not those being started meanwhile, which briefly share this program's descriptors", async () => {
     await using backend = createLocalBackend();
     let ids = 0;
     const one = (argv: string[], tty: boolean) =>
@@ -116,7 +116,7 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("is also done when the program itself exits, as far as it can see", async () => {
+  it("also happens when the program itself exits, as far as it can see", async () => {
     const place = mkdtempSync(join(folder, "exit-"));
     const fixture = join(import.meta.dirname, "..", "fixtures", "native", "exit-with-tree.ts");
     await promisify(execFile)(process.execPath, [fixture, maker, place]);
@@ -127,13 +127,13 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
     process.kill(pids.get("daemon") ?? 0, "SIGKILL");
   });
 
-  it("tells who survived, and only then", async () => {
+  it("reports survivors, and nothing when there are none", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
     try {
       await started.until((output) => output.includes("\n"));
       const survivor = Number(started.output().toString());
       const table = nativeProcessTable(addon());
-      // Somebody this program may not signal.
+      // A process that this program may not signal.
       const helpless = {
         ...table,
         signal: (who: { pid: number; startTime: number }, signal: number) =>

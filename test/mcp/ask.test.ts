@@ -8,7 +8,7 @@ import { startMcp } from "./start-mcp.ts";
 
 const CAN_ASK = { capabilities: { elicitation: { form: {} } } } satisfies ClientOptions;
 
-/** A user who answers from a list, and what was shown. */
+/** A user who answers from a list; records the questions shown. */
 function user(...answers: (string | ElicitResult)[]) {
   const forms: ElicitRequestFormParams[] = [];
   const onQuestion = (form: ElicitRequestFormParams): ElicitResult => {
@@ -19,10 +19,10 @@ function user(...answers: (string | ElicitResult)[]) {
   return { forms, onQuestion };
 }
 
-/** The questions are the same to a client of either revision; only the way they take differs. */
+/** Clients of both revisions get the same questions; only the transport differs. */
 function testAsking(revision: string, client: ClientOptions): void {
   describe(revision, { concurrency: 2, timeout: 60_000 }, () => {
-    test("a command runs when the user allows it, and what is shown is what runs", async () => {
+    test("a command runs when the user allows it, exactly as it was shown", async () => {
       const { forms, onQuestion } = user("allow once", "refuse");
       await using mcp = await startMcp(["--ask"], client, onQuestion);
       const cmd = "printf 'a\\n'\nprintf b \x1b\u202e";
@@ -44,7 +44,7 @@ function testAsking(revision: string, client: ClientOptions): void {
       assert.equal(forms.length, 2);
     });
 
-    test("allowed for the session it is asked once, and anew for another shell", async () => {
+    test("a command allowed for the session is asked about once, and again for another shell", async () => {
       const { forms, onQuestion } = user("allow for session", { action: "decline" }, { action: "cancel" });
       await using mcp = await startMcp(["--ask"], client, onQuestion);
       for (let time = 0; time < 3; time++)
@@ -73,7 +73,7 @@ function testAsking(revision: string, client: ClientOptions): void {
       if (revision === "2025") assert.equal(most, 1);
     });
 
-    test("with rules only what these leave open is asked, and a prefix can be allowed", {
+    test("with rules only undecided commands are asked about, and a prefix can be allowed", {
       skip: noWalls,
     }, async () => {
       const directory = mkdtempSync("/var/tmp/procwire-rules-");
@@ -108,7 +108,7 @@ function testAsking(revision: string, client: ClientOptions): void {
       assert.ok(!existsSync(join(mcp.directory, "ran")));
     });
 
-    test("a call that is given up while its question is open runs nothing", async () => {
+    test("a call that is cancelled while its question is open runs nothing", async () => {
       const giveUp = new AbortController();
       const asked = Promise.withResolvers<void>();
       const answered = Promise.withResolvers<ElicitResult>();

@@ -33,7 +33,7 @@ test("clients of one token share their sessions over HTTP, also after one has go
   await second.close();
 });
 
-test("who has no token, comes from another site or asks for another name is refused", {
+test("a request without a token, from another site or for another host name is refused", {
   timeout: 60_000,
 }, async () => {
   await using server = await startHttp();

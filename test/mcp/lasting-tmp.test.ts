@@ -40,7 +40,7 @@ describe("/tmp behind walls", { skip: noWalls, timeout: 120_000 }, () => {
     assert.ok(!existsSync(folder));
   });
 
-  test("what a killed server left is removed by the next one", async () => {
+  test("the directory of a killed server is removed by the next one", async () => {
     await using killed = await startMcp(WALLED);
     const folder = await leaveAFile(killed);
     process.kill(killed.pid(), "SIGKILL");

@@ -201,7 +201,7 @@ test("through a server: commands run where the server runs, unless told otherwis
   }
 });
 
-test("what runs ends with the client that had it started", { timeout: 60_000 }, async () => {
+test("commands end with the client that started them", { timeout: 60_000 }, async () => {
   const mcp = await startMcp();
   const started = await mcp.call("exec_command", {
     cmd: 'echo "pid $$"; exec sleep 300',
@@ -215,7 +215,7 @@ test("what runs ends with the client that had it started", { timeout: 60_000 }, 
   await until("both are gone", () => !isAlive(pid) && !isAlive(server));
 });
 
-test("walls stand around the commands of a client", { skip: noWalls, timeout: 60_000 }, async () => {
+test("a client's commands run behind walls", { skip: noWalls, timeout: 60_000 }, async () => {
   await using mcp = await startMcp(["--sandbox", "workspace-write"]);
   const inside = await mcp.call("exec_command", { cmd: "echo x >file && cat file" });
   assert.match(inside.text, /Output:\nx\n$/);
@@ -306,7 +306,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-test("a profile that never ends holds up the first command for a while, and none after it", {
+test("a login profile that never ends delays the first command for a while, and no later one", {
   timeout: 60_000,
 }, async () => {
   await using mcp = await startMcp();

@@ -25,7 +25,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     assert.match(textOf(await client.answer(call)), /\nallowed\n$/);
   });
 
-  test("a client that leaves a question open holds up no other client", async () => {
+  test("a client that leaves a question open blocks no other client", async () => {
     await using server = await asking();
     const silent = await RawHttpClient.connect(server.url);
     const unanswered = await silent.request("tools/call", command("echo one"));
@@ -38,7 +38,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     assert.match(textOf(await silent.answer(unanswered)), /\none\n$/);
   });
 
-  test("a question whose stream is gone is a no, and the next one is asked", async () => {
+  test("a question whose stream is gone counts as refused, and the next one is asked", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const lost = new AbortController();
@@ -52,7 +52,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     assert.doesNotMatch(textOf(await client.answer(listed)), /never/);
   });
 
-  test("a task's question comes to whoever waits for its result, and again when that stream was cut", async () => {
+  test("a task's question is sent to the request that waits for its result, and again when that stream was cut", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const params = { ...command("echo allowed"), task: {} };
@@ -72,7 +72,7 @@ describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
     assert.equal(await status(), "completed");
   });
 
-  test("each change of a task's status is told on the stream for such things", async () => {
+  test("each change of a task's status is sent on the notification stream", async () => {
     await using server = await asking();
     const client = await RawHttpClient.connect(server.url);
     const told = await client.listen();

@@ -13,8 +13,8 @@ export interface Message {
 export type Answering = AsyncGenerator<Message, void, undefined>;
 
 /**
- * A client of Streamable HTTP that is taken by its word: one POST a message, each answer on the stream of its own POST, and
- * no stream (GET) for what the server may want to say besides, unless `listen` is called.
+ * A minimal client of Streamable HTTP: one POST per message, each answer on the stream of its own POST, and
+ * no stream (GET) for other messages of the server, unless `listen` is called.
  */
 export class RawHttpClient {
   readonly #url: string;
@@ -71,7 +71,7 @@ export class RawHttpClient {
     return this.next(stream, ({ method }) => method === "elicitation/create");
   }
 
-  /** Opens the stream for what the server says outside of answers. */
+  /** Opens the stream for the server's messages outside of answers. */
   async listen(): Promise<Answering> {
     return messages(await fetch(this.#url, { headers: this.#headers() }));
   }

@@ -30,7 +30,7 @@ test("after the server's restart tools go on and say once that earlier sessions 
   assert.match(lost.text, /failed: exec-server transport disconnected/);
 });
 
-test("while the server is away a call says so, and the next one after it is back works", {
+test("while the server is down a call says so, and the next one after its return works", {
   timeout: 60_000,
 }, async () => {
   const first = await serve();

@@ -17,7 +17,7 @@ const EVERY_TOOL = [
   "read_screen",
 ];
 
-/** Calls each tool, holds what it answers to the schema that the server lists for it, and gives the facts back. */
+/** Calls each tool, checks its answer against the schema that the server lists for it, and returns the facts. */
 async function callEveryTool(client: Client): Promise<void> {
   const { tools } = await client.listTools();
   assert.deepEqual(
@@ -55,7 +55,7 @@ async function callEveryTool(client: Client): Promise<void> {
   assert.match(JSON.stringify((await call("list_sessions", {})).get("sessions")), /"state":"running"/);
   const killed = await call("kill_session", { session_id, force: true });
   assert.equal(killed.get("signal"), "SIGKILL");
-  // The second look finds one that has ended and was not told yet.
+  // The second listing finds a session that has ended and was not reported yet.
   await call("exec_command", { cmd: "sleep 0.3; exit 4", yield_time_ms: 250 });
   await call("list_sessions", {});
 }

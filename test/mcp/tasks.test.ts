@@ -87,7 +87,7 @@ test("a cancelled task ends the wait, and the command goes on with its output", 
   );
 });
 
-test("a call that is refused is a failed task; what is no task is an error", {
+test("a refused call is a failed task; an unknown task, or a tool without tasks, is an error", {
   timeout: 60_000,
 }, async () => {
   await using mcp = await startMcp();
@@ -101,7 +101,7 @@ test("a call that is refused is a failed task; what is no task is an error", {
   await assert.rejects(status(client, brief), /unknown task/, "its time is over at once");
 });
 
-test("while the user is asked the task says so, and the answer goes to the command", {
+test("the task's status says that the user is being asked, and the answer decides the command", {
   timeout: 60_000,
 }, async () => {
   const answered = Promise.withResolvers<void>();

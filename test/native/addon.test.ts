@@ -14,17 +14,17 @@ import { nativeListener } from "../../src/native/native-wire.ts";
 import { until } from "../support/until.ts";
 import { addon, endSession, NO_ADDON, startChild } from "./started.ts";
 
-/** The addon, some of its functions replaced: by itself it never tells what it should not. */
+/** The addon with some functions replaced: by itself it never emits an invalid event. */
 const replaced = (functions: Partial<NativeAddon>): NativeAddon => ({ ...addon(), ...functions });
 
 describe("the addon", { skip: NO_ADDON }, () => {
-  it("has exactly what its type says", () => {
+  it("exports exactly what its type declares", () => {
     assert.deepEqual(Object.keys(addon()).sort(), Object.keys(new NativeAddon()).sort());
     for (const [name, member] of Object.entries(addon()))
       assert.ok(typeof member === "function" || Array.isArray(member), name);
   });
 
-  it("keeps to the limits of input that are written down for everybody", async () => {
+  it("uses the same input limits as the TypeScript code", async () => {
     const started = await startChild(["sleep", "100"], { pipeStdin: true });
     const { input } = started.child;
     for (let id = 0; id <= REMEMBERED_WRITE_IDS; id++) input.write(Buffer.alloc(0), `w${id}`);
@@ -37,14 +37,14 @@ describe("the addon", { skip: NO_ADDON }, () => {
   });
 });
 
-describe("an event of the addon that is not understood", { skip: NO_ADDON }, () => {
+describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () => {
   const wrong: [string, Parameters<NativeEventListener>][] = [
     ["a number without a name", [99]],
     ["output that is no bytes", [0, "text"]],
     ["an exit without its numbers", [3, 1]],
   ];
   for (const [what, event] of wrong) {
-    it(`is told of the child that it is about: ${what}`, async () => {
+    it(`fails the child that it is about: ${what}`, async () => {
       const told: string[] = [];
       const events: ChildEvents = {
         output: () => told.push("output"),

@@ -43,7 +43,7 @@ function build(place: string, env: Record<string, string> = {}, ...args: string[
   });
 }
 
-/** Stands in for a compiler: notes that it was called, and makes the file it was asked for. */
+/** A fake compiler: records its call, and creates the file it was asked for. */
 function fakeCompiler(place: string, before = ""): Record<string, string> {
   const path = join(place, "compiler");
   const script = `#!/bin/sh
@@ -57,7 +57,7 @@ echo made >"$2"
   return { CXX: path, CC: path };
 }
 
-/** How often the compiler that stands in was called to compile. */
+/** How often the fake compiler was called to compile. */
 function calls(place: string): number {
   const log = join(place, "compiled");
   return existsSync(log) ? readFileSync(log, "utf8").split("\n").length - 1 : 0;
@@ -74,7 +74,7 @@ describe("building the native part", {
     assert.ok(!existsSync(join(place, "native", "build", "procwire.node")));
   });
 
-  it("is done by an install in a clone only", () => {
+  it("is done by an install only in a clone", () => {
     const place = copy("installed");
     const env = fakeCompiler(place);
     assert.equal(build(place, env, "--in-clone"), "");

@@ -15,7 +15,7 @@ describe("streams of programs of which one floods", { skip: NO_ADDON }, () => {
     await Promise.all(running.splice(0).map(({ close }) => close));
   });
 
-  it("let a dialogue go on between short pieces of the flood, and are read in long ones without it", async () => {
+  it("let a dialogue proceed between short reads of the flood, and are read in long ones without it", async () => {
     let pieces: number[] = [];
     let enough = Promise.withResolvers<void>();
     const flood = await startChild(["cat", "/dev/zero"], {}, (_, chunk) => {

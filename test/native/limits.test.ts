@@ -14,7 +14,7 @@ const STARTS = 10_000;
 /** What the collector and the allocator may keep; a leak of 2 KB per start would be more. */
 const MEMORY_SLACK_BYTES = 16 * 1024 * 1024;
 
-describe("what starting programs leaves behind", { skip: NO_ADDON }, () => {
+describe("resources after starting programs", { skip: NO_ADDON }, () => {
   it(`holds as many descriptors, threads and children after ${STARTS} starts as before, and no more memory`, async () => {
     const { stdout } = await run(process.execPath, [
       "--expose-gc",
@@ -41,7 +41,7 @@ describe("what starting programs leaves behind", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("tells that descriptors ran out, and loses none of the programs that did start", async () => {
+  it("reports that descriptors ran out, and loses none of the programs that did start", async () => {
     const { stdout } = await run("sh", [
       "-c",
       `ulimit -n 64; exec "$0" "$1"`,
@@ -56,7 +56,7 @@ describe("what starting programs leaves behind", { skip: NO_ADDON }, () => {
     assert.deepEqual(result.again, { type: "code", code: 0 });
   });
 
-  it("tells that processes ran out", async (t) => {
+  it("reports that processes ran out", async (t) => {
     // The limit does not bind root, so an unprivileged user must run it.
     const script = `exec setpriv --reuid 65533 --regid 65533 --clear-groups prlimit --nproc=40 "$0" "$1"`;
     let stdout: string;
@@ -82,7 +82,7 @@ describe("what starting programs leaves behind", { skip: NO_ADDON }, () => {
     ["throw", 1, null],
     ["kill", null, "SIGKILL"],
   ] as const) {
-    it(`takes its leaders with it when the program ends by ${how}, without hanging or crashing`, async () => {
+    it(`ends its leaders when the program ends by ${how}, without hanging or crashing`, async () => {
       const child = spawn(process.execPath, [fixture("exit-with-children.ts"), how], {
         stdio: ["ignore", "pipe", "ignore"],
       });

@@ -10,8 +10,8 @@ import { NO_ADDON } from "./started.ts";
 const fixture = join(import.meta.dirname, "..", "fixtures", "native", "left-alone.ts");
 
 describe("a program without a watchdog that is killed", { skip: NO_ADDON }, () => {
-  // Nobody else does it: there is no watchdog, no guard and no cgroup around this program.
-  it("takes the leaders it started with it, by their parent-death signal", async () => {
+  // Nothing else ends them: there is no watchdog, no guard and no cgroup around this program.
+  it("ends the leaders it started, by their parent-death signal", async () => {
     const program = spawn(process.execPath, [fixture], { stdio: ["ignore", "pipe", "inherit"] });
     program.stdout.setEncoding("utf8");
     const [line] = await once(program.stdout, "data");

@@ -51,7 +51,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     assert.equal(stdout.trim(), "churned");
   });
 
-  it("has a keeper without a memory error, through kills, hand-overs and its end", {
+  it("runs a keeper without a memory error, through kills, hand-overs and its end", {
     skip: skip || NO_KEEPER,
   }, async () => {
     await using server = await KeptServe.below(join(root, "native", "build", "asan", "keeper"));
@@ -71,7 +71,7 @@ describe("the addon under AddressSanitizer and UndefinedBehaviorSanitizer", () =
     assert.doesNotMatch(server.serve.stderr, /AddressSanitizer|runtime error:/);
   });
 
-  it("goes through all that is asked of its sockets without a memory error or undefined behaviour", {
+  it("goes through every path of its sockets without a memory error or undefined behaviour", {
     skip,
   }, async () => {
     const stdout = await runChecked("--test", join(root, "test", "native", "wire.test.ts"));

@@ -25,7 +25,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
   for (const terminal of [null, TERMINAL]) {
     const how = terminal ? "in a terminal" : "with pipes";
 
-    it(`tells which call failed, on what, and why, ${how}`, async () => {
+    it(`reports which call failed, on what, and why, ${how}`, async () => {
       const plain = join(folder, "plain");
       const script = join(folder, "no-shebang");
       writeFileSync(plain, "text");
@@ -102,7 +102,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     });
   }
 
-  it("looks the program up in the child's own PATH, past what it may not execute, and by default in the usual places", async () => {
+  it("looks the program up in the child's own PATH, skipping files it may not execute, and by default in the usual places", async () => {
     const first = mkdtempSync(join(folder, "first-"));
     const second = mkdtempSync(join(folder, "second-"));
     writeFileSync(join(first, "tool"), "#!/bin/sh\necho first\n", { mode: 0o644 });
@@ -188,7 +188,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(started.output().toString(), "/dev/null\n");
   });
 
-  it("tells every way to end: codes, signals, real-time signals", async () => {
+  it("reports every way to end: codes, signals, real-time signals", async () => {
     for (const terminal of [null, TERMINAL]) {
       for (const code of [0, 1, 7, 255]) {
         const started = await startChild(["sh", "-c", `exit ${code}`], { terminal });
@@ -205,7 +205,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("signals the whole group, and nobody once the leader is reaped", async () => {
+  it("signals the whole group, and no process once the leader is reaped", async () => {
     const started = await startChild(["sh", "-c", "sleep 100 & sleep 100 & echo $!; wait"]);
     await started.until((output) => output.includes("\n"));
     assert.equal(started.child.signalGroup(15), true);
@@ -214,7 +214,7 @@ describe("starting a program", { skip: NO_ADDON }, () => {
     assert.equal(started.child.signalGroup(15), false);
   });
 
-  it("tells what failed where the child's memory is a copy, as under an emulator", async () => {
+  it("reports what failed where the child's memory is a copy, as under an emulator", async () => {
     addon().forceFork(true);
     try {
       for (const plain of [false, true]) {

@@ -4,7 +4,7 @@ import type { NativeAddon } from "../../src/native/addon.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { nativeProcessTable, nativeSpawn } from "../../src/native/native-process.ts";
 
-/** Told by tests of the addon where there is none: every such test then skips, loudly. */
+/** The skip reason of addon tests where there is no addon. */
 export const NO_ADDON: string | false = (() => {
   const loaded = loadAddon();
   return loaded.type === "loaded" ? false : `THE NATIVE SPAWNER IS NOT TESTED: ${loaded.why}`;
@@ -21,7 +21,7 @@ export type Told =
   | { type: "exit"; exit: RawExit }
   | { type: "close" };
 
-/** A program started straight through the addon, with all it told. */
+/** A program started directly through the addon, with all its events. */
 export interface Started {
   child: Child;
   told: Told[];
@@ -30,7 +30,7 @@ export interface Started {
   drained(): Promise<void>;
   /** Output so far, of one stream or of all. */
   output(stream?: string): Buffer;
-  /** Output that was told before the exit. */
+  /** Output that was emitted before the exit. */
   outputBeforeExit(): Buffer;
   /** Resolves once the output so far satisfies the condition. */
   until(condition: (output: Buffer) => boolean): Promise<void>;
@@ -113,7 +113,7 @@ export async function startChild(
   };
 }
 
-/** Runs `task` this many times, some at once, so that races have company. */
+/** Runs `task` this many times, some concurrently, to provoke races. */
 export async function manyRuns(
   runs: number,
   atOnce: number,
@@ -127,10 +127,10 @@ export async function manyRuns(
   );
 }
 
-/** Listed, be it as a zombie. */
+/** True while it is listed, also as a zombie. */
 export const processExists = (pid: number) => existsSync(`/proc/${pid}/stat`);
 
-/** Runs; a zombie that its parent has not noticed yet does not. */
+/** True while it runs; a zombie does not. */
 export function isRunning(pid: number): boolean {
   const entry = addon().entry(pid);
   return entry.length > 0 && entry[5] === 0;

@@ -51,13 +51,13 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(started.output("stderr").toString(), "err\nagain\n");
   });
 
-  it("take 1 MiB for a reader that does not read yet, keep the order, and tell when it is gone, 200 times", async () => {
+  it("queue 1 MiB for a reader that does not read yet, keep the order, and report when it is drained, 200 times", async () => {
     const part = Buffer.alloc(64 * 1024);
     const parts = 16;
     await manyRuns(200, 2, async () => {
       const started = await startChild(["sh", "-c", "read line; exec cat"], { pipeStdin: true });
       started.child.input.write(Buffer.from("\n"));
-      // The output side is shut, so that cat blocks and stops reading after a while.
+      // The output is not read, so that cat blocks and stops reading after a while.
       started.child.pause();
       for (let at = 0; at < parts; at++) started.child.input.write(part.fill(at));
       assert.ok(started.child.input.queuedBytes > 0, "a pipe cannot have taken all of it");
@@ -118,7 +118,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     }
   });
 
-  it("drop what nobody will read, without an error: a closed stdin, and a program that is gone", async () => {
+  it("drop input that nobody will read, without an error: a closed stdin, and a program that has ended", async () => {
     const closed = await startChild(["sh", "-c", "exec 0<&-; echo closed; sleep 0.1"], { pipeStdin: true });
     await closed.until((output) => output.includes("closed"));
     closed.child.input.write(Buffer.alloc(1024 * 1024));
@@ -136,7 +136,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.equal(full.child.input.queuedBytes, 0);
   });
 
-  it("give a terminal its size at start, and tell the program when it changes", async () => {
+  it("give a terminal its size at start, and signal the program when it changes", async () => {
     const script = 'trap "stty size" WINCH; stty size; while :; do sleep 0.02; done';
     const started = await startChild(["sh", "-c", script], { terminal: { rows: 31, cols: 101 } });
     await started.until((output) => output.includes("31 101"));
@@ -146,7 +146,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     await started.close;
   });
 
-  it("tell a terminal's echo and line mode", async () => {
+  it("report a terminal's echo and line mode", async () => {
     const started = await startChild(
       ["sh", "-c", "printf A; read x; stty -echo -icanon; printf B; read x; sleep 100"],
       {
@@ -205,7 +205,7 @@ describe("streams of a started program", { skip: NO_ADDON }, () => {
     assert.ok(pieces < lines / 10, `${pieces} pieces for ${lines} lines`);
   });
 
-  it("can be cut while a process out of reach holds them open, and then close", async () => {
+  it("can be closed while a process out of reach holds them open", async () => {
     const started = await startChild(["sh", "-c", "setsid sleep 60 & echo $!"]);
     await started.exit;
     const holder = Number(started.output().toString());

@@ -24,7 +24,7 @@ function patternFile(length: number): { path: string; bytes: Buffer } {
   return { path, bytes };
 }
 
-/** The program it was to become is running there, and sleeps in the kernel. */
+/** The child has executed its program, which sleeps in the kernel. */
 function isBlockedAs(pid: number, name: string): boolean {
   const [, command, state] = /^\d+ \((.*)\) (\S)/.exec(readFileSync(`/proc/${pid}/stat`, "latin1")) ?? [];
   return command === name && state === "S";
@@ -70,7 +70,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
       });
     });
 
-    it(`is not held up by a grandchild that floods ${over}, ${RUNS} times`, async () => {
+    it(`is not delayed by a grandchild that floods ${over}, ${RUNS} times`, async () => {
       await manyRuns(RUNS, 4, async (run) => {
         const script = 'trap "" HUP; yes & printf "the leader was here;"; exit 5';
         // A listener slower than the flood: an addon that reads until nothing is left never gets to the exit.
@@ -101,7 +101,7 @@ describe("the tail of a program's output", { skip: NO_ADDON }, () => {
     });
   });
 
-  it("survives a long pause: 1 MiB over each kind of stream, nothing told while paused", async () => {
+  it("survives a long pause: 1 MiB over each kind of stream, nothing emitted while paused", async () => {
     const file = patternFile(1024 * 1024);
     for (const terminal of [null, TERMINAL]) {
       const started = await startChild(["sh", "-c", `echo ready; exec cat ${file.path}`], { terminal });

@@ -54,7 +54,7 @@ describe("the watchdog", {
       ]);
   });
 
-  it("does not take a hang-up that its server goes on after for an end", async () => {
+  it("does not end on a hang-up that its server survives", async () => {
     // It says so after three times the patience.
     const script =
       "trap 'at=0' HUP; echo ready; while :; do sleep 0.02; [ -z \"$at\" ] && continue; at=$((at+1)); [ $at = 30 ] && echo still; done";
@@ -133,7 +133,7 @@ describe("the watchdog", {
   });
 
   for (const victim of ["server", "watchdog"] as const) {
-    it(`leaves no descendant when the ${victim} is killed: pipe, terminal, immune, own session, twice forked`, async () => {
+    it(`leaves no descendant when the ${victim} is killed: pipe, terminal, ignoring signals, own session, twice forked`, async () => {
       const places = ["pipe", "terminal"].map(() => mkdtempSync(join(folder, `${victim}-`)));
       const child = guard([process.execPath, join(fixtures, "server.ts"), ...places]);
       assert.equal(await firstOutput(child), "ready\n");
@@ -148,7 +148,7 @@ describe("the watchdog", {
     });
   }
 
-  it("sweeps what a server leaves behind when it ends by itself", async () => {
+  it("kills the processes that a server leaves behind when it ends by itself", async () => {
     const place = mkdtempSync(join(folder, "left-"));
     const script = `sh "${fixtures}/orphan-maker.sh" "${place}" & while [ ! -s "${place}/leader" ]; do sleep 0.01; done; exit 6`;
     assert.deepEqual(await ended(guard(["sh", "-c", script], "ignore")), [6, null]);
@@ -187,7 +187,7 @@ describe("the watchdog", {
     assert.deepEqual(await done, [null, "SIGKILL"]);
   });
 
-  it("waits for a server as long as it says that it is ending, and for no other's word", async () => {
+  it("waits for a server as long as that says it is ending, and believes no other process", async () => {
     const script = (rounds: number) =>
       `trap 'n=0; while [ $n -lt ${rounds} ]; do kill -USR1 $PROCWIRE_WATCHDOG; sleep 0.2; n=$((n+1)); done; exit 7' TERM; echo ready; while :; do sleep 0.02; done`;
     const busy = guardFor(1500, ["bash", "-c", script(15)]);

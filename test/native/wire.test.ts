@@ -16,7 +16,7 @@ import { nativeCodec, nativeListener } from "../../src/native/native-wire.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
 import { routeMessage } from "../../src/server/routing.ts";
 
-/** A server's connection in the addon's hands, over real TCP, and a client that speaks frames by hand. */
+/** A server's connection run by the addon, over real TCP, and a client that writes frames by hand. */
 
 const MAX_MESSAGE_BYTES = 2 * 1024 * 1024;
 
@@ -195,7 +195,7 @@ describe("a native socket", () => {
             const size = sizes[next % sizes.length] ?? 1;
             joined.client.write(bytes.subarray(at, at + size));
             at += size;
-            // Small pieces arrive as such only if the receiver reads between them.
+            // Small pieces arrive separately only if the receiver reads between them.
             if (next < 50) await new Promise((resolve) => setImmediate(resolve));
           }
           await joined.until(() => joined.events.length >= expected.length);
@@ -251,7 +251,7 @@ describe("a native socket", () => {
     joined.connection.close();
   });
 
-  test("holds what a peer does not read, tells when that is gone, and closes after it", async () => {
+  test("queues what a peer does not read, reports when it is drained, and closes after it", async () => {
     const joined = await join({ paused: true });
     let drained = 0;
     joined.connection.onDrain = () => drained++;
@@ -270,7 +270,7 @@ describe("a native socket", () => {
     assert.equal(joined.told[count], "<close 1008 enough>");
   });
 
-  test("sends what is queued to a peer that has ended its side already", async () => {
+  test("sends its queue to a peer that has half-closed already", async () => {
     const joined = await join({ paused: true });
     const bytes = Buffer.alloc(256 * 1024, "x");
     for (let at = 0; at < 64; at++) joined.connection.sendChunk(`${at}:`, bytes, "");
@@ -293,7 +293,7 @@ describe("a native socket", () => {
     joined.connection.close();
   });
 
-  test("tells a peer that left, one that was cut off, and one that broke the protocol", async () => {
+  test("reports a peer that left, one that was cut off, and one that broke the protocol", async () => {
     const left = await join();
     left.client.end(writer.text('{"method":"bye"}'));
     await left.until(() => left.events.length === 2);
@@ -353,7 +353,7 @@ describe("a native socket with a route", () => {
     return { child, closed: closed.promise, output: () => Buffer.concat(output) };
   }
 
-  test("writes by itself what is for the process, once for each id, and leaves the rest alone", async () => {
+  test("writes a process's input itself, once for each id, and passes on the rest", async () => {
     const joined = await join();
     const { child, output, closed } = await startCat();
     assert.ok(child.input.straight);
@@ -404,7 +404,7 @@ describe("a native socket with a route", () => {
     joined.connection.close();
   });
 
-  test("leaves to others what the process cannot take at once, and what is being ended", async () => {
+  test("passes on input that the process cannot take at once, and input for a process being ended", async () => {
     const joined = await join();
     const { child, closed } = await startCat();
     assert.ok(child.input.straight);
@@ -448,7 +448,7 @@ describe("a native socket with a route", () => {
     };
     joined.client.on("drain", send);
     send();
-    // It takes no more once enough is unread: both sides wait, however often the loop goes round.
+    // It accepts no more once enough is unread: both sides wait, however often the loop turns.
     for (let before = -1; before !== sent || joined.client.writableLength === 0; ) {
       before = sent;
       for (let turn = 0; turn < 1000; turn++) await new Promise((resolve) => setImmediate(resolve));
@@ -467,7 +467,7 @@ describe("a native socket with a route", () => {
     joined.connection.close();
   });
 
-  test("lives through the end of the process and of itself, in any order, 200 times", async () => {
+  test("survives its own end and that of the process, in any order, 200 times", async () => {
     for (let run = 0; run < 200; run++) {
       const [joined, { child, closed }] = await Promise.all([join(), startCat()]);
       assert.ok(child.input.straight);

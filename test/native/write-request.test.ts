@@ -12,7 +12,7 @@ import { routeMessage } from "../../src/server/routing.ts";
 import { addon, NO_ADDON } from "./started.ts";
 
 describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
-  /** What the general parser and routing make of a text: the params of a write, or anything else. */
+  /** The result of the general parser and routing for a text: the params of a write, or something else. */
   function byText(text: string): unknown {
     const event = messageEvent(text, "test");
     if (event.type !== "message") return event.type;
@@ -25,7 +25,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
     }
   }
 
-  /** What a socket of the addon makes of each text: the params of a write, or null where it leaves it to the parser. */
+  /** The addon's result for each text: the params of a write, or null where it leaves the text to the parser. */
   async function byBytes(texts: readonly string[]): Promise<unknown[]> {
     const accepted = Promise.withResolvers<AcceptedSocket>();
     const listener = await nativeListener(addon())({ host: "127.0.0.1", port: 0 }, accepted.resolve);
@@ -137,7 +137,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
   });
   const message = fc.oneof({ weight: 3, arbitrary: anything }, { weight: 1, arbitrary: wellFormed });
 
-  test("is what the general parser makes of it, or is left to that", async () => {
+  test("gives the general parser's result, or is left to that parser", async () => {
     const whole = '{"id":1,"method":"process/write","params":{"processId":"p","chunk":"aGk=","writeId":"w"}}';
     const texts = [whole, ...fc.sample(message, 20_000)];
     let taken = 0;
@@ -150,7 +150,7 @@ describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {
     assert.ok(taken > 100, `only ${taken} messages were taken by their bytes`);
   });
 
-  test("cut anywhere or with any byte changed is never something else than the general parser says", async () => {
+  test("cut anywhere or with any byte changed never differs from the general parser's result", async () => {
     const whole =
       '{"id":12,"method":"process/write","params":{"processId":"p-1","chunk":"aGVsbG8=","writeId":"w"}}';
     const cut = Array.from(whole, (_, length) => whole.slice(0, length));

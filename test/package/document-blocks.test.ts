@@ -16,7 +16,7 @@ const SHOWN = new Set(["text", "toml", "ini", "dockerfile", "yaml"]);
 const RUN_BY_DOCUMENTS_TEST = new Set(["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]);
 /** Fewer would mean that the blocks are no longer found. */
 const FEWEST_RUN = 15;
-/** What the documents leave at the server. */
+/** Processes that the documents' programs leave on the server. */
 const LEFT_BEHIND = ["/tmp/procwire-docs", "/tmp/procwire-readme.md"];
 const hasPython = spawnSync("python3", ["--version"]).status === 0;
 
@@ -48,7 +48,7 @@ function blocksOf(document: string): Block[] {
 const BLOCKS = ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT })].sort().flatMap(blocksOf);
 const RUN = BLOCKS.filter(({ reason, language }) => reason === null && !SHOWN.has(language));
 
-describe("what the documents show is run", { timeout: 300_000 }, () => {
+describe("the code blocks of the documents are run", { timeout: 300_000 }, () => {
   let server: ServeChild;
   before(async () => {
     server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward"]).listening();
@@ -114,7 +114,7 @@ describe("what the documents show is run", { timeout: 300_000 }, () => {
     }
   }
 
-  it("says of every block that is not run why, and which test runs it where one does", (t) => {
+  it("gives a reason for every block that is not run, and the test that runs it instead", (t) => {
     const unrun = BLOCKS.filter(({ reason }) => reason !== null);
     for (const { document, line, reason } of unrun) {
       t.diagnostic(`${document}:${line}: ${reason}`);

@@ -16,7 +16,7 @@ export function emitTypes(folder: string): void {
   copyFileSync(join(ROOT, "package.json"), join(folder, "package.json"));
 }
 
-/** Runs the compiler; throws what it said when it is not content. */
+/** Runs the compiler; throws its messages when it reports errors. */
 export function compile(args: string[], cwd = ROOT): void {
   const tsc = join(ROOT, "node_modules/typescript/bin/tsc");
   const { status, stdout } = spawnSync(process.execPath, [tsc, ...args], { cwd, encoding: "utf8" });

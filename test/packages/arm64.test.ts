@@ -33,7 +33,7 @@ describe("the package for arm64, under qemu with a Node of its own", {
   });
 
   it("gives a terminal by its library, and tells of a program that is not there", async () => {
-    // An emulator copies the child's memory, so that a failure before exec takes another way.
+    // An emulator copies the child's memory, so that a failure before exec is reported by another code path.
     const ran = await project.script(`${TERMINAL_BY_LIBRARY}
       await environment.run(["no-such-program"]).catch((error) => console.log(error.message));
     `);

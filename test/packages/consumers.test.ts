@@ -20,13 +20,13 @@ function tool(path: string, ...args: string[]): { status: number | null; said: s
 describe("the packed packages", () => {
   for (const platform of [null, ...PLATFORMS]) {
     const path = tarball(platform);
-    it(`have nothing that publint complains of: ${platform?.name ?? "procwire"}`, () => {
+    it(`pass publint: ${platform?.name ?? "procwire"}`, () => {
       const { status, said } = tool("publint/src/cli.js", "run", path, "--strict");
       assert.ok(status === 0 && /All good!/.test(said), said);
     });
   }
 
-  it("have types that fit the code in every way of resolving modules that they support", () => {
+  it("have types that fit the code under every supported module resolution", () => {
     // A module only: CommonJS programs of Node 24 load it by `require` all the same.
     const { status, said } = tool(
       "@arethetypeswrong/cli/dist/index.js",
@@ -64,7 +64,7 @@ describe("a TypeScript 5.4 project", () => {
     return tool("typescript/bin/tsc", "-p", project.path).said;
   }
 
-  /** Complaints about files of the package itself; others are not ours to mend. */
+  /** Errors in files of the package itself; others are not ours to fix. */
   const ours = (said: string) =>
     said.split("\n").filter((line) => /node_modules\/procwire\/|^main\.ts|\/main\.ts/.test(line));
 

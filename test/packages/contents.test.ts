@@ -64,7 +64,7 @@ describe("the main package", () => {
       assert.ok(!(field in manifest), field);
   });
 
-  it("has a list of what it depends on, without what only a clone needs", () => {
+  it("has an SBOM of its dependencies, without those that only a clone needs", () => {
     const { version, dependencies } = manifestIn(tarball(null));
     const text = readFileSync(`${RELEASE}/procwire-${version}.cdx.json`, "utf8");
     const { bomFormat, components }: { bomFormat: string; components: { name: string }[] } = JSON.parse(text);

@@ -62,7 +62,7 @@ function olderNode(): string | null {
 }
 
 describe("the package, installed without the package of its platform", () => {
-  it("says what is degraded and how to mend it where there is no compiler", async () => {
+  it("says what is degraded and how to repair it where there is no compiler", async () => {
     await using project = await InstalledProject.install({ npmArgs: ["--omit=optional"] });
     assert.deepEqual(project.platforms, []);
     const { degraded } = await healthOf(await project.serve());

@@ -9,7 +9,7 @@ const hasGroff = spawnSync("groff", ["--version"]).status === 0;
 describe("the manual page in the package", {
   skip: skipUnless(hasGroff, "THE MANUAL PAGE IS NOT TESTED: groff is not installed"),
 }, () => {
-  it("is read by groff without a complaint, and has every option as it is typed", () => {
+  it("is read by groff without a warning, and has every option as it is typed", () => {
     const page = execFileSync("tar", ["-xzOf", tarball(null), "package/man/procwire.1"], {
       encoding: "utf8",
     });
@@ -18,7 +18,7 @@ describe("the manual page in the package", {
       encoding: "utf8",
     });
     assert.equal(stderr, "");
-    // Bold is a letter struck twice.
+    // Bold is printed as a letter struck twice.
     const text = stdout.replace(/.\x08/g, "");
     assert.match(text, /procwire +- Processes over a wire/);
     for (const option of ["--listen", "--tty", "--connect", "--instruction"])

@@ -69,7 +69,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
       assert.match(dynamic, /NODELETE/);
     });
 
-    it("wants no symbol that its C library or Node does not have", () => {
+    it("needs no symbol that its C library or Node does not have", () => {
       const wanted = dynamicSymbols(addon, "wanted");
       assert.ok(wanted.some((symbol) => symbol.name === "napi_define_properties"));
       for (const symbol of wanted) {
@@ -89,7 +89,7 @@ for (const { name, cpu, libc } of PLATFORMS) {
 }
 
 describe("building twice", () => {
-  it("gives the same bytes, wherever the sources lie and nothing of the first build is kept", async () => {
+  it("gives the same bytes, in another folder and without the first build's cache", async () => {
     const folder = mkdtempSync(join(tmpdir(), "procwire-prebuilt-"));
     try {
       const native = join(folder, "elsewhere", "native");

@@ -5,18 +5,18 @@ import { PROTOCOL_DOCUMENT, protocolDocument } from "../../scripts/protocol-doc.
 import { clientNotifications, methods, serverNotifications } from "../../src/protocol/methods.ts";
 
 describe("PROTOCOL.md", () => {
-  test("is what the method table says; `npm run protocol` writes it anew", () => {
+  test("matches the method table; `npm run protocol` rewrites it", () => {
     assert.equal(readFileSync(PROTOCOL_DOCUMENT, "utf8"), protocolDocument());
   });
 
-  test("tells every method and every notification, each once", () => {
+  test("describes every method and every notification, each once", () => {
     const document = protocolDocument();
     for (const name of Object.keys({ ...methods, ...serverNotifications, ...clientNotifications })) {
       assert.equal(document.split(`\n### ${name}\n`).length, 2, name);
     }
   });
 
-  test("leads nowhere that is not there", () => {
+  test("has no dead link", () => {
     const document = protocolDocument();
     const headings = new Set([...document.matchAll(/^#+ (.+)$/gm)].map(([, title]) => title?.toLowerCase()));
     for (const [, target] of document.matchAll(/\]\(#([^)]+)\)/g)) assert.ok(headings.has(target), target);

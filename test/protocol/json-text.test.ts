@@ -83,7 +83,7 @@ describe("the text of a message", () => {
     );
   });
 
-  test("of any kind at all is never thrown at, and accepted only when JSON.parse accepts it", () => {
+  test("of any kind never throws, and is accepted only when JSON.parse accepts it", () => {
     const token = fc.constantFrom(
       "{",
       "}",

@@ -112,7 +112,7 @@ test("every text path survives the way to a URI and back", () => {
   );
 });
 
-test("whatever text comes, it gives an absolute path or a request error", () => {
+test("any text gives an absolute path or a request error", () => {
   const texts = fc.oneof(
     fc.string({ unit: "binary" }),
     fc.string({ unit: "binary" }).map((rest) => `file://${rest}`),

@@ -88,12 +88,12 @@ describe("refusals read like the reference server's", () => {
 });
 
 describe("decoding", () => {
-  test("takes absent and null for an optional member, and ignores unknown ones", () => {
+  test("accepts absent and null for an optional member, and ignores unknown members", () => {
     const plain = startSchema.decode(start);
     assert.deepEqual(startSchema.decode({ ...start, arg0: null, envPolicy: null, bogus: 1 }), plain);
   });
 
-  test("takes a struct by position", () => {
+  test("accepts a struct by position", () => {
     assert.deepEqual(methods["process/read"].params.decode(["ex", null, null, null]), { processId: "ex" });
     assert.deepEqual(methods["process/read"].params.decode(["ex", 3]), { processId: "ex", afterSeq: 3 });
     const write = methods["process/write"].params.decode(["p", "aGk=", "w"]);
@@ -120,7 +120,7 @@ describe("decoding", () => {
     assert.equal(Object.getPrototypeOf({}).x, undefined);
   });
 
-  test("knows the bounds of numbers", () => {
+  test("enforces the bounds of numbers", () => {
     for (const value of [0, 0xffff]) assert.equal(u16.decode(value), value);
     for (const value of [-1, 0x10000, Number.MAX_SAFE_INTEGER + 1])
       assert.equal(refusal(u16, value), "invalid number");

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { visibleLine, visibleText, visibleWord } from "../../src/protocol/visible-text.ts";
 
-/** What a terminal would obey, or a reader could not see. */
+/** Characters that a terminal would interpret, or that a reader could not see. */
 const DANGEROUS = /[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/;
 
 test("control and direction characters are shown as escapes, and the rest as it is", () => {
@@ -21,7 +21,7 @@ test("text keeps its lines, and loses what would overwrite them", () => {
   assert.equal(visibleText("👩\u200d💻"), "👩\u200d💻");
 });
 
-test("nothing dangerous is left, whatever comes in", () => {
+test("no dangerous character is left, whatever the input", () => {
   const text = fc.string({ unit: "binary" });
   fc.assert(
     fc.property(text, (given) => {

@@ -54,7 +54,7 @@ test("the network namespace is left out only where the network is on", () => {
   assert.ok(!options({ ...READ_ONLY, network: true }).includes("--unshare-net"));
 });
 
-test("without a root entry nothing of the host is seen", () => {
+test("without a root entry nothing of the host is visible", () => {
   const words = options({ ...READ_ONLY, roots: [{ path: "/usr", access: "read" }] });
   assert.match(words.join(" "), /--tmpfs \/ .*--ro-bind-try \/usr \/usr --remount-ro \/ --chdir/);
 });
@@ -71,7 +71,7 @@ test("an opened root is bound as what was opened", () => {
   assert.match(words.join(" "), / --bind-fd 11 \/w --ro-bind-fd 12 \/w\/\.git /);
 });
 
-test("an older bubblewrap that binds by path gets no root that leads elsewhere", { skip: noWalls }, () => {
+test("an older bubblewrap that binds by path gets no root that was swapped", { skip: noWalls }, () => {
   using base = scratch();
   const programs = sandboxPrograms();
   assert.ok(programs);
@@ -98,13 +98,13 @@ test("an older bubblewrap that binds by path gets no root that leads elsewhere",
   assert.throws(() => raiseWalls({ ...READ_ONLY, roots }, command, older), /leads to `.etc` by now/);
 });
 
-test("places without bubblewrap have no sandbox", () => {
+test("a PATH without bubblewrap gives no sandbox", () => {
   using empty = scratch();
   assert.equal(probe([empty.path]), null);
   assert.equal(probe([]), null);
 });
 
-test("a bubblewrap that somebody else than root can change is passed over", { skip: noWalls }, () => {
+test("a bubblewrap that a user other than root can change is skipped", { skip: noWalls }, () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
   chmodSync(join(fake.path, "bwrap"), 0o777);
@@ -114,7 +114,7 @@ test("a bubblewrap that somebody else than root can change is passed over", { sk
 test("a bubblewrap that cannot make walls is no sandbox", () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
-  // Root's own, so that it is the one that is found.
+  // Owned by root, so that it is found.
   if (process.getuid?.() === 0) assert.equal(probe([fake.path, "/usr/bin", "/bin"]), null);
 });
 
@@ -210,7 +210,7 @@ test("with the network off a listener on the host cannot be reached", { skip: no
   }
 });
 
-test("processes outside are neither seen nor reached", { skip: noWalls }, () => {
+test("processes outside are neither visible nor reachable", { skip: noWalls }, () => {
   const ran = runBehind(
     READ_ONLY,
     `kill -0 ${process.pid} 2>/dev/null && echo reached; ls /proc | grep -c '^[0-9]'`,

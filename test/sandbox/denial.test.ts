@@ -5,7 +5,7 @@ import { DENIAL_TAIL_BYTES, isSandboxDenial } from "../../src/sandbox/denial.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-test("a failure that speaks of a refusal is a denial, in whatever language it is printed", () => {
+test("a failure whose output mentions a refusal is a denial, in whatever language", () => {
   const texts = [
     "touch: cannot touch '/x': Read-only file system\n",
     "Error: EROFS: read-only file system, open '/x'\n",
@@ -42,7 +42,7 @@ test("an ordinary failure is no denial", () => {
   assert.equal(isSandboxDenial({ exitCode: 137, signal: "SIGKILL" }, bytes("")), false);
 });
 
-test("a kill by the system call filter is a denial without a word", () => {
+test("a kill by the system call filter is a denial without any output", () => {
   assert.ok(isSandboxDenial({ exitCode: 159, signal: "SIGSYS" }, bytes("")));
   assert.ok(isSandboxDenial({ exitCode: 159, signal: null }, bytes("")), "as passed on by bubblewrap");
 });
@@ -51,7 +51,7 @@ test("a process that has not ended was not denied", () => {
   assert.equal(isSandboxDenial({ exitCode: null, signal: null }, bytes("Permission denied")), false);
 });
 
-test("only the end of the output is looked at", () => {
+test("only the end of the output is searched", () => {
   const long = bytes(`Permission denied${"x".repeat(DENIAL_TAIL_BYTES)}`);
   assert.equal(isSandboxDenial({ exitCode: 1, signal: null }, long), false);
 });

@@ -13,7 +13,7 @@ import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { noWalls } from "./walls.ts";
 
-/** Behind walls, too, a command begins in the directory that was judged, or not at all. */
+/** Behind walls, too, a command starts in the directory that was checked, or not at all. */
 
 const ROUNDS = 150;
 const skip =
@@ -50,7 +50,7 @@ const writeIn = (path: string) => ({
   windowsSandboxLevel: "disabled",
 });
 
-/** Runs a command, or a script, in `sub` of a workspace; `meanwhile` is done once the directory was judged and the walls are made ready. */
+/** Runs a command, or a script, in `sub` of a workspace; `meanwhile` runs between the check and the start. */
 async function run(
   ws: ReturnType<typeof workspace>,
   command: string | string[],
@@ -94,7 +94,9 @@ const SWAPS: Record<string, (path: string) => void> = {
 };
 
 for (const [how, swap] of Object.entries(SWAPS)) {
-  test(`a directory that is swapped ${how} after it was judged is not begun in`, { skip }, async () => {
+  test(`no command starts in a directory that was swapped ${how} after it was checked`, {
+    skip,
+  }, async () => {
     using ws = workspace();
     const ran = await run(ws, "cat name; touch ran", () => swap(ws.path));
     assert.equal(ran.stdout, "");
@@ -104,7 +106,7 @@ for (const [how, swap] of Object.entries(SWAPS)) {
   });
 }
 
-test("the directory that was judged is begun in, with nothing of how it was compared", { skip }, async () => {
+test("a command starts in the directory that was checked, with no trace of the check", { skip }, async () => {
   using ws = workspace();
   assert.deepEqual(await run(ws, "cat name"), { stdout: "sub", stderr: "", exitCode: 0 });
   // The last one is the folder it reads.
@@ -117,7 +119,7 @@ test("the directory that was judged is begun in, with nothing of how it was comp
   }
 });
 
-test(`a directory that is swapped all the time is the one that was judged whenever a command begins, ${ROUNDS} times`, {
+test(`a command starts only in the directory that was checked while that is swapped all the time, ${ROUNDS} times`, {
   skip,
   timeout: 60_000,
 }, async () => {
@@ -132,7 +134,7 @@ test(`a directory that is swapped all the time is the one that was judged whenev
         if (error instanceof ExecServerError) return null;
         throw error;
       });
-      // It was judged, entered, and lost its name again: bubblewrap's own refusals have no text of the command either.
+      // It was checked, entered, and renamed again: bubblewrap's own refusals have no output of the command either.
       if (ended === null || ended.exitCode !== 0) {
         refused++;
         assert.equal(ended?.stdout ?? "", "");

@@ -62,7 +62,7 @@ function workspace(): Disposable & { path: string } {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-test("in read-only mode a write is refused, and told as a denial", { skip: noWalls }, async () => {
+test("in read-only mode a write is refused, and reported as a denial", { skip: noWalls }, async () => {
   using ws = workspace();
   const ran = await run(recorded("read-only", ws.path), "echo hi; touch file", ws.path);
   assert.equal(ran.sandboxType, "linuxSeccomp");
@@ -71,7 +71,7 @@ test("in read-only mode a write is refused, and told as a denial", { skip: noWal
   assert.ok(!existsSync(join(ws.path, "file")));
 });
 
-test("in read-only mode a command that only reads runs as ever", { skip: noWalls }, async () => {
+test("in read-only mode a command that only reads runs normally", { skip: noWalls }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, "file"), "content");
   const ran = await run(recorded("read-only", ws.path), "cat file; pwd; exit 3", ws.path);
@@ -97,7 +97,7 @@ test("in workspace-write mode the workspace and /tmp are writable and nothing el
   assert.ok(!existsSync(join(outside.path, "file")));
 });
 
-test("in workspace-write mode .git stays as it is, and may be made where it is missing", {
+test("in workspace-write mode an existing .git is read-only, and a missing one may be created", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -108,7 +108,7 @@ test("in workspace-write mode .git stays as it is, and may be made where it is m
   assert.ok(existsSync(join(ws.path, ".git")) && !existsSync(join(ws.path, ".git", "config")));
 });
 
-test("a .git that is a file, as in a worktree, stays as it is too", { skip: noWalls }, async () => {
+test("a .git that is a file, as in a worktree, is read-only too", { skip: noWalls }, async () => {
   using ws = workspace();
   writeFileSync(join(ws.path, ".git"), "gitdir: /elsewhere\n");
   const script = "exec 2>&1; cat .git; echo x >.git; rm -f .git; mv .git .old; echo over";
@@ -156,7 +156,7 @@ test("denied places are hidden, directories and files alike", { skip: noWalls },
   assert.deepEqual([ran.exitCode, ran.denied], [1, true]);
 });
 
-test("only what was named is seen where the root was not", { skip: noWalls }, async () => {
+test("without the root only the named paths are visible", { skip: noWalls }, async () => {
   using ws = workspace();
   using other = workspace();
   const entries = [
@@ -194,7 +194,7 @@ test("a link that somebody inside could replace is refused, not half protected",
   );
 });
 
-test("what is missing and protected cannot be made, unless the intent says to skip it", {
+test("a missing protected path cannot be created, unless the intent says to skip it", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -211,7 +211,7 @@ test("what is missing and protected cannot be made, unless the intent says to sk
   assert.ok(existsSync(missing));
 });
 
-test("walls that come and go over one workspace do not trip over each other's mount points", {
+test("concurrent walls over one workspace do not disturb each other's mount points", {
   skip: noWalls,
 }, async () => {
   using ws = workspace();
@@ -254,7 +254,7 @@ test("a zero byte in the environment cannot add an option to the walls", { skip:
   await assert.rejects(resolveSandbox(recorded("read-only", ws.path), start), /nul byte/);
 });
 
-test("a missing place that nobody inside could make needs no wall", { skip: noWalls }, async () => {
+test("a missing path that nobody inside could create needs no wall", { skip: noWalls }, async () => {
   using ws = workspace();
   const entries = [READ_ROOT, at(join(ws.path, "nowhere"), "deny"), at(join(ws.path, "nothing"), "write")];
   const ran = await run(intent(entries, ws.path), "mkdir nothing nowhere", ws.path);

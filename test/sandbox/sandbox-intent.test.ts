@@ -73,7 +73,7 @@ test("asks for no walls where none are wanted", () => {
     assert.deepEqual(parseSandboxIntent({ permissions, windowsSandboxLevel: "disabled" }), { type: "none" });
 });
 
-test("holds the network of a process whose files somebody else walls off", () => {
+test("restricts the network of a process whose files another sandbox restricts", () => {
   const permissions = { type: "external", network: "restricted" };
   const intent = parseSandboxIntent({ permissions, windowsSandboxLevel: "disabled" });
   assert.ok(intent.type === "walls");
@@ -89,7 +89,7 @@ test("names a required field that is missing", () => {
   refuses(wrap({ type: "external" }), "missing field `network`");
 });
 
-test("refuses what it does not understand instead of passing over it", () => {
+test("refuses unknown members instead of ignoring them", () => {
   const wrap = (permissions: unknown) => ({ permissions, windowsSandboxLevel: "disabled" });
   const entry = (path: unknown, more = {}) =>
     wrap({

@@ -11,7 +11,7 @@ interface Call {
 
 const ALLOW = "allow";
 
-/** The kernel's machine, as far as the filter uses it; fails on anything that the kernel would not load. */
+/** The kernel's BPF interpreter, as far as the filter uses it; fails on a program that the kernel would not load. */
 function judge(program: Uint8Array, { number, arch, args = [] }: Call): string {
   assert.equal(program.length % 8, 0);
   const data = new DataView(new ArrayBuffer(64));
@@ -65,7 +65,7 @@ for (const arch of ["x64", "arm64"] as const) {
     for (const family of [2n, 10n, 16n]) assert.equal(ask(off, calls.socket, family), ALLOW);
     for (const family of [1n, 0n, 17n, 38n, 40n, 42n]) assert.equal(ask(off, calls.socket, family), "EPERM");
     for (const family of [1n, 2n, 40n]) assert.equal(ask(on, calls.socket, family), ALLOW);
-    // The kernel takes an int: what is above means nothing.
+    // The kernel takes an int: the upper half is ignored.
     assert.equal(ask(off, calls.socket, 0x1_0000_0001n), "EPERM");
   });
 
@@ -80,7 +80,7 @@ for (const arch of ["x64", "arm64"] as const) {
     }
   });
 
-  test(`${arch}: nothing is typed into a terminal, whatever the upper half of the request says`, () => {
+  test(`${arch}: injecting terminal input is refused, whatever the upper half of the request says`, () => {
     for (const request of [0x5412n, 0xffffffff_00005412n, 0x541cn])
       assert.equal(ask(on, calls.ioctl, 0n, request), "EPERM");
     assert.equal(ask(on, calls.ioctl, 0n, 0x5413n), ALLOW);
@@ -90,7 +90,7 @@ for (const arch of ["x64", "arm64"] as const) {
     for (const number of [calls.ptrace, 425, 426, 427, 438]) assert.equal(ask(on, number), "EPERM");
   });
 
-  test(`${arch}: another architecture's call is none`, () => {
+  test(`${arch}: another architecture's call is refused`, () => {
     for (const audit of [0x40000003, 0x40000028, arch === "x64" ? 0xc00000b7 : 0xc000003e])
       assert.equal(judge(on, { number: calls.read, arch: audit }), "kill");
     if (arch === "x64") {

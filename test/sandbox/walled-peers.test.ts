@@ -64,8 +64,8 @@ for (const [family, listen, connect] of [
   ["IPv6", "::1", "::1"],
   ["IPv4 to a socket for both", "::", "127.0.0.1"],
 ] as const) {
-  describe(`who connects by ${family}`, () => {
-    it("is inside when he descends from a walled process, and outside when he does not", async () => {
+  describe(`a peer that connects by ${family}`, () => {
+    it("is inside when it descends from a walled process, and outside when it does not", async () => {
       await using door = await Door.open(listen);
       const peers = new WalledPeers();
       const inside = await door.knock(STAYS, connect);
@@ -79,7 +79,7 @@ for (const [family, listen, connect] of [
       ["closed", 'socket.write("bytes", () => process.exit());'],
       ["reset", 'socket.write("bytes", () => socket.resetAndDestroy());'],
     ] as const) {
-      it(`is taken for one inside when he has sent something and ${how} the connection`, async () => {
+      it(`counts as inside when it has sent something and ${how} the connection`, async () => {
         await using door = await Door.open(listen);
         const peers = new WalledPeers();
         peers.add(1_000_000_000);
@@ -91,7 +91,7 @@ for (const [family, listen, connect] of [
   });
 }
 
-describe("the door's question", () => {
+describe("the check of a new connection", () => {
   it("costs nothing while nobody walled has the network, and for a while after one had it", async () => {
     await using door = await Door.open("127.0.0.1");
     const clock = new ManualClock();
@@ -114,7 +114,7 @@ describe("the door's question", () => {
     assert.equal(peers.isInside({ peerName: "unix", ownPort: 0 }), false);
   });
 
-  it("is answered with yes for a TCP peer whose address is not known any more", async () => {
+  it("counts a TCP peer whose address is not known any more as inside", async () => {
     const peers = new WalledPeers();
     peers.add(process.pid);
     for (const peerName of ["unix", "undefined:undefined", ""])

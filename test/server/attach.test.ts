@@ -34,7 +34,7 @@ const attach = (client: WireClient, handle: string, role: string, more: object =
 const write = (client: WireClient, processId: string, text: string) =>
   client.request("process/write", { processId, chunk: Buffer.from(text).toString("base64") });
 
-/** Viewers are told in turns of their own, a moment later. */
+/** Viewers get output in their own turns, a moment later. */
 const turn = (host: FakeHost) => host.clock.advance(5);
 
 const roles = (client: WireClient) =>
@@ -43,7 +43,7 @@ const roles = (client: WireClient) =>
     .map(({ params }) => params?.role ?? params?.driver);
 
 describe("attaching to a process of another session", () => {
-  test("is answered with what the process is, then tells what is retained and what comes", async () => {
+  test("is answered with the process's description, then sends retained and new output", async () => {
     const { host, ready, started } = setup();
     const handle = await started(await ready());
     host.process("p").print("before ");
@@ -139,7 +139,7 @@ describe("attaching to a process of another session", () => {
     assert.equal(refused.message, "process q already exists");
   });
 
-  test("reads the same for an unknown handle and another principal's", async () => {
+  test("gives the same error for an unknown handle and another principal's", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready({}, { id: "alice", role: "user" }));
     const bob = await ready({}, { id: "bob", role: "user" });
@@ -188,7 +188,7 @@ describe("attaching to a process of another session", () => {
 });
 
 describe("the driver", () => {
-  test("is one: the next one takes over, the former is told and goes on as a viewer", async () => {
+  test("is unique: the next one takes over, the former is told and goes on as a viewer", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -212,7 +212,7 @@ describe("the driver", () => {
     assert.deepEqual(roles(second), []);
   });
 
-  test("hands back by attaching as a viewer, and is told of what it did itself by the answer alone", async () => {
+  test("hands back by attaching as a viewer, and learns of its own change only by the answer", async () => {
     const { ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -225,7 +225,7 @@ describe("the driver", () => {
     assert.deepEqual(roles(client), []);
   });
 
-  test("changes hundreds of times, and nobody misses or is told twice a byte", async () => {
+  test("changes hundreds of times, and nobody misses a byte or gets one twice", async () => {
     const { host, ready, started } = setup({}, { retainedBytes: 100_000 });
     const handle = await started(await ready());
     const clients = [await ready(), await ready({ extensions: ["attach", "outputAck"] })];
@@ -248,7 +248,7 @@ describe("the driver", () => {
     }
   });
 
-  test("holds the process back when it does not take the output, a viewer does not", async () => {
+  test("puts backpressure on the process when it does not read, a viewer does not", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     const handle = await started(owner);
@@ -276,7 +276,7 @@ describe("a viewer that lags", () => {
     const handle = await started(owner);
     const viewer = await ready();
     await attach(viewer, handle, "viewer");
-    // Its turn does not come while so much is printed.
+    // It gets no turn while so much is printed.
     for (let i = 0; i < 10; i++) host.process("p").print(String(i).repeat(30));
     await owner.outputContains("p", "9");
     await turn(host);
@@ -291,7 +291,7 @@ describe("a viewer that lags", () => {
 });
 
 describe("an attachment", () => {
-  test("is suspended with its connection and there again after a resume", async () => {
+  test("is suspended with its connection and restored by a resume", async () => {
     const { host, ready, resume, started } = setup();
     const handle = await started(await ready());
     const first = await ready();
@@ -383,7 +383,7 @@ describe("an attachment", () => {
     const { exited } = await viewer.finished(handle);
     assert.equal(exited.reason, "sessionExpired");
     assert.equal((await attach(await ready(), handle, "viewer")).running, false);
-    // Once the last who had it has forgotten it, nobody knows the handle.
+    // Once the last session has forgotten the process, its handle is unknown.
     await viewer.close();
     await host.clock.advance(60_000);
     const refused = await (await ready()).refused("process/attach", { handle, role: "viewer" });
@@ -472,7 +472,7 @@ describe("a process of lifetime `server`", () => {
     );
   });
 
-  test("stays after its end only as one of so many, the oldest goes first", async () => {
+  test("is retained after its end up to a number of processes, the oldest is dropped first", async () => {
     const { host, ready, started } = setup({ detachedSessionTtlMs: 0 });
     const owner = await ready();
     const handles: string[] = [];
@@ -485,7 +485,7 @@ describe("a process of lifetime `server`", () => {
     for (const handle of handles.slice(1)) await attach(viewer, handle, "viewer");
   });
 
-  test("is another principal's for everybody else, also without a session", async () => {
+  test("stays its principal's own, also without a session", async () => {
     const { ready, started } = setup({ detachedSessionTtlMs: 0 });
     const alice = await ready({}, { id: "alice", role: "user" });
     const handle = await started(alice, "p", { lifetime: "server" });
@@ -537,7 +537,7 @@ describe("what a process asks its terminal", () => {
     return told;
   };
 
-  test("is answered by the server while it is driven, and by nobody else's leave when its owner says nothing", async () => {
+  test("is answered by the server while it is driven, and only then when its owner says nothing", async () => {
     assert.deepEqual(await answers({}), [false, false, true, true, false]);
   });
 
@@ -597,7 +597,7 @@ describe("the timeline of inputs", () => {
     assert.equal((await inputs(owner, "p")).inputs[0]?.writes, 1);
   });
 
-  test("keeps what was typed when its owner wishes, but for what was not echoed", async () => {
+  test("keeps typed input when its owner asks for it, except input that was not echoed", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     await started(owner, "p", { recordInput: true });
@@ -613,7 +613,7 @@ describe("the timeline of inputs", () => {
     assert.deepEqual(kept, ["login\n", undefined, "done\n"]);
   });
 
-  test("is bounded, and says how much is gone", async () => {
+  test("is bounded, and says how much was dropped", async () => {
     const { host, ready, started } = setup();
     const owner = await ready();
     await started(owner);
@@ -625,7 +625,7 @@ describe("the timeline of inputs", () => {
     assert.deepEqual([told.length, omitted], [1000, 10]);
   });
 
-  test("is nobody else's to see", async () => {
+  test("is visible to its principal only", async () => {
     const { ready, started } = setup();
     const handle = await started(await ready());
     const stranger = await ready({}, { id: "other", role: "user" });

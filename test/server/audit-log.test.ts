@@ -15,7 +15,7 @@ const lines = (path: string): Record<string, unknown>[] =>
 describe("an audit log", () => {
   const actor = { principal: "token", session: 1 };
 
-  test("has one whole line for each event, with who did it and when", () => {
+  test("has one whole line for each event, with principal and time", () => {
     using scratch = scratchDirectory();
     const path = join(scratch.path, "audit.jsonl");
     const log = new AuditLog(path, new ManualClock());

@@ -18,7 +18,7 @@ function file(name: string, content: string | Buffer, mode = 0o600): string {
 
 const policy = (flags: AuthFlags) => authFromFlags(flags).auth;
 
-/** Null for who is let in, else the text of the 401. */
+/** Null for an accepted request, else the text of the 401. */
 async function refusal(auth: WebSocketAuth, authorization: string | undefined, nowMs: number) {
   const verdict = await authorize(auth, authorization, nowMs);
   return verdict.type === "admitted" ? null : verdict.reason;
@@ -53,13 +53,13 @@ describe("a capability token", () => {
     wsTokenSha256: createHash("sha256").update("s3cret").digest("hex").toUpperCase(),
   });
   for (const [how, auth] of Object.entries({ "from a file": byFile, "by its digest": byDigest })) {
-    test(`${how} lets in who has it, whatever the case of the scheme`, async () => {
+    test(`${how} is accepted, whatever the case of the scheme`, async () => {
       for (const scheme of ["Bearer", "bearer", "BEARER"]) {
         assert.equal(await refusal(auth, `${scheme} s3cret`, NOW_MS), null);
       }
     });
 
-    test(`${how} says why somebody may not come in`, async () => {
+    test(`${how} is refused with the reason`, async () => {
       assert.equal(await refusal(auth, undefined, NOW_MS), "missing websocket bearer token");
       assert.equal(await refusal(auth, "Basic s3cret", NOW_MS), "invalid authorization header");
       assert.equal(await refusal(auth, "Bearer", NOW_MS), "invalid authorization header");
@@ -181,10 +181,10 @@ describe("flags", () => {
     assert.match(configError({ wsAuth: "capability-token", wsTokenFile: file("empty", "\n") }), /is empty$/);
   });
 
-  test("none at all lets everybody in", async () =>
+  test("without any there is no authentication", async () =>
     assert.equal(await refusal(policy({}), undefined, NOW_MS), null));
 
-  test("`auto` makes another token each time, and takes that one alone", async () => {
+  test("`auto` makes a new token each time, and accepts only that one", async () => {
     const [one, two] = [authFromFlags({ wsAuth: "auto" }), authFromFlags({ wsAuth: "auto" })];
     assert.match(String(one.newToken), /^[\w-]{43}$/);
     assert.notEqual(one.newToken, two.newToken);
@@ -210,7 +210,7 @@ describe("flags", () => {
 });
 
 describe("a secret file", () => {
-  test("is bytes: only white space at its end is left out", async () => {
+  test("is read as bytes: only white space at its end is left out", async () => {
     const bytes = Buffer.from([0x09, 0xff, 0xfe, 0x80, 0xc3, 0x28, 0xa0]);
     const auth = policy({
       wsAuth: "capability-token",
@@ -229,7 +229,7 @@ describe("a secret file", () => {
     assert.equal(await refusal(signed, jwt({ exp: now + 60 }, { secret }), NOW_MS), null);
   });
 
-  test("that others can read, or that is short, is warned of and taken", () => {
+  test("that others can read, or that is short, is accepted with a warning", () => {
     const warned = (wsTokenFile: string) =>
       authFromFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
     const long = "x".repeat(32);

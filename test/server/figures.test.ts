@@ -58,7 +58,7 @@ describe("the figures of a server", () => {
     };
   }
 
-  test("tell what was started, how it ended, and what it wrote", async () => {
+  test("count processes started, how they ended, and what they wrote", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.call("process/start", startParams("one", ["/bin/sh", "-c", "echo 123456789"]));
@@ -88,7 +88,7 @@ describe("the figures of a server", () => {
     });
   });
 
-  test("tell which processes a slow reader holds back", async () => {
+  test("count processes under backpressure from a slow reader", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.call("process/start", startParams("flood", ["/bin/sh", "-c", "exec cat /dev/zero"]));
@@ -98,7 +98,7 @@ describe("the figures of a server", () => {
     client.resume();
   });
 
-  test("are told on their own listener and nowhere else but to operators", async () => {
+  test("are served on their own listener, and elsewhere only to operators", async () => {
     await using server = await open();
     assert.equal((await fetch(server.figuresUrl.replace("/metrics", "/"))).status, 404);
     assert.equal((await fetch(server.figuresUrl, { method: "POST" })).status, 404);
@@ -107,7 +107,7 @@ describe("the figures of a server", () => {
     assert.equal(seen.get('procwire_door_refusals_total{status="404"}'), 1);
   });
 
-  test("of the dashboard in docs are all told by a server, and all of a server's are on it", async () => {
+  test("of the dashboard in docs are exactly those that a server has", async () => {
     await using server = await open();
     await using client = await connected(server.url);
     await client.request("environment/status", {});

@@ -62,7 +62,7 @@ describe("the front door", () => {
     return { clock, door, visitor };
   }
 
-  test("gives up on a request that is not whole within ten seconds, and then listens no more", async () => {
+  test("answers 408 to a request that is not whole within ten seconds, and ignores later bytes", async () => {
     const { clock, visitor } = visit();
     visitor.events?.bytes(Buffer.from("GET / HTTP/1.1\r\nupgrade: websocket\r\nconnection: upgrade\r\n"));
     await clock.advance(9_999);
@@ -104,7 +104,7 @@ describe("the front door", () => {
     assert.deepEqual(wrong.done, ["HTTP/1.1 401 Unauthorized", "end"]);
   });
 
-  test("drops one that leaves before it has said what it wants, and whoever is left when it is told to", async () => {
+  test("drops a connection that leaves before its request is whole, and all that remain when it closes", async () => {
     const left = visit();
     left.visitor.events?.bytes(Buffer.from("GET"));
     left.visitor.events?.end();
@@ -122,7 +122,7 @@ describe("the front door", () => {
     assert.deepEqual(silent.visitor.done, ["destroy"]);
   });
 
-  test("drops the oldest who has not come in when one more comes than may stand outside", async () => {
+  test("drops the oldest pending connection when there are more than the limit", async () => {
     const clock = new ManualClock();
     const server = new ExecServer(new FakeHost());
     const shares = { outside: 3, connections: 10 };
@@ -137,7 +137,7 @@ describe("the front door", () => {
     const [first, second, third, fourth, fifth] = visitors;
     for (const visitor of visitors.slice(0, 3)) door.take(visitor);
     assert.ok(visitors.every(({ done }) => done.length === 0));
-    // One that is being answered still stands there.
+    // A connection that is being answered still counts as pending.
     second?.events?.bytes(Buffer.from("GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n"));
     if (fourth) door.take(fourth);
     assert.deepEqual(first?.done, ["destroy"]);
@@ -150,7 +150,7 @@ describe("the front door", () => {
     assert.deepEqual([fourth?.done, fifth?.done], [[], []]);
   });
 
-  test("shares the descriptors out, so that who stands outside and who is in leave some to the work", () => {
+  test("divides the descriptors among pending connections, accepted ones and the work itself", () => {
     assert.deepEqual(shareDescriptors(256), { outside: 32, connections: 128 });
     assert.equal(shareDescriptors(Number.POSITIVE_INFINITY).outside, MAX_OUTSIDE);
     assert.deepEqual(shareDescriptors(1), { outside: 1, connections: 1 });

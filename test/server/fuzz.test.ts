@@ -94,8 +94,8 @@ const request = fc.oneof(
     .map(([[method, params], field, value]): [string, unknown] => [method, { ...params, [field]: value }]),
 );
 
-describe("whatever is asked", () => {
-  test("is answered with its id and a known code, and nothing fails that was not foreseen", async () => {
+describe("any request", () => {
+  test("is answered with its id and a known code, and causes no internal error", async () => {
     const host = Object.assign(new FakeHost(), { files: async () => noFiles });
     const server = new ExecServer(host);
     const client = new WireClient(memoryWire((connection) => server.accept(connection)));
@@ -119,7 +119,7 @@ describe("whatever is asked", () => {
     await server.close();
   });
 
-  test("in any text: the connection answers, or is ended, and the server goes on", async () => {
+  test("as any text is answered or ends its connection, and the server goes on", async () => {
     const server = new ExecServer(Object.assign(new FakeHost(), { files: async () => noFiles }));
     const line = fc.oneof(
       fc.string(),

@@ -61,7 +61,7 @@ describe("the head of a request", () => {
     );
   });
 
-  test("joins a header that is given twice, but not one that says who asks or where", () => {
+  test("joins a header that is given twice, but not one that identifies the client or the host", () => {
     const { headers } = head("GET / HTTP/1.1\r\nConnection: keep-alive\r\nconnection: Upgrade\r\n\r\n").head;
     assert.equal(headers.get("connection"), "keep-alive, Upgrade");
     for (const name of ["Host", "Origin", "Authorization", "Sec-WebSocket-Key"]) {
@@ -74,14 +74,14 @@ describe("the head of a request", () => {
     }
   });
 
-  test("is refused at its first byte when that begins no method, as TLS does not", () => {
+  test("is refused at its first byte when that cannot begin a method, as with TLS", () => {
     for (const first of [0x16, 0x00, 0x20, 0x0d, 0x80])
       assert.equal(parseHead(Buffer.from([first])).type, "refused", String(first));
     assert.equal(parseHead(Buffer.from("G")).type, "incomplete");
     assert.equal(parseHead(Buffer.alloc(0)).type, "incomplete");
   });
 
-  test("finds a word of a list, in any case, and no part of one", () => {
+  test("finds a word of a list, in any letter case, and no part of one", () => {
     const { head: found } = head("GET / HTTP/1.1\r\nConnection: keep-alive ,UPGRADE\r\n\r\n");
     assert.ok(hasWord(found, "connection", "upgrade"));
     assert.ok(!hasWord(found, "connection", "keep"));
@@ -102,7 +102,7 @@ describe("the head of a request", () => {
     test(`costs no more per byte when it is long: ${what}`, () => {
       const bytes = (length: number) => Buffer.from(`GET / HTTP/1.1\r\n${headOf(length)}\r\n\r\n`, "latin1");
       const [short, long] = [bytes(500), bytes(16_000)];
-      /** The least that the same number of bytes cost, of many tries: what else the machine does adds to it only. */
+      /** The minimum of many tries for the same number of bytes: other load on the machine only adds to it. */
       const cost = (one: Buffer, times: number) => {
         let least = Number.POSITIVE_INFINITY;
         for (let tries = 0; tries < 60; tries++) {
@@ -116,7 +116,7 @@ describe("the head of a request", () => {
         return least;
       };
       const ratio = cost(long, 1) / cost(short, 32);
-      // A quadratic parser has 32.
+      // A quadratic parser has a ratio of 32.
       assert.ok(ratio < 8, `32 times as long costs ${ratio} times as much per byte`);
     });
   }

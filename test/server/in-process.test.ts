@@ -51,7 +51,7 @@ describe("a connection without a wire", () => {
     assert.equal(unknown.message, "unknown process id nobody");
   });
 
-  test("gives bytes as bytes, and tells nothing before the start is answered", async () => {
+  test("gives bytes as bytes, and sends nothing before the start is answered", async () => {
     const { host, connect } = setup();
     const { connection, told } = connect();
     await connection.call("initialize", { clientName: "x" });
@@ -75,7 +75,7 @@ describe("a connection without a wire", () => {
     ]);
   });
 
-  test("detaches when it is closed, and can be come back to over another one", async () => {
+  test("detaches its session when it is closed, and another one can resume it", async () => {
     const { host, connect } = setup();
     const first = connect();
     const { sessionId } = await first.connection.call("initialize", { clientName: "x" });
@@ -104,7 +104,7 @@ describe("a connection without a wire", () => {
     assert.deepEqual(ends, ["server is shutting down"]);
   });
 
-  test("a failure nobody foresaw is internal, with its cause kept for who is in the same program", async () => {
+  test("an unexpected failure is an internal error, with its cause kept for callers in the same program", async () => {
     const { host, connect } = setup();
     const { connection } = connect();
     await connection.call("initialize", { clientName: "x" });

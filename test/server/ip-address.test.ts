@@ -4,7 +4,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { ipVersion } from "../../src/server/ip-address.ts";
 
-test("an address is told as node:net tells it", () => {
+test("an address is formatted as node:net does", () => {
   const nearly = fc
     .array(
       fc.constantFrom(

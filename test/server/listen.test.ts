@@ -4,7 +4,7 @@ import { missing, SOCKET_KINDS, serveOn } from "../support/sockets.ts";
 
 describe("listen()", () => {
   for (const kind of SOCKET_KINDS) {
-    test(`takes what its host has: ${kind}`, { skip: missing(kind) }, async () => {
+    test(`uses the sockets its host has: ${kind}`, { skip: missing(kind) }, async () => {
       const before = listeners();
       const server = await serveOn(kind);
       // Only Node's own sockets are known to Node.

@@ -17,7 +17,7 @@ async function setup(host = new FakeHost()) {
   return { host, client: await ready(), ready };
 }
 
-/** Lets everything that can go on without help go on. */
+/** Lets all pending work run that needs no further event. */
 async function settle(): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -32,7 +32,7 @@ function watch(answers: Record<string, Promise<unknown>>): string[] {
 }
 
 describe("the order of requests", () => {
-  test("everything for a process waits for its start, and then keeps its order", async () => {
+  test("requests for a process wait for its start, and then keep their order", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -56,7 +56,7 @@ describe("the order of requests", () => {
     for (const { error } of client.messages) assert.equal(error, undefined);
   });
 
-  test("a write that waits holds up what follows it for that process, and nothing else", async () => {
+  test("a write that waits blocks later requests for that process, and no others", async () => {
     const { host, client } = await setup();
     await client.start("slow", ["x"]);
     await client.start("other", ["x"]);
@@ -78,7 +78,7 @@ describe("the order of requests", () => {
     assert.deepEqual(host.process("slow").written, ["1", "<closed>"]);
   });
 
-  test("a process that cannot be started frees its id, and what waited for it is told so", async () => {
+  test("a process that cannot be started frees its id, and requests waiting for it fail", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
     host.startGate = gate.promise;
@@ -129,7 +129,7 @@ describe("the order of requests", () => {
     assert.equal(Buffer.from(String(dataBase64), "base64").toString(), "second");
   });
 
-  test("looking at files does not wait for a change", async () => {
+  test("reading files does not wait for a change", async () => {
     using scratch = scratchDirectory();
     const gate = Promise.withResolvers<void>();
     const slow: FileSystem = { ...localFileSystem, writeFile: () => gate.promise };

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/fake-host.ts";
 
-test("all sessions together have no more live processes than the server may have", async () => {
+test("the server's limit of live processes counts those of all sessions", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxServerProcesses: 2 });
   const session = async () => {

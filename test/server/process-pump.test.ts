@@ -39,7 +39,7 @@ function pumped(connection: Connection, retainedBytes: number): EventLog {
   return log;
 }
 
-test("output that has left is not held, although the queue is never empty", () => {
+test("output that was sent is not held, although the queue is never empty", () => {
   const connection = slowConnection();
   const log = pumped(connection, 64 * KIB);
   for (let n = 0; n < 100; n++) {

@@ -110,12 +110,12 @@ describe("routing", () => {
     );
   });
 
-  test("an acknowledgement that says nothing ends the connection", () => {
+  test("an empty acknowledgement ends the connection", () => {
     const message: Message = { type: "notification", method: "process/ack", params: { processId: "p" } };
     assert.equal(protocolError(message), "malformed process/ack: missing field `seq`");
   });
 
-  test("the method is looked at before its params", () => {
+  test("the method is checked before its params", () => {
     const routed = routeMessage(request(7, "process/nope", 5));
     assert.ok(routed.type === "refused" && routed.error.code === -32600);
   });

@@ -111,7 +111,7 @@ describe("a lost connection", () => {
     assert.deepEqual(((await second.call("process/list")).processes as unknown[]).length, 1);
   });
 
-  test("stops what waited on its behalf, without a word in the log", async () => {
+  test("stops requests that waited on its behalf, without a log line", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -123,7 +123,7 @@ describe("a lost connection", () => {
     await client.close();
     await settle();
     assert.deepEqual(host.logged, []);
-    // Only the session's own time is left.
+    // Only the session's own timer is left.
     assert.equal(host.clock.pendingTimers, 1);
   });
 });
@@ -201,7 +201,7 @@ describe("a closed process", () => {
     assert.deepEqual(seqs(client, "p"), ["output 1", "exited 2", "closed 3", "output 1"]);
   });
 
-  test("that is only exited never expires", async () => {
+  test("that has exited but is not closed never expires", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -246,7 +246,7 @@ describe("a closed process", () => {
 });
 
 describe("while detached, without acknowledgements", () => {
-  test("nothing is evicted: one more retention is taken, then the process pauses", async () => {
+  test("nothing is evicted: up to twice the retention is kept, then the process pauses", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -260,7 +260,7 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(process.paused, false);
     process.print("abcdefghij");
     assert.equal(process.paused, true);
-    // Whatever was under way when it was told to pause is kept too.
+    // Output under way when it was told to pause is kept too.
     process.print("overshoot!");
     const second = await resume(first);
     assert.equal(process.paused, true);
@@ -273,14 +273,14 @@ describe("while detached, without acknowledgements", () => {
     assert.ok(process.log.retainedBytes <= 100);
   });
 
-  test("what was still queued when the connection went is not lost, though it is more than the retention", async () => {
+  test("output still queued when the connection was lost is kept, though it is more than the retention", async () => {
     const { host, ready, resume } = setup({}, { retainedBytes: 100_000 });
     const first = await ready();
     await first.start("p", ["x"]);
     await first.settled();
     const process = host.process("p");
     first.pause();
-    // The first fits into the connection's queue, so all of it counts as told; the second is held.
+    // The first fits into the connection's queue, so all of it counts as sent; the second is held.
     process.print("0".repeat(90_000));
     process.print("1".repeat(90_000));
     await settle();
@@ -293,7 +293,7 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(text.length, 180_000);
   });
 
-  test("a connection that is never quite empty does not make the server keep everything", async () => {
+  test("a connection whose queue never drains does not make the server keep everything", async () => {
     const { host, ready } = setup({}, { retainedBytes: 100_000 });
     const client = await ready();
     await client.start("p", ["x"]);
@@ -311,7 +311,7 @@ describe("while detached, without acknowledgements", () => {
     assert.equal(process.paused, false);
   });
 
-  test("what was missed is read in pages without losing one of them to new output", async () => {
+  test("missed output is read in pages without losing any to new output", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -359,7 +359,7 @@ describe("while detached, without acknowledgements", () => {
     await settle();
     process.print("missed");
     const second = await resume(first);
-    // A live event is told at once; a flood stops well below what a client keeps ahead of its place.
+    // A live event is sent at once; a flood stops well below what a client buffers ahead of its cursor.
     for (let n = 0; n < 40; n++) process.print("x".repeat(20_000));
     await settle();
     const ahead = second.outputBytes("p").length;
@@ -387,12 +387,12 @@ describe("while detached, without acknowledgements", () => {
     for (let n = 0; n < 300; n++) process.print(".");
     await settle();
     assert.equal(seqs(second, "p").length, 100);
-    // A client that never reads is told the rest when its time is over.
+    // A client that never reads is sent the rest when its time is over.
     await host.clock.advance(10_000);
     await second.until("all of them", () => seqs(second, "p").length === 300);
   });
 
-  test("with --on-detach evict the oldest output goes, and is told as a gap", async () => {
+  test("with --on-detach evict the oldest output is evicted, and reported as a gap", async () => {
     const { host, ready, resume } = setup({ onDetach: "evict" });
     const first = await ready();
     await first.start("p", ["x"]);
@@ -407,7 +407,7 @@ describe("while detached, without acknowledgements", () => {
     assert.deepEqual(result.gap, { fromSeq: 1, toSeq: 20, bytes: 200 });
   });
 
-  test("a process that ends meanwhile is told by reading", async () => {
+  test("the end of a process meanwhile is found by reading", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -428,7 +428,7 @@ describe("under outputAck", () => {
   const extensions = ["outputAck"];
   const ack = (client: WireClient, seq: number) => client.notify("process/ack", { processId: "p", seq });
 
-  test("what is not confirmed is never evicted, and the process pauses instead", async () => {
+  test("unacknowledged output is never evicted, and the process pauses instead", async () => {
     const { host, ready } = setup();
     const client = await ready({ extensions });
     await client.start("p", ["x"]);
@@ -444,7 +444,7 @@ describe("under outputAck", () => {
     assert.equal(process.paused, false);
   });
 
-  test("a cut at any moment loses nothing: the next connection reads everything after its last confirmation", async () => {
+  test("a cut at any moment loses nothing: the next connection reads everything after its last acknowledgement", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -468,7 +468,7 @@ describe("under outputAck", () => {
     assert.equal(process.paused, false);
   });
 
-  test("a closed process stays until its output and its end are confirmed", async () => {
+  test("a closed process stays until its output and its end are acknowledged", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
     await first.start("p", ["x"]);
@@ -510,7 +510,7 @@ describe("under outputAck", () => {
     await second.ended();
   });
 
-  test("a resume that only now asks for it confirms from what is still there", async () => {
+  test("a resume that asks for it only now acknowledges from what is still retained", async () => {
     const { host, ready, resume } = setup();
     const first = await ready();
     await first.start("p", ["x"]);
@@ -575,7 +575,7 @@ describe("extensions", () => {
     assert.deepEqual(client.told("p")[0]?.params, { processId: "p", pid: 4242 });
   });
 
-  test("failed tells a client that asked that a process can no longer be followed, and others the end they know", async () => {
+  test("failed is sent to clients that asked for it when a process can no longer be followed, others get the end they know", async () => {
     const { host, ready } = setup();
     const asked = await ready({ extensions: ["failed"] });
     const other = await ready();
@@ -597,7 +597,7 @@ describe("extensions", () => {
     assert.equal((await readAll(other, "p")).result.failure, "its reader broke");
   });
 
-  test("nobody who asked nothing sees anything new", async () => {
+  test("are invisible to clients that asked for none", async () => {
     const { host, ready } = setup();
     const client = await ready();
     await client.start("p", ["x"]);
@@ -612,7 +612,7 @@ describe("extensions", () => {
 });
 
 describe("shutting down", () => {
-  test("starts nothing more, tells how everything ended, and closes the connections", async () => {
+  test("starts nothing more, reports how everything ended, and closes the connections", async () => {
     const { host, server, ready } = setup({ shutdownGraceMs: 1234 });
     const client = await ready();
     await client.start("p", ["x"]);

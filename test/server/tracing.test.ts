@@ -88,7 +88,7 @@ describe("a traced server", () => {
     assert.notEqual(spansNamed("environment/info")[0]?.spanContext().traceId, traceId);
   });
 
-  test("takes a malformed traceparent for none", async () => {
+  test("ignores a malformed traceparent", async () => {
     exporter.reset();
     await using server = new ExecServer({ ...createLocalHost(), tracing: await openTracing("1") });
     await using client = new WireClient(memoryWire((connection) => server.accept(connection)));

@@ -82,10 +82,10 @@ describe("listen URLs", () => {
   }
 
   for (const url of ["", "wss://127.0.0.1:1", "tcp://127.0.0.1:1", "WS://127.0.0.1:1", "stdio:", "/tmp/x"]) {
-    test(`does not know ${JSON.stringify(url)}`, () => assert.equal(refused(url).kind, "unsupported"));
+    test(`does not support ${JSON.stringify(url)}`, () => assert.equal(refused(url).kind, "unsupported"));
   }
 
-  test("come back as they went in", () => {
+  test("format back to the text they were parsed from", () => {
     const transport = fc.oneof(
       fc.record({
         type: fc.constant("websocket" as const),

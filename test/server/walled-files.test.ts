@@ -99,7 +99,7 @@ test("a file outside the workspace can be read but neither written nor removed",
   assert.equal(readFileSync(path, "utf8"), "untouched");
 });
 
-test("a link out of the workspace is no way around the walls", { skip }, async () => {
+test("a link out of the workspace does not bypass the walls", { skip }, async () => {
   const { symlinkSync } = await import("node:fs");
   symlinkSync("../outside.txt", join(folder, "workspace", "link.txt"));
   await assert.rejects(write(join(folder, "workspace", "link.txt"), "changed"), {
@@ -135,13 +135,13 @@ test("an open file behind walls is refused, never opened outside them", async ()
   );
 });
 
-test("more intents than there may be servers for are answered all the same, by few servers", {
+test("more intents than the limit of inner servers are all answered, by few servers", {
   skip,
 }, async () => {
   const path = uriFromPath(join(folder, "outside.txt"));
   // Those of the tests before, which end by themselves meanwhile.
   const before = innerServers();
-  // On a clock that stands still nobody ends for having been idle.
+  // On a stopped clock no inner server ends for being idle.
   const files = new BubblewrappedFiles({
     hidden: new HiddenFiles([]),
     cap: { each: 2, all: 3 },
@@ -163,7 +163,7 @@ test("more intents than there may be servers for are answered all the same, by f
   await until("all are gone", () => innerServers() <= before);
 });
 
-test("one intent more than may be busy at once is refused with the number, and works later", {
+test("one busy intent beyond the limit is refused with the number, and works later", {
   skip,
 }, async () => {
   const path = join(folder, "workspace", "busy.txt");

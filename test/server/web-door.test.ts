@@ -1,4 +1,4 @@
-/** What browsers and other HTTP clients find at a door with a web console, over the addon's sockets and Node's. */
+/** What browsers and other HTTP clients get from a server with a web console, over the addon's sockets and Node's. */
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -168,7 +168,7 @@ for (const useNode of [false, true]) {
         assert.equal((await http.ask(post("/api/sign-in", bad))).status, 400);
     });
 
-    test("lets a page in by its cookie and its own origin, and by nothing less", async () => {
+    test("accepts a page only by its cookie and its own origin together", async () => {
       await using door = await open(useNode);
       const cookie = cookieIn(
         await door
@@ -195,7 +195,7 @@ for (const useNode of [false, true]) {
       assert.match(refused.body, /`--allow-origin ORIGIN`/);
     });
 
-    test("takes a token as a sub-protocol, and chooses only the one that was offered", async () => {
+    test("accepts a token as a sub-protocol, and selects only a sub-protocol that was offered", async () => {
       const { auth, newToken = "" } = authFromFlags({ wsAuth: "auto" });
       await using door = await open(useNode, auth);
       const offer = (token: string, first = "procwire.v1, ") =>
@@ -217,7 +217,7 @@ for (const useNode of [false, true]) {
       }
     });
 
-    test("asks the same of a WebSocket on a connection that carried requests before", async () => {
+    test("applies the same checks to a WebSocket on a connection that carried requests before", async () => {
       await using door = await open(useNode);
       const http = door.http();
       const cookie = cookieIn(
@@ -239,7 +239,7 @@ for (const useNode of [false, true]) {
       await until("an answer", () => received.includes("sessionId"));
     });
 
-    test("tells figures to operators alone where there are figures and no page", async () => {
+    test("serves figures only to operators where there are figures and no page", async () => {
       const operator = "o".repeat(40);
       const file = join(scratch.path, `operator-${useNode}`);
       writeFileSync(file, operator, { mode: 0o600 });
@@ -265,7 +265,7 @@ for (const useNode of [false, true]) {
       assert.match(answer.body, /--allow-host/);
       const kept = door.http();
       assert.equal((await kept.ask(get("/"))).status, 200);
-      // Every request of a connection is asked the same.
+      // Every request of a connection passes the same checks.
       assert.equal((await kept.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n")).status, 403);
       assert.equal((await kept.ask(get("/", "origin: http://evil.example\r\n"))).status, 403);
       assert.equal(

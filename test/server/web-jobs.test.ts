@@ -82,7 +82,7 @@ async function open(known: AskJobs | undefined, auth: WebSocketAuth = { type: "n
   };
 }
 
-test("jobs are told to whoever opened the printed address, with the page's own headers", async () => {
+test("jobs are served to a browser that opened the printed address, with the page's own headers", async () => {
   await using door = await open(jobs);
   const cookie = await door.signInHere();
   const list = await door.ask("/api/jobs", cookie);
@@ -101,7 +101,7 @@ test("jobs are told to whoever opened the printed address, with the page's own h
   assert.match(rowDetails.decode(await row.json()).prompt, /see <b>7<\/b>/);
 });
 
-test("what is asked wrongly is refused with what would be right", async () => {
+test("an invalid request is refused with what would be right", async () => {
   await using door = await open(jobs);
   const cookie = await door.signInHere();
   const refusal = async (path: string, request?: RequestInit) => {
@@ -136,7 +136,7 @@ test("what is asked wrongly is refused with what would be right", async () => {
   assert.equal((await refusal("/api/jobs"))[0], 200);
 });
 
-test("nobody else is told of jobs: not without a cookie, not as another user, not by another page", async () => {
+test("jobs are refused without a cookie, to another user, and to another page", async () => {
   const token = "0123456789abcdef0123456789abcdef";
   const operator = "fedcba9876543210fedcba9876543210";
   const file = (name: string, text: string) => {
@@ -163,7 +163,7 @@ test("nobody else is told of jobs: not without a cookie, not as another user, no
   assert.equal(await status(mine, { headers: { origin: "http://127.0.0.1:1" } }), 403);
 });
 
-test("a server that knows no jobs says how to start one that does", async () => {
+test("a server without jobs says how to start one with them", async () => {
   await using door = await open(undefined);
   const answer = await door.ask("/api/jobs", await door.signInHere());
   assert.equal(answer.status, 404);

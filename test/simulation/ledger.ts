@@ -18,7 +18,7 @@ export interface LedgerOptions {
   onFault: (text: string) => void;
 }
 
-/** What one reader was given of one process, compared with what the process did: produced = delivered + told as missing. */
+/** What one reader was given of one process, compared with what the process did: produced = delivered + gaps. */
 export class Ledger {
   readonly #options: LedgerOptions;
   readonly #offsets = { stdout: 0, stderr: 0, pty: 0 };
@@ -84,7 +84,7 @@ export class Ledger {
 
   #output({ stream, chunk, seq }: OutputChunk): void {
     const { program, host } = this.#options;
-    // Where two streams share a gap nobody can tell how much of it was whose.
+    // The share of each stream in a common gap is unknown.
     if (!(program.usesStderr && this.#missingBytes > 0)) {
       const wrongAt = firstMismatch(program.key, this.#offsets[stream], chunk);
       if (wrongAt >= 0)

@@ -1,5 +1,5 @@
 /**
- * Bytes that tell their place: byte `offset` of the stream with this `key`. Whoever gets them can say whether one is
+ * Bytes that encode their position: byte `offset` of the stream with this `key`. Whoever gets them can say whether one is
  * missing, doubled or out of order without having kept what was sent.
  */
 export function patternBytes(key: number, offset: number, length: number): Uint8Array {

@@ -11,7 +11,7 @@ export interface Program {
   everyMs: number;
   /** Every other chunk goes to stderr, which has the same pattern of its own. */
   usesStderr: boolean;
-  /** `echo` gives back what it is fed, `count` tells at the end how much it was. Both end when their input does. */
+  /** `echo` returns its input, `count` prints its length at the end. Both end when their input does. */
   input: "none" | "echo" | "count";
   /** How much it reads at a time, and how often. */
   readBytes: number;
@@ -19,7 +19,7 @@ export interface Program {
   /** How long it stays after its last output. */
   lingerMs: number;
   exitCode: number;
-  /** Output of somebody it left behind, after its exit. */
+  /** Output of a descendant after its exit. */
   lateBytes: number;
   ignoresTerm: boolean;
   /** How long it takes to start; `fails` ends that with an error. */

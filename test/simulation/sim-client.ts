@@ -35,7 +35,7 @@ const FORGOTTEN_AFTER_MS = 300_000;
 /** How a reader takes what a process tells. */
 type Pace = "at once" | "slowly" | "by asking";
 
-/** A user of the client library with a random mind. */
+/** A user of the client library that acts at random. */
 export class SimClient {
   readonly name: string;
   readonly #deps: SimClientDeps;
@@ -56,7 +56,7 @@ export class SimClient {
     this.#scriptClock = deps.clock.view("script");
   }
 
-  /** Does everything it has in mind, and leaves. */
+  /** Does everything it has planned, and leaves. */
   async run(): Promise<void> {
     const random = this.#random;
     const client = await this.#connect(null);
@@ -181,7 +181,7 @@ export class SimClient {
       return;
     }
     const ledger = this.#ledger(processId, program, isLossless && this.#deps.hasAcks);
-    // By its key, so that this choice has not moved those of the seeds that failed before there was it.
+    // Derived from its key, so that adding this choice did not change the choices of seeds that failed before.
     if (program.key % 12 === 0) {
       await this.#dispose(handle, random);
       return;

@@ -96,7 +96,7 @@ export class SimFaults {
     if (pair) this.#hit(pair);
   }
 
-  /** Some connections are broken while their first words are spoken. */
+  /** Some connections are broken during the handshake. */
   #greet(pair: SimPair): void {
     const { clock, random } = this.#options;
     if (clock.now > this.#stormUntil || !random.chance(0.2)) return;

@@ -18,13 +18,13 @@ import type { Trace } from "./trace.ts";
 export interface HostRecord {
   readonly child: SimChild;
   readonly process: LocalProcess;
-  /** The second of its name: what is heard of it may be of the first. */
+  /** The second process with this id: its events may be those of the first. */
   readonly isSecond: boolean;
   /** Bytes the host has read of it and put into its log. */
   producedBytes: number;
 }
 
-/** Nobody but the leaders: their groups are all there is. */
+/** Only the leaders: their groups have no other members. */
 const EMPTY_TABLE: ProcessTable = {
   descendants: () => [],
   orphanPids: () => [],

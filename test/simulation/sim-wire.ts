@@ -108,7 +108,7 @@ export class SimPair {
         this.#giveUp(this.server);
         return;
       case "serverOnly":
-        // What it had sent arrives within a second or never: the session ends while the client believes in a wire.
+        // What it had sent arrives within a second or never: the session ends while the client still trusts the wire.
         if (this.#random.chance(0.5)) this.#toClient.kill();
         else this.#later(1000, () => this.#toClient.kill());
         this.server.ended("connection reset by peer");

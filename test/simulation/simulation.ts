@@ -26,7 +26,7 @@ export interface Outcome {
   counts: { connections: number; faults: number; processes: number; bytes: number };
 }
 
-/** A run that has not come to rest by then never will. */
+/** A run that has not settled by then never will. */
 const MAX_STEPS = 400_000;
 const MAX_SIMULATED_MS = 3_600_000;
 const TRACED_LINES = 60;
@@ -153,7 +153,7 @@ class Simulation {
     this.#checkNothingIsLeft();
   }
 
-  /** Lets things happen one by one until `isDone`, or until nothing more will; looks at everything after each. */
+  /** Runs events one by one until `isDone`, or until none is left; checks everything after each. */
   async #advance(isDone: () => boolean): Promise<void> {
     const until = this.#startedAt + MAX_SIMULATED_MS;
     await settled();

@@ -13,7 +13,7 @@ export interface Cuts {
 }
 
 /**
- * Types random bytes into a program far away that sends them back, and cuts the connection while they are under way. Every
+ * Types random bytes into a remote program that echoes them, and cuts the connection while they are under way. Every
  * byte has to come back once and in its place.
  */
 export async function carryThroughCuts(client: ExecServerClient, cuts: Cuts): Promise<void> {

@@ -1,8 +1,8 @@
-/** TCP in the middle that can be cut at any moment: both sides see the connection vanish. */
+/** A TCP proxy that can be cut at any moment: both sides see the connection vanish. */
 
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-/** How much of what went by is kept to be looked at. */
+/** How many of the last bytes are kept for inspection. */
 const RECENT_CHARS = 4096;
 
 export class CuttingProxy implements AsyncDisposable {
@@ -56,7 +56,7 @@ export class CuttingProxy implements AsyncDisposable {
     return new CuttingProxy(server, `ws://127.0.0.1:${address.port}`, { port: Number(port), host: hostname });
   }
 
-  /** True when this has gone towards the client a moment ago; a server's frames are not masked. */
+  /** True when this text was recently sent towards the client; a server's frames are not masked. */
   sawText(text: string): boolean {
     return this.#recent.includes(text);
   }

@@ -1,9 +1,9 @@
-/** Frames that are not quite right, in any order and length. */
+/** Slightly malformed frames, in any order and length. */
 
 import fc from "fast-check";
 import { closePayload, rawFrame } from "./raw-frames.ts";
 
-/** Where a sum, a sign, a double or a 32-bit number goes wrong, and this project's own sizes. */
+/** Values at which a sum, a sign, a double or a 32-bit number overflows, and this project's own sizes. */
 const EDGES = [2n ** 64n, 2n ** 63n, 2n ** 53n, 2n ** 32n, 2n ** 31n, 2n ** 21n, 2n ** 20n, 2n ** 16n];
 /** By the sizes of heads, with a mask and without. */
 const AROUND = [-15n, -14n, -13n, -10n, -8n, -6n, -4n, -2n, -1n, 0n, 1n];
@@ -27,7 +27,7 @@ const payload = fc.oneof(
   },
 );
 
-/** Mostly of good form, so that the odd one finds a reader in any state. */
+/** Mostly well-formed, so that an invalid one meets a reader in any state. */
 const frame = fc
   .record({
     fin: fc.oneof({ weight: 3, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.constant(false) }),

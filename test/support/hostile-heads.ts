@@ -1,4 +1,4 @@
-/** Request heads that are not quite right, and what node:http makes of them. */
+/** Slightly malformed request heads, and node:http's result for each. */
 
 import assert from "node:assert/strict";
 import { once } from "node:events";
@@ -18,9 +18,9 @@ const header = fc
     before: blank,
     after: blank,
   })
-  // A body is nobody's matter here: this server answers the head and closes.
+  // Bodies do not matter here: this server answers the head and closes.
   .filter(({ name }) => !/^(content-length|transfer-encoding|expect|host)$/i.test(name));
-/** A head of good form, then changed at a few places: bytes put in, replaced or taken away. */
+/** A well-formed head, then changed at a few places: bytes inserted, replaced or removed. */
 export const hostileHead = fc
   .record({
     method: fc.constantFrom("GET", "HEAD", "POST", "OPTIONS"),
@@ -41,7 +41,7 @@ export const hostileHead = fc
     return Buffer.from(`${text}\r\n`, "latin1");
   });
 
-/** What node:http makes of a head: its method, path and headers, or null when it refuses it. */
+/** node:http's result for a head: its method, path and headers, or null when it refuses it. */
 export class NodeReader {
   readonly #server = createServer({ joinDuplicateHeaders: true });
   readonly #verdicts = new Map<number, (message: IncomingMessage) => void>();
@@ -67,7 +67,7 @@ export class NodeReader {
     );
     socket.end(head);
     socket.resume();
-    // One that ends before its head does is closed without a word.
+    // A connection that ends before its head does is closed silently.
     const message = await Promise.race([verdict, once(socket, "close").then(() => null)]);
     this.#verdicts.delete(socket.localPort ?? 0);
     socket.destroy();

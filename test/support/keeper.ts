@@ -24,7 +24,7 @@ export class KeptServe implements AsyncDisposable {
     this.serve = serve;
   }
 
-  /** One that does not give up after five deaths, as the one users have does. */
+  /** A build that does not give up after five deaths, as the shipped one does. */
   static async start(...args: string[]): Promise<KeptServe> {
     return KeptServe.below(KEEPER, ...args);
   }
@@ -56,7 +56,7 @@ export class KeptServe implements AsyncDisposable {
     return childrenOf(lower)[0] ?? 0;
   }
 
-  /** The server of the day: the child of the keeper that is nobody's kept process. */
+  /** The current server: the child of the keeper that is no kept process. */
   async serverPid(kept: readonly (number | null)[]): Promise<number> {
     let found: number | undefined;
     await until("the keeper to have a server", () => {

@@ -1,5 +1,5 @@
 /**
- * OpenAI's files and batches on loopback, with a Responses API beside them: what is uploaded is answered line by line by the
+ * OpenAI's files and batches on loopback, with a Responses API beside them: uploads are answered line by line by the
  * same function that answers single calls. A test sees every step, before it counts and after, and can end the client there.
  */
 
@@ -27,10 +27,10 @@ export interface MockBatch {
   errors: { code: string; message: string } | null;
 }
 
-/** What becomes of a batch. Default: every line is answered, and it is completed at the second look. */
+/** The outcome of a batch. Default: every line is answered, and it is completed at the second poll. */
 export interface BatchFate {
   status?: "completed" | "failed" | "expired" | "cancelled" | "in_progress";
-  /** Only so many lines are answered; the others are told to be expired. */
+  /** Only so many lines are answered; the others are reported as expired. */
   answers?: number;
   errors?: { code: string; message: string };
 }
@@ -144,7 +144,7 @@ class MockState {
     return value;
   }
 
-  /** One object a page, so that whoever looks for something has to turn pages. */
+  /** One object per page, so that every search has to page. */
   #page(objects: { id: string }[], url: URL): object {
     const after = url.searchParams.get("after");
     const from = after === null ? 0 : objects.findIndex(({ id }) => id === after) + 1;
@@ -185,7 +185,7 @@ class MockState {
     return batchObject(batch);
   }
 
-  /** The first look finds it under way, the next one at its end. */
+  /** The first poll finds it in progress, the next one ended. */
   async #look(batch: MockBatch): Promise<object> {
     const looks = (this.#looks.get(batch.id) ?? 0) + 1;
     this.#looks.set(batch.id, looks);

@@ -11,7 +11,7 @@ import { startMockResponses } from "./mock-responses.ts";
 export type MessageBatchStep = "list" | "create" | "get" | "results";
 
 export interface MockMessageBatchesOptions {
-  /** What a row reports in a batch; null: words that are no report. */
+  /** A row's report in a batch; null: text that is no report. */
   result?: (itemId: string) => object | null;
   /** Called when a step arrives, before it counts, and once it counts, before it is answered; may never come back. */
   onStep?: (step: MessageBatchStep, when: "arrived" | "done") => void | Promise<void>;
@@ -160,7 +160,7 @@ export function itemOf(body: Record<string, unknown>): { jobId: string; itemId: 
   return { jobId, itemId: /Item ID: (.*?)\\n/.exec(text)?.[1] ?? "?" };
 }
 
-/** Under way at the first look, at its end from the second on. */
+/** In progress at the first poll, ended from the second on. */
 function batchObject({ id, lines, looks, createdAt }: MockMessageBatch): object {
   const isEnded = looks > 1;
   const counts = { succeeded: 0, errored: 0, canceled: 0, expired: 0, processing: 0 };

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 
 export interface TestPostgres {
-  /** A URL of a database that is empty and nobody else's. */
+  /** A URL of an empty database of its own. */
   createDatabase(): Promise<string>;
   /** Ends the server at once, as a crash does, and starts it again on the same port with the same data. */
   restart(): Promise<void>;
@@ -103,7 +103,7 @@ export async function startPostgres(
       return url(name);
     },
     async restart() {
-      // Immediate shutdown: no session is told goodbye, and the next start recovers.
+      // Immediate shutdown: no session is closed properly, and the next start recovers.
       running.server.kill("SIGQUIT");
       await running.exited;
       running = await start();

@@ -1,4 +1,4 @@
-/** WebSocket frames built and read by hand, independent of the code under test, and a TCP client that believes nothing. */
+/** WebSocket frames built and read by hand, independent of the code under test, and a raw TCP client. */
 
 import { connect, type Socket } from "node:net";
 
@@ -47,7 +47,7 @@ const OPCODES = new Map([
   [10, "pong"],
 ]);
 
-/** What a server's frames say, a word each: `text aGk=`, `pong `, `close 1002`. Bytes that are no whole frame are told too. */
+/** A server's frames in short form: `text aGk=`, `pong `, `close 1002`. Bytes that are no whole frame are shown too. */
 export function readVerdicts(bytes: Buffer): string[] {
   const verdicts: string[] = [];
   for (let at = 0; at < bytes.length; ) {
@@ -110,7 +110,7 @@ export class RawWebSocket {
     );
   }
 
-  /** Connects and is let in; `early` goes out together with the request. */
+  /** Connects and upgrades; `early` is sent together with the request. */
   static async open(port: number, early: Uint8Array = new Uint8Array(0)): Promise<RawWebSocket> {
     const made = new RawWebSocket(port);
     made.socket.write(Buffer.concat([Buffer.from(UPGRADE), early]));
@@ -137,7 +137,7 @@ export class RawWebSocket {
     return this.verdicts();
   }
 
-  /** Says that nothing more comes, and gives everything the server said until it closed too. */
+  /** Half-closes, and returns everything the server sent until it closed too. */
   async finish(): Promise<string[]> {
     this.socket.end();
     await this.closed;

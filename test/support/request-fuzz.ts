@@ -1,6 +1,6 @@
 /**
  * Requests at random, from one seed: real methods with params that are right, odd or broken, over raw WebSockets that are
- * cut, stalled or half closed at any moment. Nothing waits for an answer, so that requests meet each other.
+ * cut, stalled or half closed at any moment. Nothing waits for an answer, so that requests overlap.
  */
 
 import { connect, type Socket } from "node:net";
@@ -15,7 +15,7 @@ export interface FuzzOptions {
   steps?: number;
 }
 
-/** Sends everything, ends every connection, and leaves the server to itself. */
+/** Sends everything and ends every connection. */
 export async function fuzz(options: FuzzOptions): Promise<void> {
   const random = new Random(options.seed);
   const runs = Array.from({ length: options.connections ?? 3 }, () => runConnection(options, random.fork()));

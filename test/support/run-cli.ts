@@ -3,7 +3,7 @@ import path from "node:path";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
 const ENTRY = path.join(ROOT, "src/cli/procwire.ts");
-/** Sources without their types are kept from one start to the next: a start then takes a third of the time. */
+/** The cache of sources with their types stripped is kept between starts: a start then takes a third of the time. */
 export const COMPILE_CACHE = path.join(ROOT, "node_modules/.cache/procwire-tests");
 
 export interface CliRun {

@@ -1,4 +1,4 @@
-/** A disk of a few kilobytes, for programs that must bear a full one: a tmpfs that only they see. */
+/** A disk of a few kilobytes, for tests of a full disk: a tmpfs that only the test's programs see. */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";

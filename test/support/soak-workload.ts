@@ -59,7 +59,7 @@ export function randomFault(): Fault {
   };
 }
 
-/** The very first connection is not tried again by the client itself. */
+/** The client does not retry its very first connection. */
 async function connectPatiently(url: string, isOver: () => boolean): Promise<UniversalClient | null> {
   while (!isOver()) {
     try {

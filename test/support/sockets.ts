@@ -1,4 +1,4 @@
-/** The two kinds of sockets a server can listen with, for the suites that hold both to the same. */
+/** The two kinds of sockets a server can listen with, for suites that test both. */
 
 import { nodeWire } from "../../src/connection/wire-parts.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";

@@ -46,7 +46,7 @@ export async function useEverything(
 
 function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<T> {
   if (!leave) return promise;
-  // Whoever has left does not care how it ends.
+  // After the client has left, how the process ends does not matter.
   promise.catch(() => undefined);
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(new Error("left without an answer"));

@@ -1,4 +1,4 @@
-/** Listens and lets every WebSocket in, over the very sockets, request heads and frames of the server. */
+/** Listens and accepts every WebSocket, using the server's own sockets, request heads and frames. */
 
 import assert from "node:assert/strict";
 import { acceptKey } from "../../src/connection/accept-key.ts";

@@ -1,5 +1,5 @@
 /**
- * A client that speaks JSON text and believes nothing: it sends what it is given, keeps every message in order, and lets
+ * A client that speaks raw JSON text: it sends what it is given, keeps every message in order, and lets
  * a test wait for the one it needs. The same over every transport.
  */
 
@@ -31,9 +31,9 @@ export interface Wire {
   send(text: string): void;
   /** Called once, before anything else. */
   open(onText: (text: string) => void, onEnd: (code: number | null) => void): void;
-  /** Ends the connection as politely as the transport can. */
+  /** Closes the connection as properly as the transport can. */
   close(): void;
-  /** Ends it without a word. */
+  /** Ends it without a close. */
   cut(): void;
   /** Stops and resumes taking what the server sends. */
   pause(): void;
@@ -184,7 +184,7 @@ export class WireClient implements AsyncDisposable {
     await this.until(`\`${text}\` from ${processId}`, () => this.output(processId).includes(text));
   }
 
-  /** Waits for the last word of a process; gives what it wrote and how it ended. */
+  /** Waits for the last event of a process; returns its output and how it ended. */
   async finished(
     processId: string,
   ): Promise<{ output: string; exitCode: unknown; exited: Record<string, unknown> }> {
@@ -208,7 +208,7 @@ export class WireClient implements AsyncDisposable {
     return this.#ended;
   }
 
-  /** A round trip: everything sent before it has been looked at. */
+  /** A round trip: everything sent before it has been processed. */
   async settled(): Promise<void> {
     await this.request("environment/status");
   }
@@ -374,7 +374,7 @@ export function lineWire(
   };
 }
 
-/** A TCP connection that a test speaks HTTP or nonsense over by hand. */
+/** A TCP connection over which a test sends HTTP or garbage by hand. */
 export async function rawTcp(
   url: string,
 ): Promise<{ socket: Socket; received: () => string; closed: Promise<void> }> {

@@ -12,7 +12,7 @@ async function withTools(run: (unified: UnifiedExec) => Promise<void>): Promise<
   await run(unified);
 }
 
-test("the tools are what the OpenAI Agents SDK's tool function takes", () =>
+test("the tools fit the OpenAI Agents SDK's tool function", () =>
   withTools(async (unified) => {
     const [exec] = agentsTools(unified.tools, (options: AgentsToolOptions) => options);
     assert.ok(exec);
@@ -22,7 +22,7 @@ test("the tools are what the OpenAI Agents SDK's tool function takes", () =>
     assert.match(await exec.execute({ command: "echo" }), /unknown argument `command`/);
   }));
 
-test("the tools are what the AI SDK's tool function takes", () =>
+test("the tools fit the AI SDK's tool function", () =>
   withTools(async (unified) => {
     const tools = aiTools(unified.tools, (options: AiToolOptions) => options);
     assert.deepEqual(Object.keys(tools).slice(0, 2), ["exec_command", "write_stdin"]);
@@ -30,7 +30,7 @@ test("the tools are what the AI SDK's tool function takes", () =>
     assert.match((await answered) ?? "", /Output:\nai\n$/);
   }));
 
-test("a signal that comes through an adapter ends the wait", () =>
+test("an abort signal passed through an adapter ends the wait", () =>
   withTools(async (unified) => {
     const tools = aiTools(unified.tools, (options: AiToolOptions) => options);
     const abortSignal = AbortSignal.abort();

@@ -43,7 +43,7 @@ function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[
   };
 }
 
-test("an answer holds once unless it says more", async () => {
+test("an approval applies once unless it says more", async () => {
   const policy = asking({ type: "allow" });
   const gate = new ApprovalGate(policy);
   assert.equal((await gate.permit(request("ls"))).type, "allowed");
@@ -51,7 +51,7 @@ test("an answer holds once unless it says more", async () => {
   assert.deepEqual(policy.asked, ["ls", "ls"]);
 });
 
-test("an answer for the session holds for the same command in the same place", async () => {
+test("an approval for the session applies to the same command in the same directory", async () => {
   const policy = asking({ type: "allow", remember: { type: "session" } });
   const gate = new ApprovalGate(policy);
   await gate.permit(request("ls"));
@@ -60,7 +60,7 @@ test("an answer for the session holds for the same command in the same place", a
   assert.equal((await gate.permit(request("ls -l"))).type, "refused");
 });
 
-test("an answer for the session does not hold for another shell, login or terminal", async () => {
+test("an approval for the session does not apply to another shell, login or terminal", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "session" } }));
   await gate.permit(request("ls"));
   assert.equal((await gate.permit(request("ls", { by: "bash" }))).type, "allowed", "the same shell");
@@ -68,7 +68,7 @@ test("an answer for the session does not hold for another shell, login or termin
     assert.equal((await gate.permit(request("ls", more))).type, "refused", JSON.stringify(more));
 });
 
-test("an answer for a prefix does not hold for another shell", async () => {
+test("an approval for a prefix does not apply to another shell", async () => {
   const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: ["ls"] } }));
   await gate.permit(request("ls"));
   assert.equal((await gate.permit(request("ls -l", { login: false, tty: true }))).type, "allowed");
@@ -76,7 +76,7 @@ test("an answer for a prefix does not hold for another shell", async () => {
     assert.equal((await gate.permit(request("ls", { by }))).type, "refused", by);
 });
 
-test("a shell is a path, and a name only where it can mean one", () => {
+test("a shell is chosen by its path, or by a known name", () => {
   const choose = (named?: string) => chooseShell(named, "/opt/bash", "/w");
   assert.deepEqual(choose(), { path: "/opt/bash", kind: "default" });
   assert.deepEqual(choose("bash"), { path: "/opt/bash", kind: "default" });
@@ -88,14 +88,14 @@ test("a shell is a path, and a name only where it can mean one", () => {
   for (const name of ["fish", "", "evil"]) assert.equal(choose(name), null);
 });
 
-test("the words of a command are not told for a shell that may read them otherwise", () => {
+test("a command is not split into words for a shell that may parse it differently", () => {
   assert.deepEqual(request("ls").commands, [["ls"]]);
   assert.deepEqual(request("ls", { by: "/usr/bin/dash" }).commands, [["ls"]]);
   assert.equal(request("ls", { by: "/w/bash" }).commands, null);
   assert.equal(describeCommand("ls", { path: "/bin/fish", kind: "default" }, { login: true }).commands, null);
 });
 
-test("an answer for a prefix holds for every line made of such commands only", async () => {
+test("an approval for a prefix applies to lines made only of such commands", async () => {
   const policy = asking({ type: "allow", remember: { type: "prefix", prefix: ["git", "pull"] } });
   const gate = new ApprovalGate(policy);
   await gate.permit(request("git pull"));
@@ -107,7 +107,7 @@ test("an answer for a prefix holds for every line made of such commands only", a
   assert.ok(!(await allowed("git push")));
 });
 
-test("an answer for a command behind walls does not let it out of them", async () => {
+test("an approval of a command behind walls does not let it out of them", async () => {
   const session: ApprovalAnswer = { type: "allow", remember: { type: "session" } };
   const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["make"] } };
   for (const answer of [session, prefix]) {
@@ -169,7 +169,7 @@ test("on the terminal the question names the command, the place and the walls", 
     assert.ok(text.includes(part), text);
 });
 
-test("on the terminal nothing from outside is obeyed, and every line of a command is marked", async () => {
+test("on the terminal untrusted control characters are escaped, and every line of a command is marked", async () => {
   const { input, gate, shown } = terminal();
   input.write("n\n");
   await gate.permit(
@@ -195,7 +195,7 @@ test("on the terminal nothing from outside is obeyed, and every line of a comman
   );
 });
 
-test("on the terminal those who share it are asked about one after the other", async () => {
+test("on the terminal questions of agents that share it are asked one after another", async () => {
   const input = new PassThrough();
   const output = new PassThrough();
   const policy = askOnTerminal({ input, output });
@@ -233,13 +233,13 @@ test("on the terminal a prefix can be allowed from now on", async () => {
   assert.equal((await gate.permit(request("npm run b"))).type, "allowed");
 });
 
-test("on the terminal an input that ends is a no", async () => {
+test("on the terminal the end of input is a refusal", async () => {
   const { input, gate } = terminal();
   input.end();
   assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "nobody answered" });
 });
 
-test("on the terminal a call that is given up asks no longer", async () => {
+test("on the terminal a cancelled call withdraws its question", async () => {
   const { gate } = terminal();
   const giveUp = new AbortController();
   const permission = gate.permit(request("ls"), { signal: giveUp.signal });
@@ -282,7 +282,7 @@ decision = "allow"
 unsandboxed = true
 `;
 
-test("rules: the strictest rule that speaks of a command decides, and a line is as strict as its strictest", async () => {
+test("rules: the strictest rule that matches a command decides, and a line is as strict as its strictest command", async () => {
   await withRules(RULES, async (path) => {
     const policy = await loadRulesFile(path);
     const verdict = (cmd: string, kind: ApprovalRequest["kind"] = "command") =>
@@ -316,7 +316,7 @@ test("rules: a command by another shell is not what a rule allows", async () => 
   });
 });
 
-test("rules: whoever is given is asked, and without anyone it is a no", async () => {
+test("rules: the given approver is asked, and without one the command is refused", async () => {
   await withRules(RULES, async (path) => {
     const alone = new ApprovalGate(await loadRulesFile(path));
     assert.equal((await alone.permit(request("make"))).type, "refused");
@@ -325,7 +325,7 @@ test("rules: whoever is given is asked, and without anyone it is a no", async ()
   });
 });
 
-test("rules: a line that cannot be read is refused where the default is", async () => {
+test("rules: a line that cannot be parsed is refused where the default is to refuse", async () => {
   await withRules('default = "refuse"', async (path) => {
     const policy = await loadRulesFile(path);
     assert.equal(policy.review(request("a $x")).type, "refuse");

@@ -43,7 +43,7 @@ export function testCommands(behaves: Behaves): void {
     assert.deepEqual(fact(second, "awaiting_input"), { secret: false }, "it reads keys by itself");
     await call("write_stdin", { session_id, chars: ".exit\n" });
     const last = await call("wait_for", { session_id, until: "exit" });
-    // It may have ended within the window of the write already.
+    // It may already have ended within the window of the write.
     if (last.ok) assert.equal(fact(last, "exit_code"), 0);
     else assert.match(last.text, new RegExp(`^\\w+ failed: Unknown process id ${session_id}$`));
   });

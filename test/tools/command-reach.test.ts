@@ -24,7 +24,7 @@ function judge(line: string, ...refused: string[][]): string {
   }).type;
 }
 
-test("a rule that refuses a command sees it behind what runs it", () => {
+test("a rule that refuses a command also matches it behind programs that run it", () => {
   const lines = [
     ...[
       "rm x",
@@ -93,7 +93,7 @@ test("a rule that refuses a command sees it behind what runs it", () => {
   for (const line of lines) assert.equal(judge(line, ["rm"]), "refuse", line);
 });
 
-test("what a rule that refuses cannot see through is not simply allowed", () => {
+test("a line that a refusing rule cannot analyse is not simply allowed", () => {
   const lines = [
     ...["rm $x", "$x", "$(echo rm) x", "`echo rm`", "r? x", "rm > f", "{ rm; }", "if rm; then x; fi", "(rm)"],
     ...[
@@ -120,7 +120,7 @@ test("what a rule that refuses cannot see through is not simply allowed", () => 
   for (const line of lines) assert.equal(judge(line, ["rm"]), "ask", line);
 });
 
-test("what has nothing to do with a rule that refuses stays allowed", () => {
+test("a command unrelated to a refusing rule stays allowed", () => {
   const lines = [
     "ls",
     "grep rm x",
@@ -136,7 +136,7 @@ test("what has nothing to do with a rule that refuses stays allowed", () => {
   assert.equal(judge("env bash"), "allow", "no rule refuses anything");
 });
 
-test("a rule of several words sees options before them, and words that come later", () => {
+test("a rule of several words matches past options before them, and words that come later", () => {
   const push = ["git", "push"];
   assert.equal(judge("git push origin", push), "refuse");
   assert.equal(judge("env /usr/bin/git push", push), "refuse");
@@ -147,7 +147,7 @@ test("a rule of several words sees options before them, and words that come late
   assert.equal(judge("git commit -m push", push), "allow");
 });
 
-test("a rule that allows an interpreter by name still lets nothing refused through it", () => {
+test("a rule that allows an interpreter by name still lets no refused command through it", () => {
   const policy = rulesPolicy(
     parseRules({
       rule: [
@@ -171,7 +171,7 @@ test("a rule that allows an interpreter by name still lets nothing refused throu
   assert.equal(verdict("env -S 'rm x'"), "ask");
 });
 
-test("a rule about a shell's -lc speaks of its -c too, and one about -c of nothing more", () => {
+test("a rule about a shell's -lc covers its -c too, and one about -c covers only that", () => {
   const lines = ["bash -lc ls", "bash -c ls", "sudo bash -c ls"];
   assert.deepEqual(
     lines.map((line) => judge(line, ["bash", "-lc"])),
@@ -195,7 +195,7 @@ test("a rule about a shell's -lc speaks of its -c too, and one about -c of nothi
   );
 });
 
-/** A program that leaves a trace, reached in as many ways as real programs offer. */
+/** A program that leaves a trace, run in every way that real programs offer. */
 test("whatever really runs a refused program is never simply allowed", () => {
   const directory = mkdtempSync(join(tmpdir(), "procwire-reach-"));
   const trace = join(directory, "trace");

@@ -64,14 +64,14 @@ test("arguments are accepted exactly when the JSON Schema accepts them", () => {
   }
 });
 
-test("a null is an argument that was left out", () => {
+test("a null counts as an argument left out", () => {
   const parsed = parseArguments(execCommandSchema, { cmd: "ls", workdir: null });
   assert.deepEqual(parsed, { type: "parsed", value: { cmd: "ls" } });
   assert.equal(parseArguments(execCommandSchema, { cmd: null }).type, "invalid");
   assert.equal(parseArguments(execCommandSchema, undefined).type, "invalid");
 });
 
-test("what is wrong is named, with what would be right", () => {
+test("an error names the wrong argument and what would be right", () => {
   const message = (args: unknown) => {
     const parsed = parseArguments(execCommandSchema, args);
     return parsed.type === "invalid" ? parsed.message : null;

@@ -53,7 +53,7 @@ describe("a session that waits for a secret", () => {
     assert.deepEqual(typed, ["\n", null, null, null, null]);
   });
 
-  test("names no way in where there is none", async () => {
+  test("names no attach command where attaching is impossible", async () => {
     const { backend, look } = await setUp({ attachUrl: null });
     backend.last.tty = SECRET;
     const output = await look();
@@ -62,7 +62,7 @@ describe("a session that waits for a secret", () => {
 });
 
 describe("a person who drives", () => {
-  test("is told while there, and once after having gone", async () => {
+  test("is reported while attached, and once after leaving", async () => {
     const { backend, look } = await setUp();
     backend.last.onDriverChanged("attached");
     assert.equal(fact(await look(), "person"), "drives");
@@ -70,7 +70,7 @@ describe("a person who drives", () => {
     backend.last.onDriverChanged("none");
     assert.equal(fact(await look(), "person"), "handed_back");
     assert.equal(fact(await look(), "person"), undefined);
-    // Also one who came and went between two calls.
+    // Also a person who attached and left between two calls.
     backend.last.onDriverChanged("attached");
     backend.last.onDriverChanged("none");
     assert.equal(fact(await look(), "person"), "handed_back");

@@ -6,7 +6,7 @@ import type { UnifiedExec, UnifiedExecOptions } from "../../src/tools/unified-ex
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
 import { call } from "./calls.ts";
 
-/** Something that starts processes, and what it says about itself. */
+/** A backend that starts processes, and its description. */
 export interface Host extends AsyncDisposable {
   backend: ExecBackend;
   sandboxes: readonly string[];

@@ -16,7 +16,7 @@ const behaves = behavesOn(async () => {
   };
 });
 
-// They mostly wait, so they may as well wait together.
+// These tests mostly wait, so they run concurrently.
 describe("here", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);

@@ -46,7 +46,7 @@ test("any range of any output can be read back, as far as the limits keep it", a
   );
 });
 
-test("where no file can be made the two ends are kept, and what is missing is counted", async () => {
+test("where no file can be created head and tail are kept, and missing bytes are counted", async () => {
   const archive = new OutputArchive(async () => "/proc/no/such/place", LIMITS);
   await archive.append(Buffer.from("a".repeat(50)));
   await archive.append(Buffer.from("b".repeat(50)));
@@ -55,7 +55,7 @@ test("where no file can be made the two ends are kept, and what is missing is co
   assert.deepEqual(await archive.read(40, 100), { bytes: new Uint8Array(16).fill(0x62), offset: 84 });
 });
 
-test("the shelf keeps the output of the last 64 ended sessions, and cleans up after itself", async () => {
+test("the shelf keeps the output of the last 64 ended sessions, and removes its files", async () => {
   using directory = scratch();
   const shelf = new ArchiveShelf(directory.path, LIMITS);
   for (let id = 1; id <= 70; id++) {

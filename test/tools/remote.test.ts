@@ -37,7 +37,7 @@ async function openRemote(reconnect = true): Promise<Host & { proxy: FaultProxy;
 
 const behaves = behavesOn(() => openRemote());
 
-// They mostly wait, so they may as well wait together.
+// These tests mostly wait, so they run concurrently.
 describe("far away", { concurrency: 4 }, () => {
   testCommands(behaves);
   testWalls(behaves);
@@ -88,7 +88,7 @@ test("a connection cut in the middle of a command costs neither output nor its e
   });
 });
 
-test("a session is written to after a cut as before", async () => {
+test("a session accepts input after a cut as before", async () => {
   await withTools(async ({ proxy, unified }) => {
     const cmd = 'while read -r word; do echo "<$word>"; done';
     const session_id = sessionOf(await call(unified, "exec_command", { cmd, tty: true, yield_time_ms: 250 }));

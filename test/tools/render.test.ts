@@ -23,7 +23,7 @@ test("the text of a running command names its session", () => {
   assert.match(text, /\nProcess running with session ID 7\nOriginal token count/);
 });
 
-test("a cut output says so first, with the original count and how to read the rest", () => {
+test("truncated output says so first, with the original count and how to read the rest", () => {
   const text = "he…23 tokens truncated…o\n";
   const output = { text, original: 95, retained: 5, omitted: 90, extent: "Total output lines: 4" };
   assert.match(
@@ -51,7 +51,7 @@ test("an ended command has an exit code and no session, a running one the revers
   assert.ok(!("exit_code" in running));
 });
 
-test("a terminal that hides what is typed is told as waiting for a secret", () => {
+test("a terminal without echo is reported as waiting for a secret", () => {
   const result: CallResult = {
     ...exited,
     state: { type: "running", sessionId: 7 },

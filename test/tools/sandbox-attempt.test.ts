@@ -21,7 +21,7 @@ test("a sandbox the host does not have is an error, never fewer walls", () => {
   checkSandbox({ type: "none" }, []);
 });
 
-test("the walls that were chosen are asked for as the wire says it, and raised by the host", () => {
+test("the chosen walls are requested as the wire defines, and raised by the host", () => {
   assert.equal(sandboxIntent({ type: "none" }), null);
   const intent = parseSandboxIntent(sandboxIntent({ ...WALLS, deniedRoots: ["/home/me/.ssh"] }));
   const at = (path: string, access: string) => ({
@@ -51,7 +51,7 @@ test("the walls that were chosen are asked for as the wire says it, and raised b
   });
 });
 
-/** Allows what is walled, answers the rest from a list, and remembers what it was asked. */
+/** Allows commands behind walls, answers the rest from a list, and records the questions. */
 function policy(...verdicts: ApprovalVerdict["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
   const seen: ApprovalRequest[] = [];
   return {
@@ -115,7 +115,7 @@ test("a denial asks again, and runs once more without the walls", async () => {
   );
 });
 
-test("a denial that may not be retried is told as it is", async () => {
+test("a denial that may not be retried is reported unchanged", async () => {
   const { backend, clock, unified } = setUp(policy("refuse"));
   const result = exec(unified, { cmd: "touch /etc/x" });
   await settled();
@@ -128,7 +128,7 @@ test("a denial that may not be retried is told as it is", async () => {
   await unified.close();
 });
 
-test("it is retried once only, and only for a denial", async () => {
+test("a command is retried once only, and only for a denial", async () => {
   const approval = policy("allow", "allow", "allow");
   const { backend, clock, unified } = setUp(approval);
   const denied = exec(unified, { cmd: "a" });

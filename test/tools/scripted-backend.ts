@@ -18,7 +18,7 @@ import { WHERE_SCRIPT } from "../../src/tools/policy/real-workdir.ts";
 export class ScriptedBackend implements ExecBackend {
   readonly clock = new ManualClock();
   readonly started: ScriptedProcess[] = [];
-  /** Login shells that were started for their environment alone. */
+  /** Login shells that were started only for their environment. */
   readonly logins: ScriptedProcess[] = [];
   /** What their profile sets. */
   loginVariables: Record<string, string> = {};
@@ -70,7 +70,7 @@ export class ScriptedProcess implements ExecProcess {
   /** Whether being terminated ends it. */
   diesWhenTerminated = true;
   writeStatus: "accepted" | "stdinClosed" = "accepted";
-  /** Writes do not come back until then. */
+  /** Writes do not resolve until then. */
   blocked: Promise<void> | null = null;
   tty: TtyState | null = null;
   handle: string | null = null;

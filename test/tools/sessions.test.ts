@@ -26,7 +26,7 @@ function setUp(options: Partial<UnifiedExecOptions> = {}) {
   return { backend, clock, unified, run, open, known };
 }
 
-test("numbers are small, rise, and are never used again", async () => {
+test("session numbers are small, ascending, and never reused", async () => {
   const { backend, unified, run, open } = setUp();
   const first = await open();
   backend.last.end(0);
@@ -35,7 +35,7 @@ test("numbers are small, rise, and are never used again", async () => {
   await unified.close();
 });
 
-test("the 65th session makes the least recently used go", async () => {
+test("the 65th session evicts the least recently used", async () => {
   const { backend, unified, run, open, known } = setUp();
   const ids: number[] = [];
   for (let count = 0; count < 64; count++) ids.push(await open());
@@ -53,7 +53,7 @@ test("the 65th session makes the least recently used go", async () => {
   await unified.close();
 });
 
-test("a session that has exited goes before one that runs", async () => {
+test("a session that has exited is evicted before one that runs", async () => {
   const { backend, unified, open, known } = setUp({ limits: { maxSessions: 12 } });
   for (let count = 0; count < 12; count++) await open();
   backend.started[3]?.end(0);
@@ -63,10 +63,10 @@ test("a session that has exited goes before one that runs", async () => {
   await unified.close();
 });
 
-test("the 8 most recently used never go, not even when they have exited", async () => {
+test("the 8 most recently used are never evicted, not even when they have exited", async () => {
   const { backend, unified, open, known } = setUp({ limits: { maxSessions: 12 } });
   for (let count = 0; count < 12; count++) await open();
-  // The new one is among the 8: so are 6 to 12.
+  // The new session is one of the 8, with 6 to 12.
   for (const process of backend.started.slice(5)) process.end(0);
   await open();
   const left = await known();
@@ -88,7 +88,7 @@ test("a session that a call waits for is evicted last", async () => {
   await unified.close();
 });
 
-test("a call that waits for a session which has to go is told so", async () => {
+test("a call that waits for a session that is evicted is told so", async () => {
   const { clock, unified, open } = setUp({ limits: { maxSessions: 1 } });
   await open();
   const waiting = call(unified, "write_stdin", { session_id: 1 });
@@ -100,7 +100,7 @@ test("a call that waits for a session which has to go is told so", async () => {
   await unified.close();
 });
 
-test("whatever is opened, used and ended, the limit holds and the protected stay", async () => {
+test("whatever is opened, used and ended, the limit holds and the protected sessions stay", async () => {
   const action = fc.oneof(
     fc.constant({ type: "open" } as const),
     fc.record({ type: fc.constant("use" as const), pick: fc.nat() }),
@@ -205,7 +205,7 @@ const endings: Record<string, (setup: ReturnType<typeof setUp>) => unknown> = {
   },
 };
 for (const [name, end] of Object.entries(endings)) {
-  test(`the end is told exactly once, and last: ${name}`, async () => {
+  test(`the end is emitted exactly once, and last: ${name}`, async () => {
     const setup = setUp({ limits: { maxSessions: 1 } });
     const { clock, unified, open } = setup;
     const events = collectEvents(unified);

@@ -18,7 +18,7 @@ test("reads a line of several commands as several", () => {
   assert.deepEqual(plainCommands("a &&\nb"), [["a"], ["b"]]);
 });
 
-test("does not read what could run something else than it says", () => {
+test("does not parse a line that could run something other than it shows", () => {
   const lines = [
     ...["", "  ", ";", "&&", "a &&", "a |", "| a", "a ;; b", "a & b", "a &", "a |& b"],
     ...["a $x", "a $(b)", "a `b`", 'a "$x"', 'a "`b`"', "a > f", "a < f", "a 2>&1", "(a)", "{ a; }"],

@@ -9,7 +9,7 @@ const encode = (text: string) => new TextEncoder().encode(text);
 const NOTHING = new Uint8Array(0);
 const whole = (text: string) => ({ head: encode(text), tail: NOTHING, totalBytes: encode(text).length });
 
-test("a token is four bytes, a begun one counts", () => {
+test("a token is four bytes, rounded up", () => {
   assert.deepEqual([0, 1, 4, 5, 43].map(tokensOf), [0, 1, 1, 2, 11]);
 });
 
@@ -23,7 +23,7 @@ test("output within the budget is shown as it is", () => {
   });
 });
 
-test("beyond the budget half of it comes from each end, and the middle is counted", () => {
+test("beyond the budget half comes from each end, and the omitted middle is counted", () => {
   const shown = fitToBudget(whole("0123456789abcdefghij"), 2);
   assert.deepEqual(shown, {
     text: "0123…3 tokens truncated…ghij",
@@ -34,13 +34,13 @@ test("beyond the budget half of it comes from each end, and the middle is counte
   });
 });
 
-test("what was dropped before it came here is counted as well", () => {
+test("bytes dropped earlier are counted as well", () => {
   const shown = fitToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
   assert.equal(shown.text, "begin\n\n... 1000 bytes omitted ...\nend\n");
   assert.equal(shown.omitted, 1000);
 });
 
-test("no budget leaves the count alone", () => {
+test("a budget of zero still gives the count", () => {
   assert.equal(fitToBudget(whole("hello"), 0).text, "…2 tokens truncated…");
 });
 
@@ -62,7 +62,7 @@ test("no character is ever cut, and no byte is unaccounted for", () => {
   );
 });
 
-test("characters that come in pieces are handed on whole", () => {
+test("characters that come in pieces are passed on whole", () => {
   const text = fc.string({ unit: "binary", maxLength: 100 });
   fc.assert(
     fc.property(text, fc.array(fc.nat(100)), (output, cuts) => {
@@ -86,7 +86,7 @@ test("characters that come in pieces are handed on whole", () => {
   );
 });
 
-test("bytes that are no text are handed on too", () => {
+test("bytes that are no text are passed on too", () => {
   fc.assert(
     fc.property(fc.array(fc.uint8Array({ maxLength: 20 })), (chunks) => {
       const characters = new WholeCharacters();

@@ -170,7 +170,7 @@ export function testWalls(behaves: Behaves): void {
   );
 }
 
-/** Lets commands run behind walls, and answers what is asked beyond that always the same. */
+/** Allows commands behind walls, and gives every other question the same answer. */
 function recordingPolicy(answer: ApprovalAnswer): { policy: ApprovalPolicy; asked: ApprovalRequest[] } {
   const asked: ApprovalRequest[] = [];
   const policy: ApprovalPolicy = {

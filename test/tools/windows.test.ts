@@ -112,7 +112,7 @@ test("streams that another process holds open are waited for 50 ms after the exi
   await unified.close();
 });
 
-test("what is printed after that belongs to no session, and no event tells of it", async () => {
+test("output after that belongs to no session, and no event contains it", async () => {
   const { backend, unified, begin, clock } = setUp();
   const events = collectEvents(unified);
   const { result } = await begin("exec_command", { cmd: "daemon &" });
@@ -147,7 +147,7 @@ test("a session gives its number, and each call only what is new", async () => {
   await unified.close();
 });
 
-test("a process that ends between two calls is told by the next one, and only then forgotten", async () => {
+test("a process that ends between two calls is reported by the next one, and only then forgotten", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const session_id = await session();
   backend.last.print("bye\n");
@@ -212,7 +212,7 @@ test("an interrupt does not queue behind a write that the process does not read"
   await unified.close();
 });
 
-test("a closed stdin is told at once, with what to do about it", async () => {
+test("a closed stdin is reported at once, with what to do about it", async () => {
   const { backend, unified, begin, session } = setUp();
   const session_id = await session();
   backend.last.writeStatus = "stdinClosed";
@@ -242,7 +242,7 @@ test("a process that cannot be started is reported in the words of the backend",
   await unified.close();
 });
 
-test("a process whose server is lost is told with the reason and what it had printed", async () => {
+test("a process whose server is lost is reported with the reason and its output", async () => {
   const { backend, unified, begin, clock } = setUp();
   const { result } = await begin("exec_command", { cmd: "x" });
   backend.last.print("so far\n");
@@ -255,7 +255,7 @@ test("a process whose server is lost is told with the reason and what it had pri
   await unified.close();
 });
 
-test("a call that is given up ends the wait and not the process", async () => {
+test("a cancelled call ends the wait and not the process", async () => {
   const { backend, unified, begin, clock } = setUp();
   const giveUp = new AbortController();
   const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
@@ -270,7 +270,7 @@ test("a call that is given up ends the wait and not the process", async () => {
   await unified.close();
 });
 
-test("what a call printed that was given up is left to the next one, and so is its end", async () => {
+test("the output and the end that a cancelled call missed are left to the next one", async () => {
   const { backend, unified, begin, clock } = setUp();
   const giveUp = new AbortController();
   const { result } = await begin("exec_command", { cmd: "server" }, { signal: giveUp.signal });
@@ -321,7 +321,7 @@ test("a screen has no blanks at the ends of its lines, and the cursor stands on 
   await unified.close();
 });
 
-test("a session can be ended, at once or with time to clean up, and its end is told", async () => {
+test("a session can be ended, at once or with time to clean up, and its end is reported", async () => {
   const { backend, unified, begin, clock } = setUp();
   for (const force of [false, true]) {
     const { result } = await begin("exec_command", { cmd: "server", yield_time_ms: 250 });
@@ -337,7 +337,7 @@ test("a session can be ended, at once or with time to clean up, and its end is t
   await unified.close();
 });
 
-test("progress is told after a second, and then every 5 s, while a call waits", async () => {
+test("progress is reported after a second, and then every 5 s, while a call waits", async () => {
   const { backend, unified, begin, clock } = setUp();
   const told: string[] = [];
   const { result } = await begin(
@@ -393,7 +393,7 @@ test("the request that reaches the backend is resolved, quiet and without secret
   await unified.close();
 });
 
-test("a terminal that hides what is typed asks for a secret, which no event tells", async () => {
+test("a terminal without echo asks for a secret, which no event contains", async () => {
   const { backend, unified, begin, session, clock } = setUp();
   const events = collectEvents(unified);
   const session_id = await session({ tty: true });
