@@ -17,22 +17,21 @@
 namespace procwire {
 namespace {
 
-// (onQuiet): keeps freed memory of large chunks instead of giving it back and faulting it in again, until it is quiet.
-// Changes the whole program.
+// (onQuiet): keeps freed memory of large chunks until the program is quiet, instead of returning it to the system and
+// faulting it in again. Changes the whole program.
 napi_value keepFreedMemory(napi_env env, napi_callback_info info) {
   Call call(env, info);
   call.loop()->memory().keep(call.argv[0]);
   return nullptr;
 }
 
-// (count) -> whether so many threads can be made now
+// (count) -> whether this many threads can be made now
 napi_value tryThreads(napi_env env, napi_callback_info info) {
   Call call(env, info);
   return call.answer(canMakeThreads(static_cast<size_t>(call.number(0))));
 }
 
-// (code): ends the program here and now. exit() would first wait for libuv's threads, and one of them may wait for
-// ever.
+// (code): ends the program at once. exit() would first wait for libuv's threads, and one of them may wait for ever.
 napi_value exitNow(napi_env env, napi_callback_info info) {
   Call call(env, info);
   _exit(static_cast<int>(call.number(0)));
@@ -45,7 +44,7 @@ napi_value lockFile(napi_env env, napi_callback_info info) {
   return call.answer(result == 0 ? 0.0 : static_cast<double>(errno));
 }
 
-// What this program was started with, beyond its standard streams, goes to no program that it starts.
+// Descriptors that this program inherited, beyond its standard streams, are not passed to programs that it starts.
 napi_value closeOnExec(napi_env, napi_callback_info) {
   DIR* open = opendir("/proc/self/fd");
   if (!open) return nullptr;

@@ -1,7 +1,7 @@
-// The whole policy of staying awake: what is waited for by looking again and again instead of by sleeping, for how
-// long, and when that is given up. To be woken costs tens of microseconds, more than most answers take; but a processor
-// that only looks is taken from other programs. So every such wait is short, has to be earned by what came before, and
-// yields to any other thread that wants the processor.
+// The whole policy of spinning: what the loop waits for by polling instead of by sleeping, for how long, and when it
+// gives up. A wake-up costs tens of microseconds, more than most answers take; but a processor that spins is taken from
+// other programs. So every spin is short, is justified by what came before, and yields to any other thread that wants
+// the processor.
 #ifndef PROCWIRE_AWAKE_H
 #define PROCWIRE_AWAKE_H
 
@@ -18,20 +18,20 @@ namespace procwire {
 constexpr int64_t kAwaitOutputNs = 100 * 1000;
 // Output this soon after input is taken for its answer.
 constexpr int64_t kAnswersWithinNs = 150 * 1000;
-// A child that has let its answer be waited for in vain this often in a row is no longer waited for.
+// After this many spins in vain in a row the loop no longer spins for a child's answer.
 constexpr int kMissedAnswers = 3;
 // How soon after a reply the next line of a dialogue comes.
 constexpr int64_t kNextLineNs = 100 * 1000;
-// Both while a process floods: the processors are busy then, and one that only looks is kept from the program that is
-// to answer.
+// Both while a process floods: the processors are busy then, and one that spins is kept from the program that is to
+// answer.
 constexpr int64_t kAwaitInFloodNs = 40 * 1000;
 // How long one dialogue may keep the rest of the loop waiting.
 constexpr int64_t kMostDialogueNs = 4 * 1000 * 1000;
 // How long a terminal in flood is given to bring its next 4 KiB: the kernel hands them over one by one.
 constexpr int64_t kTerminalNextNs = 60 * 1000;
 
-// Looks until there is something or the time is over, at least once. Any other thread that wants this processor has it
-// between two looks. True when there was something.
+// Spins: calls `look` at least once, until it finds something or the time is over, and yields the processor between two
+// calls. True when there was something.
 template <class Look>
 bool lookUntil(int64_t untilNs, Look look) {
   for (;;) {
@@ -54,7 +54,7 @@ class AnswerHabit {
     answered_ = true;
   }
 
-  // Nothing comes any more.
+  // No more output will come.
   void ended() { answersAtOnce_ = false; }
 
   bool answersAtOnce() const { return answersAtOnce_; }

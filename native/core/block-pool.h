@@ -1,4 +1,4 @@
-// Memory for what is sent, kept for the next that is sent.
+// Memory for outgoing data, kept for reuse.
 #ifndef PROCWIRE_BLOCK_POOL_H
 #define PROCWIRE_BLOCK_POOL_H
 
@@ -18,10 +18,10 @@ struct Block {
 class BlockPool {
  public:
   ~BlockPool();
-  // At least that much, or no memory at all.
+  // A block of at least this size, or one whose memory is null.
   Block take(size_t bytes);
   void give(Block& block);
-  // Keeps nothing for the next ones.
+  // Frees what is kept for reuse.
   void clear();
 
  private:

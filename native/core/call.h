@@ -160,7 +160,7 @@ napi_value numberOf(napi_env env, napi_callback_info info) {
   return call.answer(asked ? static_cast<double>((asked->*what)()) : 0.0);
 }
 
-// What a room of the addon gives to JavaScript.
+// What a folder of the addon exports to JavaScript.
 using Bindings = std::vector<napi_property_descriptor>;
 
 inline napi_property_descriptor binding(const char* name, napi_callback function) {

@@ -2,8 +2,8 @@
 //
 // A dialogue (input, its answer, the next input, microseconds apart) and a flood share the loop by time: after a turn
 // of a flood the dialogue has the loop to itself for as long as that turn took. A turn is therefore long, because long
-// reads cost less per byte, and most lines of the dialogue meet no flood at all. Beside processes that are heard of now
-// and then, a turn is short, since every one of their lines may have to wait for it.
+// reads cost less per byte, and most lines of the dialogue meet no flood at all. Beside processes that write now and
+// then, a turn is short, since every one of their lines may have to wait for it.
 #ifndef PROCWIRE_FLOOD_TURNS_H
 #define PROCWIRE_FLOOD_TURNS_H
 
@@ -15,13 +15,13 @@ namespace procwire {
 
 // How much is read from one stream at once.
 constexpr size_t kReadBytes = 256 * 1024;
-// How much is read from a flood at once while other processes are heard of.
+// How much is read from a flood at once while other processes are active.
 constexpr size_t kShortReadBytes = 64 * 1024;
-// How long after something was heard of another process that lasts.
+// How long another process counts as active after its last output or input.
 constexpr int64_t kShortReadsNs = 5 * 1000 * 1000;
 // How long after its last turn a flood counts as going on.
 constexpr int64_t kFloodGoesOnNs = 5 * 1000 * 1000;
-// The longest a flood waits for its next turn: a turn in which this thread was off the processor took no work.
+// The longest a flood waits for its next turn: a turn may have been long because this thread was off the processor.
 constexpr int64_t kMostFloodWaitNs = 500 * 1000;
 
 class FloodTurns {
@@ -38,7 +38,7 @@ class FloodTurns {
 
   bool goesOn(int64_t now) const { return now - endedNs_ < kFloodGoesOnNs; }
 
-  // A process that is no flood has written something, or was written a line.
+  // A process that does not flood had output, or got a line of input.
   void heardOfOne(int64_t now) { heardNs_ = now; }
 
   size_t readBytes(int64_t now, bool inDialogue) const {

@@ -108,7 +108,7 @@ void Loop::arm(Watch& watch, uint32_t events) {
   struct epoll_event event = {};
   event.events = events;
   event.data.ptr = &watch;
-  // With no event asked for, epoll would still tell of a hang-up for ever: not registered is the only silence.
+  // With no event asked for, epoll would still report a hang-up for ever: only removing the descriptor silences it.
   int operation = events == 0 ? EPOLL_CTL_DEL : watch.armed == 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD;
   if (epoll_ctl(watch.bulk ? bulkEpoll_ : epoll_, operation, watch.fd, &event) == 0) watch.armed = events;
   else armLater(watch, events);
@@ -205,7 +205,7 @@ void Loop::onReady() {
   }
 }
 
-// What libuv has to tell comes first. A flood whose turn has come fills the time.
+// libuv's own events come first. A flood whose turn has come fills the time.
 int Loop::takeNextLine() {
   int count = 0;
   const bool found = lookUntil(dialogue_.repliedNs() + (floods_.goesOn(nowNs()) ? kAwaitInFloodNs : kNextLineNs), [&] {
@@ -285,7 +285,7 @@ void Loop::onTimer() {
   for (Watch* watch : due) watch->delayed = false;
   for (Watch* watch : due) {
     if (closing_) break;
-    // Reading for one may have closed another; the dead are buried only below.
+    // Reading for one may have closed another; the closed ones are freed only below.
     if (watch->fd >= 0) watch->owner->onDelayOver(*watch);
   }
   bury();
@@ -334,7 +334,7 @@ void Loop::closeEpolls() {
     if (fd >= 0) close(fd);
 }
 
-// What lives here and mail that is awaited keep the program running, as Node's own handles do; an idle addon does not.
+// Residents and expected mail keep the program running, as Node's own handles do; an idle addon does not.
 void Loop::updateRef() {
   if (closing_) return;
   if (awaitedMail_ > 0 || !residents_.empty()) uv_ref(poll_);
@@ -354,7 +354,7 @@ void Loop::shutDown(napi_async_cleanup_hook_handle hook) {
   while (!residents_.empty()) {
     Resident* const resident = *residents_.begin();
     resident->abandon();
-    // Some take their leave of the loop themselves.
+    // Some remove themselves from the loop.
     if (residents_.erase(resident) > 0) dead_.push_back(resident);
   }
   delayed_.clear();

@@ -21,9 +21,9 @@ namespace procwire {
 
 // A stream that gives this much at once is bulk: it waits for everybody else, and takes turns with its kind.
 constexpr size_t kBulkFromBytes = 32 * 1024;
-// A bulk stream that gives less than this is none any more.
+// A bulk stream that gives less than this is no longer bulk.
 constexpr size_t kBulkUntilBytes = 4 * 1024;
-// Input longer than this is no line of a dialogue whose answer is waited for.
+// Input longer than this is not a line of a dialogue, and the loop does not spin for its answer.
 constexpr size_t kLineBytes = 4 * 1024;
 
 class Loop {
@@ -34,7 +34,7 @@ class Loop {
   void arm(Watch& watch, uint32_t events);
   // Whether its events wait for those of others.
   void setBulk(Watch& watch, bool bulk);
-  // A process that is no flood was heard of, or written a line: floods are read in short pieces for a while.
+  // A process that does not flood had output or got a line of input: floods are read in short pieces for a while.
   void heardOfOne() { floods_.heardOfOne(nowNs()); }
   size_t bulkReadBytes() const { return floods_.readBytes(nowNs(), dialogue_.goesOn()); }
   // Reads this one again in a moment instead of when it is readable.
@@ -47,17 +47,17 @@ class Loop {
   void settleSoon(Resident* resident);
   // Calls `onFlush` at the end of the turn, so that all that the turn queues is sent together.
   void flushLater(Resident* resident);
-  // Something was written to the process of this habit, and its answer could leave together with what is queued now.
+  // Input was written to the process with this habit, and its answer could be sent together with what is queued now.
   void expectOutput(AnswerHabit* habit) { expected_ = habit; }
-  // Where another thread puts what it does for this loop, one mail for each call of this.
+  // Where another thread delivers what it has finished for this loop, one mail for each call of this.
   std::shared_ptr<Mailbox> expectMail();
 
   // Calls JavaScript from the loop; runs its microtasks; reports what it throws as uncaught.
   void call(napi_value function, size_t argc, napi_value* argv);
 
   napi_env env() const { return env_; }
-  // Memory for what is looked at once, for children and for sockets: a socket's bytes may be written to a child.
-  // At least this much of the former, until the next that asks.
+  // Scratch buffers, one for children and one for sockets: a socket's bytes may be written to a child. The children's
+  // is at least this large, and valid until the next call.
   char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }
@@ -69,7 +69,7 @@ class Loop {
   void onReady();
   void onTimer();
   void startTimer();
-  // Asks again a little later: memory comes back, and a descriptor nobody watches would be silent for ever.
+  // Retries a little later: memory becomes free, and an unwatched descriptor would be silent for ever.
   void armLater(Watch& watch, uint32_t events);
   void armRefused();
   void onMail();

@@ -39,7 +39,7 @@ void QuietMemory::onTimer() {
     next_++;
     giveBack();
   }
-  // What JavaScript did may have begun anew, or have ended the loop.
+  // What JavaScript did may have made the program busy again, or ended the loop.
   if (!onQuiet_ || next_ == kQuietMoments || timerRunning_) return;
   timerRunning_ = true;
   const int64_t leftMs = kQuietMs[next_] - (nowNs() - busyNs_) / kNsPerMs;

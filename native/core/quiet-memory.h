@@ -16,7 +16,7 @@ class QuietMemory {
  public:
   explicit QuietMemory(Loop& loop) : loop_(loop) {}
 
-  // Begins with it, for the whole program. `onQuiet` lets JavaScript give back first what it needs no more.
+  // Starts this, for the whole program. `onQuiet` lets JavaScript free first what it no longer needs.
   void keep(napi_value onQuiet);
   // A flood was read, or something that lived on the loop has ended.
   void wasBusy();

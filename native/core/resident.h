@@ -32,7 +32,7 @@ class Resident {
   virtual void onFlush() {}
   // `Loop::settleSoon` was asked for.
   virtual void onSettle() {}
-  // The loop is going away: it gives everything back and tells nobody.
+  // The loop is going away: frees everything without an event.
   virtual void abandon() = 0;
 
   void retain() { references_++; }

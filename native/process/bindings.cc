@@ -216,7 +216,7 @@ napi_value texted(napi_env env, const char* text, size_t length) {
   return made;
 }
 
-// Nobody knows what it is: it is ended.
+// A process whose record cannot be read is ended.
 void endUnreadable(Inherited& inherited) {
   if (inherited.fds[KEPT_PIDFD] >= 0) syscall(SYS_pidfd_send_signal, inherited.fds[KEPT_PIDFD], SIGKILL, nullptr, 0);
   for (int& fd : inherited.fds) closeFd(fd);
@@ -280,7 +280,7 @@ napi_value takeKept(napi_env env, napi_callback_info info) {
   closeFd(inherited.fds[KEPT_PIDFD]);
   uint32_t at = 0;
   napi_set_element(env, made, at++, child->handle(env));
-  // One that is over lives as long as JavaScript has it.
+  // A child that has closed lives as long as JavaScript holds it.
   if (isClosed) child->release();
   else loop->add(child);
   for (const double number : numbers) napi_set_element(env, made, at++, call.answer(number));

@@ -1,4 +1,4 @@
-// What is written to a started program: at once as far as it goes, the rest queued in order.
+// A child's input: written at once as far as it goes, the rest queued in order.
 #include <errno.h>
 #include <sys/epoll.h>
 #include <termios.h>
@@ -57,7 +57,7 @@ void Child::write(const char* bytes, size_t length, const std::string* id) {
     if (written >= 0) {
       taken = static_cast<size_t>(written);
     } else if (errno != EAGAIN) {
-      // Nobody reads any more: told as an empty queue, not as an error.
+      // Nobody reads any more: reported as an empty queue, not as an error.
       return endStdin();
     }
     writtenBytes_ += taken;
@@ -117,8 +117,8 @@ void Child::closeStdin() {
   stdinEnding_ = true;
 }
 
-// A terminal has no end of its own: its keystroke for it says so to a program that reads lines. After an unfinished
-// line the first one only hands that line over.
+// A terminal has no end of file to close: its end-of-file character says so to a program that reads lines. After an
+// unfinished line the first one only hands that line over.
 size_t Child::endOfFileKeys(bool lineOpen, char (&keys)[2]) const {
   struct termios mode;
   bool canonical = true;
@@ -137,7 +137,7 @@ void Child::endStdin() {
     keptQueue_.clear();
     queuedBytes_ = 0;
     if (!closed_) return;
-    // Its descriptor is the memory's own.
+    // Its descriptor belongs to the shared memory.
     loop_->arm(in_, 0);
     in_.fd = -1;
     return;

@@ -1,5 +1,5 @@
-// What is different about a process that outlives its server: what it writes goes by memory that outlives the server
-// too, what it is to read is written by the keeper, and the keeper says how it ended.
+// What is different about a process that outlives its server: its output passes through memory that outlives the
+// server too, its input is written by the keeper, and the keeper reports how it ended.
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -64,7 +64,7 @@ void Child::writeKept(const char* bytes, size_t length, const KeptWriteId& id) {
   if (queuedBytes_ > 0) wantsDrain_ = true;
 }
 
-// Puts what waits into the shared memory, as far as there is room. What is in there is as good as written.
+// Moves queued input into the shared memory, as far as there is room. What is in there counts as written.
 void Child::flushKept() {
   const bool hadRoom = !keptQueue_.empty();
   while (!keptQueue_.empty()) {
@@ -96,7 +96,7 @@ void Child::flushKept() {
 bool Child::writeKeptThrough(const char* bytes, size_t length, std::string_view id, bool hasId) {
   const KeptWriteId writeId = hasId ? KeptWriteId(id) : KeptWriteId();
   if (hasId && kept_->knows(writeId)) return true;
-  // What does not go in at once is answered later, and JavaScript waits for that.
+  // A write that does not fit at once is answered later, and JavaScript waits for that.
   if (!keptQueue_.empty() || (!kept_->inputEnded() && kept_->room() < length)) return false;
   writeKept(bytes, length, writeId);
   return true;
@@ -120,7 +120,7 @@ void Child::endKeptInput() {
 
 // ---- the end
 
-// The keeper has noted an end, or made room.
+// The keeper has recorded an end, or made room.
 void Child::onPoke() {
   kept_->takePoke();
   if (!keptQueue_.empty()) flushKept();

@@ -1,4 +1,4 @@
-// What a started program writes: read as it comes, in pieces worth a callback, and not at all while paused.
+// A child's output: read as it comes, in chunks worth a callback, and not at all while paused.
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -25,8 +25,8 @@ constexpr size_t kCoalesceBelowGrownBytes = 64 * 1024;
 constexpr size_t kCoalesceBelowTerminalBytes = 2 * 1024;
 constexpr size_t kCoalesceBelowPart = 4;
 
-// A read that finds nothing waits all the same, for the kernel's worker that brings the next bytes, and to be woken by
-// it takes longer than to look again. So look first, and in a flood for a moment.
+// A read that finds nothing still waits for the kernel's worker that brings the next bytes, and being woken by it takes
+// longer than to look again. So look first, and in a flood spin for a moment.
 bool terminalHasMore(int fd, size_t alreadyRead) {
   const int64_t until = alreadyRead < kCoalesceBelowTerminalBytes ? 0 : nowNs() + kTerminalNextNs;
   return lookUntil(until, [fd] {
@@ -90,7 +90,7 @@ void Child::chunkDone(OutStream& stream, size_t length, size_t asked) {
   size_t below = stream.terminal ? kCoalesceBelowTerminalBytes
                  : stream.grown  ? kCoalesceBelowGrownBytes
                                  : kCoalesceBelowBytes;
-  // Of a flood that is read in short pieces, a good part of one is enough.
+  // From a flood that is read in short pieces, a good part of a piece is enough.
   below = std::min(below, asked / kCoalesceBelowPart);
   if (stream.quickChunks >= kBurstChunks && length < asked && length < below) loop_->delay(stream.watch);
 }
@@ -163,11 +163,11 @@ ssize_t Child::readTerminalInto(OutStream& stream, char* to, size_t most) {
     if (last <= 0) break;
     length += static_cast<size_t>(last);
   }
-  // What came before an end is told first; the end is met again by the next read.
+  // What came before an end is emitted first; the next read finds the end again.
   return length == 0 ? last : static_cast<ssize_t>(length);
 }
 
-// What the stream held is lost, so its end is no end like others: it is told with the reason.
+// What the stream held is lost, so this is not an ordinary end: it is emitted with the reason.
 void Child::failOut(OutStream& stream, int error) {
   endOut(stream);
   napi_value number;

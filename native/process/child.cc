@@ -1,5 +1,5 @@
-// A started program, from its start to its end, and the one order in which that is told: first all that the leader had
-// written, then `exit`, then what others still write, then `close`.
+// A started program, from its start to its end, and the one order in which its events are emitted: first all that the
+// leader had written, then `exit`, then what others still write, then `close`.
 #include "process/child.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
       kept_(std::move(request.kept)),
       limits_(inputLimits()),
       writeIds_(limits_.rememberedWriteIds) {
-  // How a kept process ends is told by its keeper, by the same way as everything else it tells.
+  // How a kept process ended is reported by its keeper, through the same descriptor as everything else it reports.
   if (kept_) closeFd(request.exitFd);
   exit_.fd = request.exitFd;
   in_.fd = kept_ ? kept_->toServer() : request.stdinFd;
@@ -126,7 +126,7 @@ void Child::onExit() {
     keptStatus(info);
   } else if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) < 0) {
     if (errno == EINTR) return;
-    // Other code has reaped it; how it ended can no longer be learned.
+    // Other code has reaped it; how it ended can no longer be known.
     info.si_code = CLD_EXITED;
     info.si_status = -1;
   } else if (info.si_pid == 0) {
@@ -140,7 +140,7 @@ void Child::onExit() {
   // From now on the terminal may hang up when its last holder goes.
   closeFd(slave_);
 
-  // All that the leader wrote is in the kernel by now. Take that much and no more: others may go on writing for ever.
+  // All that the leader wrote is in the kernel by now. Read that much and no more: others may go on writing for ever.
   size_t held[2] = {0, 0};
   for (int at = 0; at < 2; at++) {
     int available = 0;
@@ -195,7 +195,7 @@ void Child::drainAtExit(OutStream& stream, size_t most) {
     if (length <= 0) return;
     most -= static_cast<size_t>(length);
   }
-  // A paused stream is not read again, so see now whether this was all that will ever come.
+  // A paused stream is not read again, so check now whether this was its end.
   struct pollfd look = {stream.watch.fd, POLLIN, 0};
   if (loop_ && look.fd >= 0 && poll(&look, 1, 0) > 0 && (look.revents & POLLHUP) && !(look.revents & POLLIN))
     endOut(stream);
@@ -219,7 +219,7 @@ void Child::settle() {
 }
 
 void Child::abandon() {
-  // What is kept lives on.
+  // A kept process lives on.
   if (!reaped_ && !kept_) {
     kill(-pid_, SIGKILL);
     reapLater(pid_);

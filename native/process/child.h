@@ -27,7 +27,7 @@ struct WriteRequest;
 enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5, kUnreadable = 6 };
 constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain", "unreadable"};
 
-// A terminal gives at most 4 KiB per read; this much is put together into one chunk.
+// A terminal gives at most 4 KiB per read; up to this much is combined into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;
 
 // What a read answers when it failed and nothing more can be read.
@@ -49,7 +49,7 @@ class Child final : public Resident {
  public:
   Child(Loop* loop, SpawnRequest& request, napi_ref onEvent);
 
-  // One that an earlier server started.
+  // A child that an earlier server started.
   Child(Loop* loop, Inherited& inherited, std::unique_ptr<Kept> kept, napi_ref onEvent);
 
   // Starts watching.
@@ -87,7 +87,7 @@ class Child final : public Resident {
   AnswerHabit* habit() { return &habit_; }
 
  private:
-  // Tells `close` when everything has ended.
+  // Emits `close` when everything has ended.
   void settle();
   OutStream* outStreamOf(Watch& watch);
   void armOut(OutStream& stream);
@@ -140,7 +140,7 @@ class Child final : public Resident {
   bool lineOpen_ = false;  // the last byte written to a terminal did not end its line
   bool wantsDrain_ = false;
   bool refusesInput_ = false;
-  // Of a process that outlives the server, what has not found room yet.
+  // Of a process that outlives the server: input that has found no room yet.
   struct KeptWrite {
     std::string bytes;
     KeptWriteId id;

@@ -1,5 +1,5 @@
-// Between vfork and exec. The memory here is the parent's, whose other threads go on (or a copy of it, made while they
-// were doing anything): so no allocation, no lock, no library call that could take one. Only plain system calls, and
+// The child between vfork and exec. Its memory is the parent's, whose other threads go on (or a copy of it, made at any
+// point of their work): so no allocation, no lock, no library call that could take one. Only plain system calls, and
 // one place to write a failure to.
 #include "process/exec-child.h"
 

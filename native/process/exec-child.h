@@ -13,7 +13,7 @@ struct ResourceLimit {
   uint64_t values[2];  // soft, hard
 };
 
-// What the child tells: the failed call and its errno, 0 while nothing has failed.
+// What the child reports: the failed call and its errno, 0 while nothing has failed.
 struct ChildReport {
   int err;
   const char* syscall;
@@ -36,7 +36,7 @@ struct ChildPlan {
   // The program must not start without these.
   const ResourceLimit* limits;
   int limitCount;
-  // Carries its mark; it starts also when this cannot be set. Null: none.
+  // The limit that carries its mark; the program starts even if this cannot be set. Null: none.
   const ResourceLimit* marking;
   // Files (cgroup.procs) that put the process that writes to them into a cgroup.
   const int* cgroups;

@@ -1,4 +1,4 @@
-// What a child's input keeps to, whichever way it comes; `src/native/addon.ts` sets it when it loads the addon.
+// The limits of a child's input, on either lane; `src/native/addon.ts` sets them when it loads the addon.
 #ifndef PROCWIRE_INPUT_LIMITS_H
 #define PROCWIRE_INPUT_LIMITS_H
 
@@ -11,7 +11,7 @@ struct InputLimits {
   size_t rememberedWriteIds = 0;
 };
 
-// Those of this thread: each environment that loads the addon has a thread of its own.
+// The limits of this thread: each environment that loads the addon has a thread of its own.
 inline InputLimits& inputLimits() {
   thread_local InputLimits limits;
   return limits;

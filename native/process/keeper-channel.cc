@@ -16,9 +16,9 @@
 namespace procwire {
 namespace {
 
-// The keeper takes a packet within microseconds; one that takes none for so long is stopped, and the server goes on.
+// The keeper takes a packet within microseconds; one that takes none for this long is stopped, and the server goes on.
 constexpr int kSendWithinMs = 1000;
-// What earlier servers left comes at once.
+// What earlier servers left arrives at once.
 constexpr int kInheritWithinMs = 10'000;
 
 std::atomic<int> channel{-1};
@@ -104,7 +104,7 @@ class KeeperWatch final : public Resident {
     const ssize_t length = receivePacket(watch_.fd, packet, fds, count);
     if (length < 0 && errno == EAGAIN) return;
     while (count > 0) close(fds[--count]);
-    // The keeper is gone: SIGTERM comes from that, and what it would be told is of no use to anybody.
+    // The keeper is gone: this program gets SIGTERM for that, and the message is of no use any more.
     if (length <= 0) return loop_->arm(watch_, 0);
     if (packet.word != KEEPER_LEAVE) return;
     napi_env env = loop_->env();

@@ -33,7 +33,7 @@ void watchKeeper(Loop& loop, napi_value onLeave);
 bool haveKeeper();
 unsigned keeperCount();
 
-// Any thread. False when the keeper cannot be told: it is gone, and this program will be soon.
+// From any thread. False when the keeper cannot be told: it is gone, and this program will be soon.
 bool tellKeeper(keeper_word word, uint64_t id = 0);
 // With descriptors: of a process, as kept_fd counts them.
 bool tellKeeper(keeper_word word, uint64_t id, const int (&fds)[KEPT_FDS]);

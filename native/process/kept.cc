@@ -30,7 +30,7 @@ size_t entryBytes(size_t length) { return sizeof(kept_entry) + (length + 7) / 8 
 
 bool isOutput(uint32_t stream) { return stream <= KEPT_TERMINAL; }
 
-// A ring that goes on at its beginning without anybody having to look.
+// A ring mapped twice in a row, so that reads and writes need no split at its end.
 char* mapTwice(int fd, size_t offset, size_t bytes) {
   void* room = mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (room == MAP_FAILED) return nullptr;
@@ -117,7 +117,7 @@ std::unique_ptr<Kept> Kept::adopt(uint64_t id, int memory, int toKeeper, int toS
     kept->lastSeq_ = entry.seq;
     kept->totalBytes_ = entry.offset + (isOutput(entry.stream) ? entry.length : 0);
   });
-  // The server died with a read under way: what that took, if anything, is gone.
+  // The server died with a read under way: what that took, if anything, is lost.
   if (header.intent != 0) {
     kept->makeRoom(entryBytes(0));
     kept->append(KEPT_HOLE, 0);
@@ -138,7 +138,7 @@ std::unique_ptr<Kept> Kept::adopt(uint64_t id, int memory, int toKeeper, int toS
   }
   header.in_awaited = 0;
   closeFd(kept->memory_);
-  // It may have ended while nobody was there: whoever watches it looks once in any case.
+  // It may have ended while there was no server: wake the watcher, so that it looks once in any case.
   const uint64_t one = 1;
   if (toServer >= 0 && ::write(toServer, &one, sizeof one) < 0) errno = 0;
   return kept;
@@ -204,7 +204,7 @@ bool Kept::started(const SpawnRequest& request) {
 
 // ---- output
 
-// Gives the oldest entries up until so much fits.
+// Evicts the oldest entries until this much fits.
 void Kept::makeRoom(size_t bytes) {
   kept_header& header = *header_;
   while (header.out_head + bytes - header.out_tail > KEPT_OUTPUT_BYTES) {

@@ -30,7 +30,7 @@ class Kept {
  public:
   // Makes the memory of a process that is about to be started; null with errno set.
   static std::unique_ptr<Kept> make(const std::string& record, uint64_t mostOutputBytes);
-  // Takes over that of one that an earlier server started; null when it cannot be read. The descriptors become its own.
+  // Takes over the memory and the descriptors of a process that an earlier server started; null when it is unreadable.
   static std::unique_ptr<Kept> adopt(uint64_t id, int memory, int toKeeper, int toServer);
   ~Kept();
 
@@ -40,14 +40,14 @@ class Kept {
   // The descriptors besides the process's own; the memory's is closed by `started`.
   int memory() const { return memory_; }
   int toKeeper() const { return toKeeper_; }
-  // The process runs: all about it is written down, and the keeper is told.
+  // The process runs: it is recorded, and the keeper is told.
   bool started(const SpawnRequest& request);
 
   // ---- output. Room for one read of at most KEPT_READ_BYTES; `commit` or `nothing` follows.
   char* reserve();
   void commit(kept_stream stream, size_t length);
   void nothing() { KEPT_STORE(header_->intent, 0u); }
-  // Its exit or its end was told.
+  // Its exit or its close was emitted.
   void noteExit(std::string_view status);
   void noteClosed();
   bool exitWasTold() const { return wasTold(header_->exit_seq); }
@@ -57,17 +57,17 @@ class Kept {
 
   // ---- input
   bool knows(const KeptWriteId& id) const;
-  // A write begins, or goes on that an earlier server began: how many of its bytes are in already.
+  // A write begins, or continues one that an earlier server began: returns how many of its bytes are in already.
   size_t beginWrite(const KeptWriteId& id, size_t length);
   // Takes as much as there is room for.
   size_t put(const char* bytes, size_t length);
-  // All of it is in.
+  // The whole write is in.
   void endWrite(const KeptWriteId& id);
   size_t room() const { return KEPT_INPUT_BYTES - static_cast<size_t>(header_->in_head - KEPT_LOAD(header_->in_tail)); }
   bool inputEnded() const { return KEPT_LOAD(header_->in_ended) != 0; }
   // Wakes the keeper.
   void poke();
-  // Takes the keeper's own.
+  // Takes the keeper's wake-up.
   void takePoke();
 
   // ---- the end

@@ -9,7 +9,7 @@
 // Below 2^53 with all that is added, so that JavaScript's numbers hold it. As microseconds: 142 years.
 #define MARK_FIRST (1ull << 52)
 #define MARK_PROGRAM_BITS 27
-// The last ones count the processes of one program.
+// The low bits count the processes of one program.
 #define MARK_SERIAL_BITS 24
 
 static inline int is_mark(uint64_t value) { return value >= MARK_FIRST && value < 2 * MARK_FIRST; }

@@ -46,7 +46,7 @@ struct OwnLimit {
     hard = values[1];
   }
 
-  // A program above this one may have set a limit that means something: that one stays as it is.
+  // A program above this one may have set a real limit here: that one stays as it is.
   bool canCarry(uint64_t mark) const { return hard >= mark && (soft == kUnlimited || is_mark(soft)); }
   bool isFree() const { return canCarry(2 * MARK_FIRST) && soft == kUnlimited; }
 };

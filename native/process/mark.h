@@ -1,4 +1,4 @@
-// What a process's descendants are known by, whatever they do to their sessions, parents and files.
+// The mark by which a process's descendants are known, whatever they do to their sessions, parents and files.
 #ifndef PROCWIRE_MARK_H
 #define PROCWIRE_MARK_H
 

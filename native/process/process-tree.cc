@@ -95,7 +95,7 @@ bool readEntry(pid_t pid, ProcessEntry& entry) {
 std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except) {
   std::vector<pid_t> found;
   if (!haveChildrenFiles()) {
-    // Without them nobody can say which thread a child hangs below: then none is the safe answer.
+    // Without them it is unknown which thread is a child's parent: then none is the safe answer.
     if (!except.empty()) return found;
     for (const ProcessEntry& entry : allProcesses())
       if (entry.parent == pid) found.push_back(entry.pid);
@@ -103,7 +103,7 @@ std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except) {
   }
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task", pid);
-  // A child hangs below the thread that started it.
+  // The kernel lists a child under the thread that started it.
   eachNumber(path, [&](int thread) {
     if (std::find(except.begin(), except.end(), thread) != except.end()) return;
     char list[64];
@@ -164,7 +164,7 @@ int signalProcess(pid_t pid, uint64_t startTime, int signal) {
   bool same = readEntry(pid, entry) && entry.startTime == startTime;
   int answer = -1;
   errno = ESRCH;
-  // The pidfd was opened before the look, so what was looked at is what is signalled.
+  // The pidfd was opened before the check, so the process that was checked is the one that is signalled.
   if (same)
     answer = fd >= 0 ? static_cast<int>(syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0)) : kill(pid, signal);
   err = errno;

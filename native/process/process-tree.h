@@ -22,8 +22,7 @@ struct ProcessEntry {
 // False when it is gone.
 bool readEntry(pid_t pid, ProcessEntry& entry);
 
-// The numbers of a process's children, without a look at each. Those that hang below the threads `except` are left
-// out.
+// The pids of a process's children, without reading each. Children of the threads `except` are left out.
 std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except = {});
 
 // All below a process, nearest first.
@@ -32,13 +31,13 @@ std::vector<ProcessEntry> descendantsOf(pid_t pid);
 // Does it have one of these pipes open, or this terminal (-1: none)?
 bool holdsEnds(pid_t pid, const std::vector<uint64_t>& pipes, int pts);
 
-// Signals this process and no later one with its number. 0, or the errno.
+// Signals this process and no later one with its pid. 0, or the errno.
 int signalProcess(pid_t pid, uint64_t startTime, int signal);
 
 // Orphans among our descendants come to us instead of to init. 0, or the errno.
 int setSubreaper(bool on);
 
-// Takes the end of one dead child; false when it lives, or is not ours.
+// Reaps one dead child; false when it lives, or is not ours.
 bool reapChild(pid_t pid);
 
 }  // namespace procwire

@@ -56,7 +56,7 @@ constexpr char kDefaultPath[] = "/bin:/usr/bin";
 // a few, gain nothing.
 constexpr size_t kMostSpawners = 4;
 
-// Whether a child writes to the parent's memory before it execs.
+// Whether a child shares the parent's memory before it execs.
 enum class ChildMemory { unknown, shared, copied };
 
 std::atomic<ChildMemory> childMemory{ChildMemory::unknown};
@@ -155,7 +155,7 @@ bool openCgroups(SpawnRequest& request, ChildFds& child) {
   return true;
 }
 
-// Nobody may be given more than this program has; who has less already is held to that.
+// No limit may be above this program's own; a lower one that it has already stays.
 void capLimits(std::vector<ResourceLimit>& limits) {
   for (ResourceLimit& limit : limits) {
     uint64_t own[2] = {0, 0};  // soft, hard
@@ -216,7 +216,7 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return found;
 }
 
-// Of the calling thread, which waits while its child runs on it.
+// The calling thread's stack for its child; the thread waits while the child runs on it.
 void* childStack() {
   static thread_local void* top = [] {
     size_t guard = static_cast<size_t>(sysconf(_SC_PAGESIZE));
@@ -294,7 +294,7 @@ bool start(SpawnRequest& request) {
   // Every descriptor exists before the program does: what has started can no longer be lost to a full table.
   bool pidfd = havePidfd();
   int exitEnds[2] = {-1, -1};
-  // And so does the thread that tells of its end.
+  // And so does the thread that reports its end.
   if (!pidfd && !haveWaitThread()) {
     errno = EAGAIN;
     return failed(request, "pthread_create", request.file);
@@ -334,7 +334,7 @@ bool start(SpawnRequest& request) {
   plan.marking = request.mark ? &request.marking : nullptr;
   plan.cgroups = child.cgroups.data();
   plan.cgroupCount = static_cast<int>(child.cgroups.size());
-  // A kept process is the keeper's child, so that it gets its signal when that one dies and not this program.
+  // A kept process is the keeper's child, so that it gets the parent-death signal when the keeper dies, not the server.
   plan.parent = isKept ? getppid() : getpid();
   plan.oldCallsOnly = oldCallsOnly;
   plan.reportFd = child.report[1];
@@ -356,7 +356,7 @@ bool start(SpawnRequest& request) {
     readReport(child, report);
   }
   if (report.err == 0 && pidfd && request.exitFd < 0) {
-    // Not reaped by anybody yet, so the number is its own.
+    // Not reaped yet, so the pid is its own.
     request.exitFd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     if (request.exitFd < 0) {
       report = {errno, "pidfd_open"};
@@ -364,7 +364,7 @@ bool start(SpawnRequest& request) {
     }
   }
   if (report.err != 0) {
-    // The keeper reaps its own.
+    // The keeper reaps its own children.
     if (isKept) tellKeeper(KEEPER_DROPPED);
     else reapNow(pid);
     closeFd(exitEnds[0]);
@@ -376,7 +376,7 @@ bool start(SpawnRequest& request) {
   }
   request.pid = pid;
   if (plan.unmarked) request.mark = 0;
-  // Nobody has reaped it yet, so this is it, dead or alive.
+  // It is not reaped yet, so the pid is its own, dead or alive.
   ProcessEntry entry;
   if (readEntry(pid, entry)) request.startTime = entry.startTime;
   if (!pidfd) {
@@ -390,7 +390,7 @@ bool start(SpawnRequest& request) {
       tellKeeper(KEEPER_DROPPED);
       return false;
     }
-    // The keeper alone writes to it, so that closing its end is an end.
+    // Only the keeper has the write end, so that closing it is an end of file.
     closeFd(request.stdinFd);
   }
   return true;

@@ -1,4 +1,4 @@
-// Starting a program: a few permanent threads, each one vfork at a time.
+// Starting a program: a few permanent threads, each of which does one vfork at a time.
 #ifndef PROCWIRE_SPAWN_H
 #define PROCWIRE_SPAWN_H
 
@@ -16,7 +16,7 @@
 
 namespace procwire {
 
-// What is asked, and what came of it. Owned by the loop that asked, by the spawner thread, then by the loop again.
+// A start and its result. Owned by the loop that asked, by the spawner thread, then by the loop again.
 struct SpawnRequest final : Mail {
   // Asked.
   std::string file;
@@ -55,7 +55,7 @@ struct SpawnRequest final : Mail {
   uint64_t pipeInodes[3] = {0, 0, 0};
   std::unique_ptr<Kept> kept;
 
-  // Makes a child of it, or tells why there is none.
+  // Makes a child of it, or reports why there is none.
   void arrive(Loop& loop) override;
   // Kills what was started, and gives its descriptors back.
   void discard() override;
@@ -64,11 +64,11 @@ struct SpawnRequest final : Mail {
 // Starts a program: `onDone` is told how that went, then `onEvent` what the program does.
 void startProgram(Loop& loop, std::unique_ptr<SpawnRequest> request, napi_value onDone, napi_value onEvent);
 
-// Hands the request over to a spawner thread, and it comes back through its mailbox; or leaves it and answers the
-// errno of a machine that has no room for a single thread.
+// Hands the request over to a spawner thread, which returns it through its mailbox; or leaves it to the caller and
+// returns the errno, on a machine that has no room for a single thread.
 int spawnLater(std::unique_ptr<SpawnRequest>& request);
 
-// The threads that start programs: what was started hangs below them, and below no other thread of this program.
+// The threads that start programs: only their children were started by the spawner.
 std::vector<pid_t> spawnerThreads();
 
 // Gives a killed child to the background reaper, for a loop that can no longer wait for it.

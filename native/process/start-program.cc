@@ -1,4 +1,4 @@
-// A start, as the loop that asks for it sees it: handed to a spawner thread, and answered when that has come back.
+// A start, as the loop that asks for it sees it: handed to a spawner thread, and answered when that is done.
 #include "core/loop.h"
 #include "process/child.h"
 #include "process/spawn.h"
@@ -11,7 +11,7 @@ void startProgram(Loop& loop, std::unique_ptr<SpawnRequest> request, napi_value 
   request->mailbox = loop.expectMail();
   const int err = spawnLater(request);
   if (err == 0) return;
-  // Still ours: answer it the same way a failed start is answered.
+  // The request is still ours: answer it the way a failed start is answered.
   request->err = err;
   request->syscall = "pthread_create";
   request->path = request->file;

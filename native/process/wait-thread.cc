@@ -94,7 +94,7 @@ void* sleepMain(void* argument) {
   return nullptr;
 }
 
-// Threads that are only made to see whether they can be.
+// Threads that are made only to find out whether they can be.
 struct Trial {
   pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
   std::atomic<pid_t> thread{0};
@@ -141,7 +141,7 @@ bool canMakeThreads(size_t count) {
   for (size_t at = 0; at < threads.size(); at++) pthread_mutex_unlock(&trials[at].gate);
   for (size_t at = 0; at < threads.size(); at++) {
     pthread_join(threads[at], nullptr);
-    // Joined is not gone: the system counts it a moment longer.
+    // A joined thread is not gone yet: the system counts it a moment longer.
     while (isThere(trials[at].thread)) sched_yield();
   }
   return threads.size() == count;

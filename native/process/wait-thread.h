@@ -1,4 +1,4 @@
-// A thread that looks after children nobody else can wait for.
+// A thread that waits for children nothing else can wait for.
 #ifndef PROCWIRE_WAIT_THREAD_H
 #define PROCWIRE_WAIT_THREAD_H
 
@@ -19,7 +19,7 @@ bool startThread(void* (*main)(void*), void* argument);
 // The thread that `watchExit` and `reapLater` need; false when it is not there and cannot be made.
 bool haveWaitThread();
 
-// Whether so many more threads can be made now. Makes them, and lets them go again before it answers.
+// Whether this many more threads can be made now. Makes them, and ends them again before it returns.
 bool canMakeThreads(size_t count);
 
 }  // namespace procwire

@@ -1,16 +1,16 @@
 // keeper [--deaths N] PROGRAM [ARGUMENT...]
 //
-// Runs a server below the watchdogs (watchdog.c) and replaces it: when it has crashed or hangs at once, on SIGHUP by
-// another program at the same path. What outlives a server is held here: its listening socket, and the processes that
-// were started to be kept. Those are children of this program (the server clones them with CLONE_PARENT), so they get
-// SIGKILL when it dies. For each it holds the descriptors, writes its input and notes how it ended; everything else
-// about it lies in memory that both share (kept-memory.h), and is the server's to read and write.
+// Runs a server below the watchdogs (watchdog.c) and replaces it: at once when it has crashed or hangs, and on SIGHUP
+// with the program that is now at the same path. What outlives a server is held here: its listening socket, and the
+// processes that were started to be kept. Those are children of this program (the server clones them with
+// CLONE_PARENT), so they get SIGKILL when it dies. For each it holds the descriptors, writes its input and records how
+// it ended; everything else about it lies in memory that both share (kept-memory.h), which the server reads and writes.
 //
-// What is not kept ends with its server: whatever comes here as a child without the mark of a kept process is killed
+// What is not kept ends with its server: every orphan that comes here without the mark of a kept process is killed
 // before the next server starts.
 //
-// The server is the child of this program, talks to it by a socket whose number it finds in PROCWIRE_KEEPER, as
-// FD:INSTANCE:COUNT, and says from time to time that it lives.
+// The server is the child of this program. It talks to it over a socket named in PROCWIRE_KEEPER, as
+// FD:INSTANCE:COUNT, and reports from time to time that it is alive.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -38,18 +38,19 @@
 
 #include "kept-memory.h"
 
-// So many deaths within so long: the next server would die too. `--deaths` is for tests, which kill more of them.
+// After this many deaths within this time the next server would die too. `--deaths` is for tests, which kill more.
 #define GIVES_UP_AFTER 5
 #define MOST_DEATHS 1024
 #define DEATHS_WITHIN_MS 60000
-// After the second death; doubled with each.
+// The delay after the second death; doubled with each one.
 #define FIRST_PAUSE_MS 100
 #define LAST_PAUSE_MS 800
-// A server that was told to leave and has not gone by then is killed. Servers give themselves less (src/server/limits.ts).
+// A server that was told to leave and has not exited by then is killed. Servers allow themselves less time
+// (src/server/limits.ts).
 #define LEAVE_WITHIN_MS 10000
-// The same for one that hangs: it will hardly hear it.
+// The same for one that hangs: it will hardly react.
 #define HUNG_LEAVE_WITHIN_MS 1000
-// A server takes what it inherits within this time, or is not well.
+// A server that does not take what it inherits within this time is broken.
 #define INHERIT_WITHIN_MS 10000
 #define SWEEP_MS 10000
 #define SWEEP_PAUSE_MS 2
@@ -121,7 +122,7 @@ static void close_fd(int* fd) {
 
 // ---- systemd
 
-// Without a service manager, or with one that is gone, nobody is told.
+// Does nothing without a service manager, or with one that is gone.
 static void notify(const char* text) {
   const char* path = getenv("NOTIFY_SOCKET");
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -167,7 +168,7 @@ static int send_packet(enum keeper_word word, uint64_t id, uint64_t value, const
   while (keeper.channel >= 0) {
     if (sendmsg(keeper.channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
     if (errno == EINTR) continue;
-    // Too many references: as many descriptors are on their way as one program may have open.
+    // ETOOMANYREFS: as many descriptors are in flight as one program may have open.
     if ((errno != EAGAIN && errno != ETOOMANYREFS) || now_ms() > deadline) return -1;
     struct pollfd room = {.fd = keeper.channel, .events = POLLOUT};
     if (errno == ETOOMANYREFS) pause_ms(1);
@@ -230,12 +231,12 @@ static void write_input(struct kept* kept) {
     if (is_full) watch_fd(fd, EPOLLOUT, &kept->input);
     else unwatch_fd(fd);
   }
-  // A terminal has no end of its own, and its keystroke for it has been written.
+  // A terminal has no end of file to close; its end-of-file character has been written already.
   if (fd >= 0 && !is_full && !memory->is_terminal && KEPT_LOAD(memory->in_closing)) end_input(kept);
   if (KEPT_LOAD(memory->in_awaited)) poke_server(kept);
 }
 
-// Its status is noted and it stays a zombie, so that its number is its own until the server has read all of it.
+// Its status is recorded and it stays a zombie, so that its pid is not reused until the server has read all its output.
 static void note_end(struct kept* kept) {
   siginfo_t info = {0};
   int answer = waitid(P_PID, (id_t)kept->memory->pid, &info, WEXITED | WNOHANG | WNOWAIT);
@@ -252,7 +253,7 @@ static void note_end(struct kept* kept) {
   poke_server(kept);
 }
 
-// It has ended and was read to its end: all but its memory can go.
+// It has ended and its output was read to the end: everything but its memory can be released.
 static void close_kept(struct kept* kept) {
   if (kept->fds[KEPT_PIDFD] >= 0) {
     if (KEPT_LOAD(kept->memory->ended)) waitpid(kept->memory->pid, NULL, WNOHANG);
@@ -283,7 +284,7 @@ static int is_sound(const struct kept_header* memory, size_t bytes) {
          memory->pid > 1 && memory->input_at >= sizeof *memory && memory->input_at + KEPT_INPUT_BYTES <= bytes;
 }
 
-// Takes a process with its descriptors; -1, and nothing is taken, when they make no sense.
+// Takes a process with its descriptors; -1, and nothing is taken, when they are not valid.
 static int keep(uint64_t id, uint64_t which, const int* fds, unsigned count) {
   struct kept* kept = calloc(1, sizeof *kept);
   unsigned taken = 0;
@@ -316,9 +317,9 @@ static int keep(uint64_t id, uint64_t which, const int* fds, unsigned count) {
   return 0;
 }
 
-// ---- children that are nobody's
+// ---- unclaimed children
 
-// What the server's processes may hand down as a mark (native/process/mark.cc): one of two limits that limit nothing.
+// Where the mark of the server's processes may be (native/process/mark.cc): one of two resource limits without effect.
 struct marks {
   uint64_t locks, realtime;
 };
@@ -334,7 +335,7 @@ static struct marks marks_of(pid_t pid) {
   if (syscall(SYS_prlimit64, pid, RLIMIT_LOCKS, NULL, locks) == 0 &&
       syscall(SYS_prlimit64, pid, RLIMIT_RTTIME, NULL, realtime) == 0)
     return (struct marks){locks[0], realtime[0]};
-  // Another user's.
+  // A process of another user.
   snprintf(path, sizeof path, "/proc/%d/limits", (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
@@ -348,14 +349,14 @@ static int carries(const struct marks* marks, const struct kept* kept) {
   return mark != 0 && (marks->locks == mark || marks->realtime == mark);
 }
 
-// A kept process's leader, or one of its descendants that has lost its parent.
+// Whether it is a kept process's leader, or one of its descendants that has lost its parent.
 static int is_kept(pid_t pid, int leaders_only) {
   struct marks marks = {0, 0};
   pid_t session = leaders_only ? -1 : getsid(pid);
   if (!leaders_only) marks = marks_of(pid);
   for (const struct kept* kept = keeper.first; kept; kept = kept->next) {
     if (carries(&marks, kept)) return 1;
-    // The number of one that was reaped may be another's.
+    // The pid of a process that was reaped may have been reused.
     if (kept->fds[KEPT_PIDFD] >= 0 && (kept->memory->pid == pid || kept->memory->pid == session)) return 1;
   }
   return 0;
@@ -374,7 +375,7 @@ static pid_t parent_of(pid_t pid) {
   return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? parent : -1;
 }
 
-// Calls back with each child; where the kernel has no list of them, after a look at every process.
+// Calls back with each child; where the kernel has no list of them, by reading every process.
 static void each_child(void (*visit)(pid_t child, int* count), int* count) {
   char path[64];
   snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
@@ -404,7 +405,7 @@ static void reap_strangers(void) {
 
 static void kill_unkept(pid_t child, int* count) {
   if (is_kept(child, 0)) return;
-  // Our child and not reaped, so the number is its own. Its children come here when it is gone.
+  // Our child and not reaped, so the pid is its own. Its children come here when it is gone.
   kill(child, SIGKILL);
   waitpid(child, NULL, WNOHANG);
   (*count)++;
@@ -419,7 +420,7 @@ static void sweep_unkept(void) {
   }
 }
 
-// Nobody is left to end what is kept well.
+// There is no server left that could end the kept processes gracefully.
 static void end_all(void) {
   for (const struct kept* kept = keeper.first; kept; kept = kept->next)
     if (kept->fds[KEPT_PIDFD] >= 0 && !KEPT_LOAD(kept->memory->ended)) kill(-kept->memory->pid, SIGTERM);
@@ -448,7 +449,7 @@ static void start_server(void) {
     keeper.start_at_ms = now_ms() + FIRST_PAUSE_MS;
     return;
   }
-  // Little is on its way at once: descriptors on their way count for the user's limit.
+  // Few are in flight at once: descriptors in flight count towards the user's limit.
   int size = 16 * 1024;
   setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
   keeper.count++;
@@ -496,7 +497,7 @@ static void tell_inheritance(void) {
     unsigned length = 0;
     uint64_t which = 0;
     for (int at = 0; at < KEPT_FDS; at++) {
-      // Its input is written here alone, so that closing it is an end for whoever reads.
+      // Only the keeper has the write end of its input, so that closing it is an end of file for the reader.
       if (kept->fds[at] < 0 || at == KEPT_IN) continue;
       fds[length++] = kept->fds[at];
       which |= (uint64_t)1 << at;
@@ -564,7 +565,7 @@ static void read_packets(void) {
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) return;
     if (length == 0) {
-      // The server is ending; its end is told by a signal.
+      // The server is ending; SIGCHLD reports its end.
       unwatch_fd(keeper.channel);
       close_fd(&keeper.channel);
       return;
@@ -586,7 +587,7 @@ static int exit_as(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-// True when there have been too many of late; else the next start is set.
+// True when there have been too many deaths lately; else the next start is scheduled.
 static int count_death(void) {
   long long now = now_ms();
   keeper.deaths[keeper.death_count++ % MOST_DEATHS] = now;
@@ -596,7 +597,7 @@ static int count_death(void) {
   if (recent >= keeper.gives_up_after) return 1;
   long pause = 0;
   for (unsigned death = 1; death < recent && pause < LAST_PAUSE_MS; death++) pause = pause ? 2 * pause : FIRST_PAUSE_MS;
-  // Who expects many deaths wants them over with.
+  // A test that expects many deaths wants no delays.
   keeper.start_at_ms = now + (keeper.gives_up_after > GIVES_UP_AFTER ? 0 : pause);
   return 0;
 }
@@ -612,7 +613,7 @@ static int server_ended(int status) {
   keeper.kill_at_ms = 0;
   keeper.is_leaving = 0;
   if (keeper.is_ending || !keeper.was_ready) return exit_as(status);
-  // One that ends well was told to end, or was replaced.
+  // One that exits with 0 was told to end, or was replaced.
   if (!was_leaving && WIFEXITED(status) && WEXITSTATUS(status) == 0) return exit_as(status);
   sweep_unkept();
   if (was_leaving) {
@@ -652,7 +653,7 @@ static int take_signal(const struct signalfd_siginfo* info) {
       reap_strangers();
       return -1;
     case SIGUSR1:
-      // A server that ends says so, and the watchdog above is told.
+      // A server that is ending reports it, and the report is passed on to the watchdog above.
       if ((pid_t)info->ssi_pid == keeper.server && getppid() == keeper.watchdog) kill(keeper.watchdog, SIGUSR1);
       return -1;
     case SIGHUP:
@@ -672,7 +673,7 @@ static int take_signal(const struct signalfd_siginfo* info) {
     end_all();
     return 0;
   }
-  // A terminal has told the server itself; but it does not know what its hang-up means.
+  // A terminal has signalled the server itself; but the server does not know what a hang-up means.
   if (is_sent || info->ssi_signo == SIGHUP) kill(keeper.server, SIGTERM);
   return -1;
 }
@@ -703,7 +704,7 @@ static void on_time(void) {
   if (keeper.server <= 0 && keeper.start_at_ms > 0 && now >= keeper.start_at_ms) start_server();
   if (keeper.server > 0 && keeper.is_ready && !keeper.is_leaving && !keeper.is_ending && keeper.hung_after_ms > 0 &&
       now - keeper.alive_at_ms >= keeper.hung_after_ms) {
-    // What it said may be there and not be read yet.
+    // Its messages may have arrived and not be read yet.
     read_packets();
     if (now - keeper.alive_at_ms < keeper.hung_after_ms) return;
     fprintf(stderr, "procwire: the server has said nothing for %lld ms and counts as hung; it is replaced\n",

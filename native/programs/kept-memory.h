@@ -1,5 +1,5 @@
-// The memory of one kept process, shared by its keeper and the server of the day: what it wrote and nobody may lose,
-// what it is still to read, and how it ended. It outlives every server. C and C++ both read it.
+// The memory of one kept process, shared by its keeper and the current server: its retained output, its input that is
+// not written yet, and how it ended. It outlives every server. C and C++ both read it.
 //
 //   header | ids of writes | record (JSON, of the server) | output ring | input ring
 //
@@ -7,8 +7,8 @@
 // row by the server, so that nothing that is read or written there has to be split.
 //
 // Output: the server writes. An entry counts from the moment `out_head` passes it (the commit). `intent` is set before
-// the process's output is read, and cleared after the commit: a server that dies in between may have taken bytes that
-// nobody will ever see, which the next one tells.
+// the process's output is read, and cleared after the commit: a server that dies in between may have read bytes that
+// are lost, which the next server reports as a gap.
 // Input: the server puts bytes in and moves `in_head`; the keeper alone writes them to the process and moves `in_tail`.
 #ifndef PROCWIRE_KEPT_MEMORY_H
 #define PROCWIRE_KEPT_MEMORY_H
@@ -16,12 +16,12 @@
 #include <stdint.h>
 
 #define KEPT_MAGIC 0x6b707770u
-// Rises whenever the layout or the record changes: what cannot be read is ended and told, never guessed.
+// Raised whenever the layout or the record changes: a process that cannot be read is ended and reported, never guessed.
 #define KEPT_VERSION 1u
 
 // Holds twice the retention of a kept process (src/exec/kept-process.ts) with the heads of its entries, and one read.
 #define KEPT_OUTPUT_BYTES (3u * 1024u * 1024u)
-// One read at most, so that an entry is one chunk of the log: a quarter of that retention.
+// The most one read takes, so that an entry is one chunk of the log: a quarter of that retention.
 #define KEPT_READ_BYTES (256u * 1024u)
 #define KEPT_INPUT_BYTES (256u * 1024u)
 // As many as src/exec/input-limits.ts has.
@@ -61,18 +61,18 @@ struct kept_header {
   int32_t pts;
   uint32_t is_terminal;
   uint32_t has_stdin;
-  uint64_t most_output_bytes;  // a limit; beyond it nothing is told
+  uint64_t most_output_bytes;  // a limit; output beyond it is dropped
   // Output.
   uint64_t out_head;
   uint64_t out_tail;
-  uint64_t gone_seq;  // of the last entry that gave way, and the bytes up to its end
+  uint64_t gone_seq;  // of the last entry that was evicted, and the bytes up to its end
   uint64_t gone_bytes;
   uint32_t intent;
   // How it ended, by the keeper; `ended` is set last.
   uint32_t ended;
   int32_t exit_code;
   int32_t exit_signal;
-  // What was told of its end, and as which number; it was once the output has come so far.
+  // The status and seq of its exit event; it counts as emitted once the output has reached that seq.
   uint64_t exit_seq;
   uint64_t close_seq;
   uint32_t exit_status_bytes;
@@ -88,11 +88,11 @@ struct kept_header {
   struct kept_id write_id;
   uint64_t write_from;
   uint64_t write_bytes;
-  // One that an earlier server began, and how many of its bytes are in: the client that sends it again goes on there.
+  // A write that an earlier server began, and how many of its bytes are in: a resend continues there.
   struct kept_id half_id;
   uint64_t half_done;
   uint64_t ids;  // how many were ever remembered; the newest stand in the table
-  // Its session is over or has forgotten it: the server holds it.
+  // Its session has ended or forgotten it: the server holds it.
   uint32_t left_session;
   uint32_t attachments;  // how many clients have had its session
   uint32_t rows;
@@ -102,17 +102,17 @@ struct kept_header {
 #define KEPT_LOAD(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define KEPT_STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 
-// ---- what a server and its keeper say to each other, one packet each
+// ---- messages between a server and its keeper, one packet each
 
 #define KEEPER_PROTOCOL 1u
 
 enum keeper_word {
   // The server.
-  KEEPER_HELLO = 1,     // value: it is hung when it says nothing for so many milliseconds; 0: never
+  KEEPER_HELLO = 1,     // value: it counts as hung after so many milliseconds of silence; 0: never
   KEEPER_LISTENER = 2,  // with the socket it listens on
   KEEPER_STARTING = 3,  // a process is about to be started, and KEEP or DROPPED follows
   KEEPER_KEEP = 4,      // with its descriptors; value: which of them
-  KEEPER_DROPPED = 5,   // nothing came of it
+  KEEPER_DROPPED = 5,   // the start failed
   KEEPER_CLOSED = 6,    // it has ended and all it wrote was read
   KEEPER_FORGET = 7,
   KEEPER_READY = 8,
@@ -124,7 +124,7 @@ enum keeper_word {
   KEEPER_LEAVE = 19,    // the server is to hand over and go
 };
 
-// In this order, those that are there.
+// The descriptors that are there, in this order.
 enum kept_fd { KEPT_MEMORY, KEPT_PIDFD, KEPT_OUT, KEPT_ERR, KEPT_IN, KEPT_SLAVE, KEPT_TO_KEEPER, KEPT_TO_SERVER, KEPT_FDS };
 
 struct keeper_packet {

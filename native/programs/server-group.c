@@ -22,7 +22,7 @@
 #define CLONE_INTO_CGROUP_FLAG 0x200000000ull
 
 #define PREFIX "procwire-server-"
-// The killed are gone within milliseconds; one that is not hangs in the kernel.
+// Killed processes are gone within milliseconds; one that is not hangs in the kernel.
 #define GONE_WITHIN_MS 5000
 #define LOOK_EVERY_MS 2
 // Another program may take a group that is not locked yet for a deserted one.
@@ -49,7 +49,7 @@ static int own_group(char* path, size_t size) {
   if (read_file(AT_FDCWD, "/proc/self/cgroup", text, sizeof text) < 0) return -1;
   for (char* line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
     if (strncmp(line, "0::", 3) != 0) continue;
-    // Outside of the namespace's root: nothing that can be named here.
+    // Outside the namespace's root: it has no path here.
     if (strncmp(line + 3, "/..", 3) == 0) return -1;
     return snprintf(path, size, "%s", line + 3) < (int)size ? 0 : -1;
   }
@@ -62,7 +62,7 @@ static int group_in_mount(char* line, const char* group, char* path, size_t size
   if (!type || strncmp(type + 3, "cgroup2 ", 8) != 0) return -1;
   char root[PATH_MAX], mount_point[PATH_MAX];
   if (sscanf(line, "%*s %*s %*s %4095s %4095s", root, mount_point) != 2) return -1;
-  // The kernel writes blanks and their like as \040; such a mount point is left alone.
+  // The kernel escapes white space as \040 and the like; such a mount point is left alone.
   if (strchr(root, '\\') || strchr(mount_point, '\\')) return -1;
   size_t skipped = strcmp(root, "/") == 0 ? 0 : strlen(root);
   if (strncmp(group, root, skipped) != 0) return -1;
@@ -97,7 +97,7 @@ static int has_limits(int directory) {
 static int open_group(int parent, const char* name) {
   int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return -1;
-  // Locked by others: it is looked after. Without the file to kill it by: it is gone, or the kernel is older than 5.14.
+  // Locked by others: it is not deserted. Without cgroup.kill: it is gone, or the kernel is older than 5.14.
   if (flock(fd, LOCK_EX | LOCK_NB) == 0 && faccessat(fd, "cgroup.kill", W_OK, 0) == 0) return fd;
   close(fd);
   return -1;

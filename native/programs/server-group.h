@@ -2,7 +2,7 @@
 // forking, by a session of its own or by closing files, and one write kills all that are in it.
 //
 // The group is locked (flock) by the watchdogs and the guard, all of which share one open directory. When the last of
-// them is gone, so is the lock: whoever gets it then knows that nobody looks after this group any more, and ends it.
+// them is gone, so is the lock: whoever gets it then knows that the group is deserted, and ends it.
 #ifndef PROCWIRE_SERVER_GROUP_H
 #define PROCWIRE_SERVER_GROUP_H
 
@@ -21,13 +21,13 @@ void make_group(struct server_group* group);
 // As fork(), with the child in the group where there is one.
 pid_t fork_into_group(const struct server_group* group);
 
-// Kills everybody in it.
+// Kills every process in it.
 void kill_group(const struct server_group* group);
 
-// Waits until nobody is in it any more, for a few seconds at most, and removes it.
+// Waits until no process is in it, for a few seconds at most, and removes it.
 void remove_group(const struct server_group* group);
 
-// Ends the groups beside this one that nobody looks after any more.
+// Ends the deserted groups beside this one.
 void end_deserted_groups(const struct server_group* group);
 
 #endif

@@ -4,17 +4,16 @@
 // everything below: when the server dies, even by SIGKILL, whatever is left comes here, and is killed until nothing is
 // left. When the watchdog dies, the server gets SIGTERM and does the same from its side.
 //
-// There are two of it, one above the other, so that nothing is left either when the server and one of them are killed
-// at once. The lower one is the server's parent and knows it; the upper one is the program that was started, and does
-// to the lower one what that does to the server.
+// There are two of them, one above the other, so that nothing is left even when the server and one of them are killed
+// at once. The lower one is the server's parent; the upper one is the program that was started, and treats the lower
+// one as that treats the server.
 //
-// It forwards TERM, and INT and QUIT unless they come from a terminal, which has told the server itself. HUP from another
-// program is forwarded too and asks for no end: the server may read its files again and stay, or hand over (keeper.c). A
-// terminal that hangs up ends everything: the server gets TERM. A
-// server that ends may take its time, as long as it says with SIGUSR1 that it is at it (src/server/watchdog.ts; it
-// knows this program by PROCWIRE_WATCHDOG). One that says nothing for PATIENCE_MS is stuck and is killed. It ends as
-// the server ended: with its exit code, or by the same signal. It keeps no stdin, no stdout and no file
-// of the server.
+// It forwards TERM, and INT and QUIT unless they come from a terminal, which has signalled the server itself. HUP from
+// another program is forwarded too and does not ask to end: the server may reload its files, or hand over (keeper.c). A
+// terminal that hangs up ends everything: the server gets TERM. A server that is ending may take its time, as long as
+// it reports progress with SIGUSR1 (src/server/watchdog.ts; it finds this program by PROCWIRE_WATCHDOG). One that
+// reports nothing for PATIENCE_MS is stuck and is killed. The watchdog ends as the server ended: with its exit code, or
+// by the same signal. It keeps neither stdin nor stdout nor any file of the server open.
 //
 // A third process, the guard, stands beside the two: when they and the server were all killed at once, it kills all
 // that carries a mark of this server (mark-numbers.h). It is no parent of anybody, has a session of its own, and is
@@ -52,17 +51,17 @@
 #define SYS_pidfd_send_signal 424
 #endif
 
-// A process that has not died this long after SIGKILL hangs in the kernel, and no more can be done about it.
+// A process that has not died this long after SIGKILL hangs in the kernel, and nothing more can be done about it.
 #define SWEEP_SECONDS 10
 #define SWEEP_PAUSE_MS 2
-// A process that forks all the time may be between two processes at one look, hardly at so many.
+// A process that forks all the time may be between two pids at one look, but hardly at this many in a row.
 #define QUIET_LOOKS 5
-// A server that was told to end and has not even said that it heard, or has said nothing since, for this long is stuck.
-// Servers say so every second; the rest is for a machine under load. `--patience-ms` is for tests.
+// A server that was told to end and has reported no progress for this long is stuck. Servers report every second; the
+// rest is for a machine under load. `--patience-ms` is for tests.
 #define PATIENCE_MS 10000
-// The upper one leaves the lower one the time to kill a stuck server and all that is below it.
+// The upper one gives the lower one time to kill a stuck server and all that is below it.
 #define LONGER_MS (1000 + SWEEP_SECONDS * 1000)
-// Between two looks of a guard for groups that nobody looks after.
+// Between two searches of a guard for deserted groups.
 #define FIRST_LOOK_AGAIN_MS 500
 #define LAST_LOOK_AGAIN_MS 60000
 
@@ -161,7 +160,7 @@ static int kill_children(void) {
     pid_t pid = atoi(entry->d_name);
     struct process process;
     if (pid <= 0 || look_at(pid, &process) < 0 || process.parent != self) continue;
-    // It is our child and not reaped, so the number is still its own.
+    // It is our child and not reaped, so the pid is still its own.
     kill(pid, SIGKILL);
     killed++;
   }
@@ -194,7 +193,7 @@ static int has_mark_of(pid_t pid, uint64_t first) {
 // Kills it if it lives and has a mark of the program that `first` belongs to. True when it did.
 static int kill_if_marked(pid_t pid, uint64_t first) {
   struct process process;
-  // Opened before the looks, so that what was looked at is what is killed.
+  // The pidfd is opened before the checks, so that the process that was checked is the one that is killed.
   int fd = (int)syscall(SYS_pidfd_open, pid, 0);
   int killed = look_at(pid, &process) == 0 && process.state != 'Z' && has_mark_of(pid, first);
   if (killed && fd >= 0) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
@@ -216,7 +215,7 @@ static int kill_marked(uint64_t first) {
   return killed;
 }
 
-// Everything of this machine that a program has marked.
+// Kills every process of this machine that carries a mark of the program that `first` belongs to.
 static void end_marked(uint64_t first) {
   struct timespec pause = {0, SWEEP_PAUSE_MS * 1000000L};
   int quiet = 0;
@@ -274,25 +273,25 @@ struct below {
   pid_t pid;
   const sigset_t* taken;
   long patience_ms;
-  // Whom the word of a server that ends is passed on to; 0 for nobody.
+  // Where the progress reports of an ending server are passed on to; 0: nowhere.
   pid_t above;
   // 0 where there is none, and for the lower watchdog.
   pid_t guard;
   struct kept* kept;
 };
 
-// By its number, so that a sweep with nobody else to end need not look through /proc.
+// By its pid, so that a sweep with nothing else to end need not read /proc.
 static void end_guard(pid_t guard) {
   siginfo_t info;
-  // One that was killed and reaped before may have left its number to a stranger.
+  // The pid of one that was killed and reaped before may have been reused.
   if (guard <= 0 || waitid(P_PID, (id_t)guard, &info, WEXITED | WNOHANG | WNOWAIT) < 0) return;
   kill(guard, SIGKILL);
   while (waitpid(guard, NULL, 0) < 0 && errno == EINTR) {}
 }
 
-// Until it has ended, and nothing is left of what it started. How to end then.
+// Runs until it has ended and nothing is left of what it started. Returns the status to end with.
 static int watch(const struct below* below) {
-  // When one that is to end counts as stuck; 0 while it need not end.
+  // When a server that was told to end counts as stuck; 0 while it need not end.
   long long stuck_at_ms = 0;
   for (;;) {
     siginfo_t info;
@@ -326,7 +325,7 @@ static int watch(const struct below* below) {
         if (stuck_at_ms == 0) stuck_at_ms = now_ms() + below->patience_ms;
         break;
       case SIGUSR1:
-        // Also the first word of an end that nobody asked for here.
+        // Also the first report of an end that was not asked for here.
         if (info.si_pid != below->pid) break;
         stuck_at_ms = now_ms() + below->patience_ms;
         if (below->above && getppid() == below->above) kill(below->above, SIGUSR1);
@@ -337,7 +336,7 @@ static int watch(const struct below* below) {
 }
 
 // Beside the watchdogs: waits until both of them and the server are gone, and ends what is left of it. The lower
-// watchdog writes the server's number to `told`, and the pipe ends when neither watchdog has it open any more.
+// watchdog writes the server's pid to `told`, and the pipe ends when neither watchdog has it open any more.
 static int guard(const struct server_group* group, int told) {
   pid_t server = 0;
   char more;
@@ -394,7 +393,7 @@ int main(int argc, char** argv) {
   adopt_orphans();
 
   // Signals are taken one by one with sigwaitinfo: no handler, no race with fork. Some cannot be blocked or mean that
-  // this program itself is broken; those keep their way.
+  // this program itself is broken; those keep their default action.
   sigset_t taken, before;
   sigemptyset(&taken);
   const int numbers[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGUSR1};

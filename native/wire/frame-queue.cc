@@ -73,7 +73,7 @@ int FrameQueue::send(int fd) {
       pool_.give(first);
       blocks_.pop_front();
     }
-    // A socket that took only a part has no more room now; asking again would only be told so.
+    // A socket that took only a part has no more room now; another call would only fail with EAGAIN.
     if (static_cast<size_t>(sent) < asked) return 0;
   }
   return 0;

@@ -18,7 +18,7 @@ class FrameQueue {
   // Where the payload of one more text frame belongs, with one byte to spare behind it; the caller fills it at once.
   // Null when there is no memory for it.
   char* text(size_t payloadBytes);
-  // The same for a frame that is whole already.
+  // The same for a frame that is complete already.
   char* raw(size_t bytes);
 
   size_t bytes() const { return bytes_; }

@@ -21,10 +21,10 @@ namespace {
 
 // Connections taken per round; more wait for the next, so that other parts of the program get their turn.
 constexpr int kAcceptedPerRound = 64;
-// What the system takes before it has sent it. All of it is ahead of whatever comes next, so little is left to it:
-// enough to keep a fast reader busy until more is brought.
+// The socket's send buffer. All of it is ahead of whatever comes next, so it is small: enough to keep a fast reader
+// busy until more is written.
 constexpr int kUnsentBytes = 256 * 1024;
-// Without a descriptor left, how long before the next try: nobody tells when there is one again.
+// With no descriptor left, how long before the retry: there is no event for a free one.
 constexpr long kTryAgainNs = 20 * 1000 * 1000;
 
 int failed(int fd, int err) {
@@ -114,7 +114,7 @@ Listener::Listener(Loop* loop, int fd, int timer, napi_ref onConnection) : loop_
 
 void Listener::onReady(Watch& watch, uint32_t) {
   if (&watch == &timer_) {
-    // Not registered, it need not be read: setting it anew makes it unready.
+    // Not registered, so the timer need not be read: setting it again makes it unready.
     loop_->arm(timer_, 0);
     loop_->arm(watch_, EPOLLIN);
     return;

@@ -1,4 +1,4 @@
-// A listening socket: gives what connects, as a `Socket` that nobody reads yet.
+// A listening socket: accepts connections, each as a `Socket` that is not read yet.
 #ifndef PROCWIRE_LISTENER_H
 #define PROCWIRE_LISTENER_H
 

@@ -24,9 +24,9 @@ constexpr size_t kGatherBytes = 1536 * 1024;
 // Memory for such a frame is kept for the next one up to this size: a write of 512 KiB, the largest our own client
 // sends.
 constexpr size_t kKeptPartialBytes = 768 * 1024;
-// A queue beyond this was worth waiting for: its end is told.
+// A queue longer than this emits `drain` when it is empty.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
-// Behind the head of a frame that is refused nothing is a frame any more.
+// After the head of a refused frame, nothing more is read as a frame.
 constexpr uint64_t kForEver = UINT64_MAX;
 
 constexpr uint8_t kText = 1;
@@ -119,7 +119,7 @@ void Socket::take(char* bytes, size_t length) {
     }
     const FrameHead head(bytes, length);
     if (head.bytes == 0) return keep(bytes, length, 0);
-    // The reader in JavaScript, which knows the rules, refuses it by its head. Its length is not to be counted with: a
+    // The reader in JavaScript, which knows the rules, refuses it by its head. Its length must not be used: a
     // sum with it may wrap.
     if (head.payloadBytes > mostMessageBytes_) {
       passedOn_ = kForEver;
@@ -236,7 +236,7 @@ void Socket::resume() {
 void Socket::end() {
   if (!isOpen() || ending_) return;
   ending_ = true;
-  // Only so can the peer's end be noticed.
+  // This is the only way to notice the peer's end.
   paused_ = false;
   forgetRoutes();
   loop_->flushLater(this);
@@ -294,7 +294,7 @@ int Socket::handOver() {
   return fd;
 }
 
-// Nothing is told any more.
+// No event follows.
 void Socket::leave() {
   if (onEvent_) napi_delete_reference(loop_->env(), onEvent_);
   onEvent_ = nullptr;
@@ -308,7 +308,7 @@ void Socket::giveBack() {
   forgetRoutes();
 }
 
-// ---- what is told
+// ---- events
 
 void Socket::tell(SocketEvent event, size_t argc, const napi_value* argv) {
   napi_env env = loop_->env();

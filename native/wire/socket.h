@@ -1,6 +1,6 @@
 // One connection of a server. At first it only passes bytes on, both ways. Once it is told that it carries WebSocket
-// frames, it sends frames, and takes what needs no JavaScript at all: a `process/write` for a child it was told of goes
-// from the socket into the child's input. Whole text messages are told as such; every other frame (fragments, control
+// frames, it sends frames, and handles what needs no JavaScript at all: a `process/write` for a child with a route goes
+// from the socket into the child's input. Whole text messages are emitted as such; any other frame (fragments, control
 // frames, oversized and wrong ones) is passed on as the bytes it came in.
 #ifndef PROCWIRE_SOCKET_H
 #define PROCWIRE_SOCKET_H
@@ -44,7 +44,7 @@ class Socket final : public Resident {
   void onReady(Watch& watch, uint32_t events) override;
   void onFlush() override { flush(); }
   void abandon() override { destroy(); }
-  // Closes without telling; what is queued is lost.
+  // Closes without an event; what is queued is lost.
   void destroy();
   // Gives the descriptor away and forgets it, for a connection that carries no frames and has nothing queued; else -1.
   int handOver();
@@ -52,7 +52,7 @@ class Socket final : public Resident {
   // What JavaScript asks for. All harmless after the end.
   // Begins to read; called once.
   void start(napi_ref onEvent);
-  // What comes from here on are frames. `received` are those bytes of them that were told already; they are changed.
+  // Frames follow from here on. `received` are their bytes that were emitted already; they are changed in place.
   // While more than `mostQueuedBytes` wait to be sent, nothing is read: a peer that does not take its answers gets no
   // more.
   void carryFrames(size_t mostMessageBytes, size_t mostQueuedBytes, char* received, size_t length);
@@ -63,7 +63,7 @@ class Socket final : public Resident {
   void resume();
   // Sends what is queued, then says that nothing more comes.
   void end();
-  // Writes for this process go straight to its child, until it is taken back.
+  // Writes for this process go straight to its child, until the route is removed.
   void route(std::string processId, Child* child);
   void unroute(const std::string& processId);
   // While a message is sent in parts nothing else may come between them: writes are left to JavaScript.

@@ -25,7 +25,7 @@ class Scanner {
     return true;
   }
 
-  // A string without escapes; only its closing quote is looked for, what is inside is checked by who uses it.
+  // A string without escapes; only its closing quote is looked for, its content is checked by the user.
   bool string(std::string_view& found) {
     if (!take('"')) return false;
     const char* close = static_cast<const char*>(memchr(at_, '"', static_cast<size_t>(end_ - at_)));

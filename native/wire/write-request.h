@@ -15,7 +15,7 @@ struct WriteRequest {
   std::string_view id;
   std::string_view processId;
   std::string_view writeId;
-  // Base64, not yet looked at.
+  // Base64, not yet checked.
   std::string_view chunk;
 };
 

@@ -26,7 +26,7 @@ export interface CapabilityRoot {
   error: string | null;
 }
 
-/** Looks for a plugin and for skills below each root. It hands out files as they are; what they mean is the client's. */
+/** Looks for a plugin and for skills below each root. Returns the files as they are, for the client to interpret. */
 export async function discoverCapabilityRoots(params: {
   roots: { id: string; path: string }[];
 }): Promise<{ roots: CapabilityRoot[] }> {
@@ -123,7 +123,7 @@ function configPath(root: string, manifest: CapabilityFile, field: string, usual
     if (typeof parsed === "object" && parsed !== null)
       named = Object.entries(parsed).find(([key]) => key === field)?.[1];
   } catch {
-    // The client is given the manifest and words its fault itself.
+    // The client gets the manifest and reports what is wrong with it.
   }
   const path = typeof named === "string" ? resolve(root, named) : "";
   return path.startsWith(root + sep) ? path : join(root, usual);
@@ -138,7 +138,7 @@ function textPath(uri: string): string | null {
   try {
     return pathFromUri(uri);
   } catch {
-    // A name that is no text is neither a skill's nor a manifest's.
+    // A name that is not UTF-8 belongs to neither a skill nor a manifest.
     return null;
   }
 }

@@ -8,7 +8,7 @@ import { readTextFile } from "./text-file.ts";
 
 export interface EnvironmentConfigParams {
   cwd: string;
-  /** Keys from the root of the file down; only what they lead to is told. */
+  /** Keys from the root of the file down; only the values they lead to are returned. */
   configPaths: string[][];
   requirementsPaths: string[][];
 }
@@ -16,7 +16,7 @@ export interface EnvironmentConfigParams {
 export interface ConfigLayers {
   /** From the weakest to the strongest. */
   layers: { source: string; baseDir: string; toml: string }[];
-  /** Where a layer that the client has from elsewhere belongs: after the system's. */
+  /** Where a layer that the client got elsewhere belongs: after the system's. */
   cloudInsertionIndex: number;
 }
 
@@ -82,7 +82,7 @@ export function codexHomeDirectory(env: NodeJS.ProcessEnv): string {
 
 type Table = Record<string, unknown>;
 
-/** Reads a file, adds what the keys lead to as a layer if that is anything, and gives the whole table. */
+/** Reads a file, adds the values the keys lead to as a layer unless there are none, and returns the whole table. */
 async function addLayer(to: ConfigLayers, path: string, source: string, keys: string[][]): Promise<Table> {
   const text = await readTextFile(path);
   if (text === null) return {};
@@ -107,7 +107,7 @@ function copyPath(from: Table, to: Table, [key, ...rest]: string[]): void {
   if (key === undefined || !Object.hasOwn(from, key)) return;
   const value = from[key];
   const below = Object.hasOwn(to, key) ? to[key] : undefined;
-  // Another path has taken the whole of it already.
+  // Another path has copied the whole table already.
   if (below === value) return;
   if (rest.length === 0) {
     to[key] = value;

@@ -8,11 +8,11 @@ export interface EnvironmentInfoOptions {
   version: string;
   env?: NodeJS.ProcessEnv;
   cwd?: string;
-  /** Parts of the server that do not work here, in words for a person. */
+  /** Parts of the server that do not work here, described for a person. */
   degraded?: string[];
 }
 
-/** Part of every handshake, so it is cheap: a few looks at the environment and at most three at the disk. */
+/** Part of every handshake, so it is cheap: reads a few environment variables and asks the disk at most three times. */
 export function environmentInfo(options: EnvironmentInfoOptions): EnvironmentInfo {
   const env = options.env ?? process.env;
   const cwd = options.cwd ?? process.cwd();
@@ -37,7 +37,7 @@ export function homeDirectory(env: NodeJS.ProcessEnv): string {
 }
 
 /**
- * A client turns to a method only where the flag says so. `capabilityDiscoveryV2` stays off although the method
+ * A client calls a method only if its flag is set. `capabilityDiscoveryV2` stays off although the method
  * answers: it leaves out plugins and what skills declare in YAML, and without the flag a client finds both by itself.
  */
 const CAPABILITIES: Readonly<Record<string, boolean>> = {

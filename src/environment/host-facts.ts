@@ -13,7 +13,7 @@ export interface LocalEnvironmentOptions {
 
 type Answer = Promise<Record<string, unknown>>;
 
-/** This host, for a server: told once and kept; what reads files is loaded by the first request for it. */
+/** This host, for a server: found out once and kept; the code that reads files is loaded by the first request. */
 export function localEnvironment(options: LocalEnvironmentOptions) {
   let info: EnvironmentInfo | null = null;
   const handshakeInfo = () => {
@@ -21,7 +21,7 @@ export function localEnvironment(options: LocalEnvironmentOptions) {
     return info;
   };
   return {
-    /** What a handshake tells: cheap, and of the sandboxes only what is known already. */
+    /** What a handshake answers: cheap, with only those sandboxes that are known already. */
     info: handshakeInfo,
     /** Everything, also what takes a moment to find out. */
     async describe(): Promise<EnvironmentInfo> {

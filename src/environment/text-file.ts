@@ -4,7 +4,7 @@ import { readFile } from "../files/read-write.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
 import { uriFromPath } from "../protocol/path-uri.ts";
 
-/** More is no configuration, manifest or instruction. */
+/** No configuration, manifest or instruction file is larger than this. */
 export const MAX_TEXT_FILE_BYTES = 1024 * 1024;
 
 /** A small text file's content, or null when there is none at the path. Anything else in its place is an error. */

@@ -1,28 +1,28 @@
-/** What a stream tells, in order. */
+/** The events of a stream, in order. */
 export interface ByteStreamEvents {
-  /** So many bytes count as under way until `taken` is told of them. */
+  /** These bytes fill the window until `taken` is called for them. */
   data(chunk: Uint8Array): void;
   /** The other side will write no more; it may still read. */
   ended(): void;
-  /** The last event, told once: nothing goes either way any more. A reason when it was not its end. */
+  /** The last event, emitted once: nothing moves in either direction any more. A reason means an error. */
   closed(reason: string | null): void;
 }
 
 /** Bytes in both directions, each of which ends by itself. No more is under way than the stream's window. */
 export interface ByteStream {
-  /** Events begin; called once. */
+  /** Starts the events; called once. */
   open(events: ByteStreamEvents): void;
-  /** Resolves when the other end has taken it; rejects when it never will. Whoever writes waits when too much is under way. */
+  /** Resolves when the other end has taken it, rejects when it never will. A full window makes the writer wait. */
   write(chunk: Uint8Array): Promise<void>;
   /** Nothing more will be written. */
   end(): void;
-  /** Of what `data` told, so much has been dealt with: as much again may come. */
+  /** This many bytes of `data` have been processed: the window opens by as much. */
   taken(bytes: number): void;
-  /** Ends both directions at once. Without a reason nothing was wrong. */
+  /** Ends both directions at once. No reason means no error. */
   close(reason: string | null): void;
 }
 
-/** Whatever one tells, the other writes; what one cannot take in holds the other back. */
+/** Joins two streams: what comes from one is written to the other, and a slow one puts backpressure on the other. */
 export function joinStreams(one: ByteStream, other: ByteStream): void {
   one.open(writingTo(one, other));
   other.open(writingTo(other, one));
@@ -31,7 +31,7 @@ export function joinStreams(one: ByteStream, other: ByteStream): void {
 function writingTo(from: ByteStream, to: ByteStream): ByteStreamEvents {
   return {
     data: (chunk) => {
-      // A stream that can take nothing more has closed, and tells so itself.
+      // A stream that takes nothing more has closed, and emits that itself.
       to.write(chunk).then(
         () => from.taken(chunk.length),
         () => undefined,

@@ -1,13 +1,13 @@
-/** The word that stands for this machine's own addresses among what is allowed. */
+/** Stands for this machine's own addresses in the rules. */
 export const LOOPBACK = "loopback";
 
 /**
- * Where a server lets its clients connect to and listen: null nowhere, else `loopback`, `HOST:PORT` or `HOST:*`. A name is
- * compared as it was written: what it leads to is not looked at, so a listed one is trusted to lead where it should.
+ * Where a server lets its clients connect and listen: null nowhere, else `loopback`, `HOST:PORT` or `HOST:*`. A name is
+ * compared as it was written and not resolved, so a listed name is trusted to resolve to the right address.
  */
 export type ForwardRules = readonly string[] | null;
 
-/** Null when it is allowed, else what to tell. */
+/** Null when it is allowed, else the error text. */
 export function whyNotForwarded(rules: ForwardRules, host: string, port: number): string | null {
   if (rules === null) return "forwarding is off at this server; `--allow-forward` lets it in";
   if (rules.includes(LOOPBACK) && isLoopback(host)) return null;
@@ -17,13 +17,13 @@ export function whyNotForwarded(rules: ForwardRules, host: string, port: number)
   return `forwarding to \`${shown}:${port}\` is not allowed; \`--allow-forward ${shown}:${port}\` lets it in`;
 }
 
-/** Addresses that nobody else's machine has, and the one name for them that is not asked of anybody. */
+/** Loopback addresses, and the one name for them that needs no lookup. */
 export function isLoopback(host: string): boolean {
   const name = host.toLowerCase();
   return name === "localhost" || name === "::1" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(name);
 }
 
-/** What a rule must look like; null when it does not. */
+/** The rule in its normal form; null when the text is not a rule. */
 export function parseForwardRule(text: string): string | null {
   if (text === LOOPBACK) return text;
   const [, host, port] = /^(\[[0-9a-fA-F:.]+\]|[^\s:[\]/]+):(\d{1,5}|\*)$/.exec(text) ?? [];

@@ -53,7 +53,7 @@ export function listenTcp(
     );
     server.listen({ host, port }, () => {
       server.removeListener("error", reject);
-      // A connection that could not be taken is its peer's trouble, not the listener's.
+      // A connection that could not be accepted fails for its peer; the listener goes on.
       server.on("error", () => undefined);
       const address = server.address();
       resolve({
@@ -66,7 +66,7 @@ export function listenTcp(
 
 class TcpStream implements ByteStream {
   readonly #socket: Socket;
-  /** Bytes told and not taken. */
+  /** Bytes emitted and not yet taken. */
   #underWay = 0;
   #events: ByteStreamEvents | null = null;
   #reason: string | null = null;
@@ -112,7 +112,7 @@ class TcpStream implements ByteStream {
 
   close(reason: string | null): void {
     this.#events = null;
-    // A reset says that not all has come; an orderly end would claim that it has.
+    // A reset says that data was lost; an orderly end would claim that all has arrived.
     if (reason !== null) this.#socket.resetAndDestroy();
     else this.#socket.destroySoon();
   }

@@ -10,7 +10,8 @@ export interface EnvironmentRequest {
 /**
  * The environment of a child. Without a policy it is exactly the request's own. With one: the host's, cut down to core
  * or nothing, without what looks like a secret, without `exclude`, with `set`, cut down to `includeOnly`; the request's
- * own variables come last and pass every filter. What looks like a secret, a `secretGuard` says better. Credentials of the host itself are stripped from every source.
+ * own variables come last and pass every filter. A `secretGuard` decides more exactly what looks like a secret.
+ * Credentials of the host itself are stripped from every source.
  */
 export function childEnvironment(
   request: EnvironmentRequest,

@@ -18,13 +18,13 @@ export interface ChildSpec {
   pipeStdin: boolean;
   /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until the start has ended. */
   descriptors: readonly number[];
-  /** What the system holds it to. */
+  /** Limits that the system enforces on it. */
   limits?: Pick<EnforcedLimits, "resources" | "cgroups"> | undefined;
-  /** Of one that outlives this program: what the next one must know of it. */
+  /** Of a process that outlives this program: what the next server must know of it. */
   kept?: { record: string; startedAtMs: number; maxOutputBytes: number } | undefined;
 }
 
-/** Exactly one of the two: how it ended, in the system's own numbers. */
+/** How it ended, in the system's own numbers; exactly one of the two is set. */
 export type RawExit = { type: "code"; code: number } | { type: "signal"; signal: number };
 
 /** Called in this order: output the leader wrote, exit, late output of others, close. Never after `close`. */
@@ -35,13 +35,13 @@ export interface ChildEvents {
   close(): void;
   /** The queue of `write` is empty again, or will never be read. */
   drain(): void;
-  /** Its output could not be read, or its events not be understood: what it says and does from now on is not known. */
+  /** Its output could not be read, or an event was not understood: from now on it cannot be followed. */
   broken(error: Error): void;
 }
 
 /**
- * What identifies the ends a child was given, so that a process holding one of them can be told to be its descendant.
- * Only while our own ends are open: afterwards the system gives the numbers to others.
+ * What identifies the ends of pipes or the terminal a child was given, so that a process holding one is known to be its
+ * descendant. Valid only while our own ends are open: afterwards the system reuses the numbers.
  */
 export interface ChildEnds {
   /** Inodes of its pipes. */
@@ -50,7 +50,7 @@ export interface ChildEnds {
   pts: number | null;
 }
 
-/** What a child is given to read. */
+/** A child's input. */
 export interface ChildInput {
   /** Queues bytes, and remembers the id they came with. Does nothing when nobody can read them any more. */
   write(bytes: Uint8Array, writeId?: string): void;
@@ -58,22 +58,22 @@ export interface ChildInput {
   knows(writeId: string): boolean;
   /** What the system has not taken yet; 0 also when nobody can read it any more. */
   readonly queuedBytes: number;
-  /** So much may be queued before whoever writes waits. None for one that is kept: what is queued here would be lost. */
+  /** How much may be queued before a writer waits. 0 for a kept process: what is queued here would be lost. */
   readonly maxQueuedBytes?: number | undefined;
   /** Closes it once the queue is empty. On a terminal: an end-of-file keystroke. */
   close(): void;
-  /** What this machine's own sockets may write to without asking; null where there is no such thing. */
+  /** What the addon's sockets may write to directly; null where there is no straight lane. */
   readonly straight: object | null;
-  /** Nobody writes to it without asking any more: the child is being ended. */
+  /** Closes the straight lane: the child is being ended. */
   refuse(): void;
 }
 
 /** A started program: the leader of its own session and process group. */
 export interface Child {
   readonly pid: number;
-  /** As in the process table: tells it, and what began after it, from processes with reused numbers. */
+  /** As in the process table: tells it, and what began after it, from processes with reused pids. */
   readonly startTime: number;
-  /** What its descendants have of it, wherever they go; 0 where nothing marks them. */
+  /** The mark its descendants inherit, wherever they go; 0 where nothing marks them. */
   readonly mark: number;
   readonly input: ChildInput;
   pause(): void;
@@ -83,11 +83,11 @@ export interface Child {
   ttyState(): TtyState | null;
   /** Signals the whole group while the leader has not been reaped; false afterwards. */
   signalGroup(signal: number): boolean;
-  /** Stops listening: what a process out of reach still holds open is given up, and `close` follows once it has exited. */
+  /** Stops reading: streams that a process out of reach still holds are given up, and `close` follows its exit. */
   cut(): void;
   /** Empty once closed or cut. */
   readonly ends: ChildEnds;
-  /** Of one that outlives this program. */
+  /** Only for a process that outlives this program. */
   readonly kept?: KeptChildSide | null | undefined;
 }
 

@@ -8,13 +8,13 @@ const RLIMIT_CPU = 0;
 const RLIMIT_DATA = 2;
 const RLIMIT_NOFILE = 7;
 
-/** Limits the system holds a child to, made ready before it starts. */
+/** Limits that the system enforces on a child, prepared before it starts. */
 export interface EnforcedLimits {
   /** Three numbers each: the resource, its soft and its hard limit. */
   readonly resources: readonly number[];
   /** Each is the cgroup.procs file of a cgroup the child enters. */
   readonly cgroups: readonly string[];
-  /** Which of them a child has met that was killed by this signal, and not by us. */
+  /** Which limit a child reached that was killed by this signal, and not by us. */
   metBy(signal: number): LimitName | null;
   /** Called when no process is left in them. */
   release(): void;
@@ -23,7 +23,7 @@ export interface EnforcedLimits {
 const SIGKILL = 9;
 const SIGXCPU = 24;
 
-/** Refuses, as a request that is wrong here, what cannot be enforced. */
+/** Refuses a limit that cannot be enforced here as an invalid request. */
 export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean): EnforcedLimits {
   const resources: number[] = [];
   const limitResource = (name: LimitName, resource: number, soft: number, hard = soft) => {

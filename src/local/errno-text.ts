@@ -12,7 +12,7 @@ export function errnoText(errno: number): string {
   return `${SYSTEM_ERROR_TEXTS[name] ?? name} (os error ${errno})`;
 }
 
-/** Output of a process that could not be read, so that nobody knows what it said. */
+/** The error of a process whose output could not be read, so that part of it is unknown. */
 export function unreadableOutput(errno: number): Error {
   return new Error(`failed to read the output of the process: ${errnoText(errno)}`);
 }

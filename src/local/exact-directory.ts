@@ -2,7 +2,7 @@ import { closeSync, constants, fstatSync, openSync, readlinkSync } from "node:fs
 import { invalidRequest } from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
 
-/** Linux's; Node does not name it. Opens what needs no permission to be read. */
+/** Linux's O_PATH, which Node does not name: opens a directory without permission to read it. */
 const O_PATH = 0o10000000;
 
 /** A directory held open: it stays what it is, whatever is renamed or linked in the meantime. */
@@ -11,9 +11,9 @@ export interface HeldDirectory extends Disposable {
 }
 
 /**
- * Opens the directory at a path if it is the one that is meant (`device:inode`) and no link is on the way. Between
- * somebody's look at a path and a start in it, everybody who may write there can put another directory or a link in its
- * place; what is opened here is checked and then used, so nothing comes in between.
+ * Opens the directory at a path if it is the one that is meant (`device:inode`) and no link is on the way. Between a
+ * check of a path and a start in it, anyone who may write there can put another directory or a link in its place; here
+ * the opened descriptor itself is checked and then used, so there is no such race.
  */
 export function openExactDirectory(path: string, identity: string): HeldDirectory {
   const refuse = (why: string) =>

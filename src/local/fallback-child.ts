@@ -11,8 +11,8 @@ import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
 import { WriteIds } from "./write-ids.ts";
 
 /**
- * How long the streams must have been silent after the leader's end before the end is told while another process still
- * holds them: Node tells an exit before it has read what the leader wrote.
+ * How long the streams must have been silent after the leader's end before the exit is emitted while another process
+ * still holds them: Node emits an exit before it has read what the leader wrote.
  */
 const QUIET_AFTER_EXIT_MS = 100;
 
@@ -22,7 +22,7 @@ export const TERMINAL_NEEDS_ADDON =
 
 /**
  * Starts a program through node:child_process, where the native spawner cannot be loaded. Pipes only, and they are
- * sockets; a script without `#!` is run by /bin/sh; the event loop stands still while a large process forks.
+ * sockets; a script without `#!` is run by /bin/sh; the event loop is blocked while a large process forks.
  */
 export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promise<Child> {
   if (spec.terminal)
@@ -38,11 +38,11 @@ export function spawnFallbackChild(spec: ChildSpec, events: ChildEvents): Promis
   const { promise, resolve, reject } = Promise.withResolvers<Child>();
   const fail = (error: unknown) => reject(toSpawnError(error, spec));
   try {
-    // Asked for here, because a server with the native spawner never needs it and would load it at every start.
+    // Imported here, because a server with the native spawner never needs it and would load it at every start.
     const { spawn } = process.getBuiltinModule("node:child_process");
     const child = spawn(spec.file, spec.argv.slice(1), {
       argv0: spec.argv[0] ?? spec.file,
-      // The child of a fork has our descriptors until its exec, and finds this one by our number.
+      // The child of a fork has our descriptors until its exec, and finds this one under our pid.
       cwd: spec.directory === undefined ? spec.cwd : `/proc/${process.pid}/fd/${spec.directory}`,
       env: spec.env,
       detached: true,
@@ -97,7 +97,7 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
       if (reaped && !told) restartQuiet();
     });
     stream.on("error", (error: NodeJS.ErrnoException) => {
-      // A reset while the other side dies is an end like others.
+      // A reset while the other side dies is an ordinary end.
       if (error.code !== "ECONNRESET") events.broken(unreadableOutput(-(error.errno ?? 0)));
     });
   };

@@ -2,17 +2,17 @@ import type { ExitStatus, TerminalSize } from "../exec/exec-process.ts";
 import type { KeptSession, KeptSide } from "../exec/kept-process.ts";
 import type { Child, ChildEvents } from "./child.ts";
 
-/** What a started program that outlives its server can do besides. */
+/** What a child that outlives its server can do in addition. */
 export interface KeptChildSide extends KeptSide {
-  /** Written down before it is told to anybody. */
+  /** Recorded before it is sent to anybody. */
   recordExit(status: ExitStatus): void;
   recordClosed(): void;
 }
 
-/** What was told of a process by earlier servers, in order. */
+/** The events of a process that earlier servers emitted, in order. */
 export type KeptEntry =
   | { type: "output"; seq: number; stream: "stdout" | "stderr" | "pty"; chunk: Uint8Array }
-  /** A server died while it read: what that took is not known. */
+  /** A server died while it read: how much that read took is not known. */
   | { type: "hole"; seq: number }
   | { type: "exited"; seq: number }
   | { type: "closed"; seq: number };
@@ -23,18 +23,18 @@ export interface InheritedChild extends KeptSession {
   record: string;
   size: TerminalSize;
   isStdinClosed: boolean;
-  /** The last number that is no longer there, and the bytes up to it. */
+  /** The last seq that is no longer retained, and the bytes up to it. */
   gone: { seq: number; bytes: number };
   entries: readonly KeptEntry[];
   exit: { seq: number; status: ExitStatus } | null;
-  /** Begins to tell what it does from now on. */
+  /** Begins to emit its events. */
   begin(events: ChildEvents): void;
 }
 
-/** What a server below a keeper has of it. */
+/** The keeper as the server below it uses it. */
 export interface KeptMachine {
-  /** The keeper's number: what loses its parent comes to it. */
+  /** The keeper's pid: orphans become its children. */
   readonly pid: number;
-  /** The next that earlier servers left; "unreadable" for one that was ended for it; null when there is none. */
+  /** The next process that earlier servers left; "unreadable" for one that was ended because of that; null: no more. */
   take(): InheritedChild | "unreadable" | null;
 }

@@ -3,8 +3,8 @@ import { processLimits, terminalSize } from "../protocol/process-schemas.ts";
 import { array, boolean, type Infer, object, oneOf, optional, string, u64 } from "../protocol/schema.ts";
 
 /*
- * What one server writes down of a kept process for the next. Its environment is not part of it: nobody needs that again,
- * and it may hold secrets.
+ * What one server records of a kept process for the next. Its environment is not part of it: it is not needed again,
+ * and may hold secrets.
  */
 
 const params = object("KeptParams", {
@@ -23,7 +23,7 @@ const params = object("KeptParams", {
 });
 
 const record = object("KeptRecord", {
-  /** Rises whenever a record of before can no longer be read. */
+  /** Raised whenever an older record can no longer be read. */
   version: oneOf("1"),
   sessionId: string,
   ownerId: string,

@@ -1,18 +1,18 @@
-/** So many ended trees may be remembered before they are looked through. */
+/** How many ended trees are remembered before they are swept. */
 const LOOK_THROUGH_FROM = 1024;
 
 /**
- * Marks of the trees that this program has started and not ended: a leader, or somebody it left, may still live. An orphan
- * with any other mark, or with none, has changed it.
+ * Marks of the trees that this program has started and not ended: a leader, or a descendant it left, may still live. An
+ * orphan with any other mark, or with none, has changed it.
  */
 export class KnownTrees {
-  /** Each with whether its leader has exited; null while nobody asks. */
+  /** Each mark with whether its leader has exited; null until orphans come to this program. */
   #trees: Map<number, { exited: boolean }> | null = null;
-  /** A tree without a mark, or from before this was kept, may have orphans that are not known and have done nothing. */
+  /** A tree without a mark, or one started before marks were recorded, may have unmarked orphans that hide nothing. */
   #hasUnknown = false;
   #lookThroughAt = LOOK_THROUGH_FROM;
 
-  /** From now on, for a program that orphans come to. */
+  /** Records marks from now on, for a program that orphans come to. */
   keep(): void {
     this.#trees ??= new Map();
   }
@@ -33,12 +33,12 @@ export class KnownTrees {
     this.#trees?.delete(mark);
   }
 
-  /** Nobody who was left alone can have this mark. */
+  /** Whether no process of a living tree can have this mark. */
   isStrange(mark: number): boolean {
     return this.#trees !== null && !this.#hasUnknown && !this.#trees.has(mark);
   }
 
-  /** Not all are forgotten one by one: whoever lives as long as the server is never swept before. */
+  /** Forgets ended trees whose mark no process carries: those that live as long as the server are not swept earlier. */
   forgetEnded(isCarried: (mark: number) => boolean): void {
     if (this.#trees === null || this.#trees.size < this.#lookThroughAt) return;
     for (const [mark, { exited }] of this.#trees) if (exited && !isCarried(mark)) this.#trees.delete(mark);
@@ -46,5 +46,5 @@ export class KnownTrees {
   }
 }
 
-/** Of the whole program, as its orphans are: two backends in it must not take each other's for strangers. */
+/** One for the whole program, since orphans come to the program: two backends must know each other's trees. */
 export const knownTrees = new KnownTrees();

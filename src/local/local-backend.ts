@@ -38,7 +38,7 @@ import { restoreLog } from "./restore-log.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
 import { TreeKiller } from "./tree-kill.ts";
 
-/** What is to be walled. */
+/** The program that gets walls. */
 export type SandboxedStart = StartParams & {
   /** A descriptor of the exact directory to start in; the caller's, open until the start has ended. */
   directory?: number | undefined;
@@ -53,15 +53,15 @@ export interface LocalBackendOptions {
   snapshotBudget?: RetentionBudget;
   /** Orphans of started programs come to this program, which reaps them. Changes the whole program; for a server. */
   subreaper?: boolean;
-  /** What else does not work as it should around this backend, each with its reason. */
+  /** What else is degraded around this backend, each with its reason. */
   degraded?: readonly string[];
   /** Refuses an id that a live process has. Not below a server, where each session has ids of its own. */
   uniqueIds?: boolean;
-  /** Told when orphans are ended that could not be attributed to any process. */
+  /** Called when orphans are ended that could not be attributed to any process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
   /** Where inherited variables come from. */
   hostEnv?: Record<string, string | undefined>;
-  /** Resolves when what walls kept on the host beyond a single process is removed, as far as it can be by now. */
+  /** Resolves when what walls left on the host beyond a single process is removed, as far as possible now. */
   settleSandboxes?: (() => Promise<void>) | undefined;
   /** Turns a sandbox intent into walls, or null when it cannot; without it every intent is refused. */
   resolveSandbox?: ((intent: unknown, start: SandboxedStart) => Promise<ResolvedSandbox | null>) | undefined;
@@ -78,9 +78,9 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #starting = new Set<Promise<void>>();
   /** Each resolves once nothing is left of the walls around a process. */
   readonly #walls = new Set<Promise<void>>();
-  /** Of everything that starts or is open, where they must be unique. */
+  /** Ids of all processes that are starting or open, where they must be unique. */
   readonly #ids = new Set<string>();
-  /** Start times of the last unclaimed orphans that were told, by their numbers. */
+  /** Start times of the last unclaimed orphans that were reported, by pid. */
   readonly #lastUnclaimed = new Map<number, number>();
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
@@ -102,7 +102,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     });
   }
 
-  /** There is a keeper, so processes can outlive this program. */
+  /** Whether there is a keeper, so that processes can outlive this program. */
   get keeps(): boolean {
     return Boolean(this.#machine.keeper);
   }
@@ -138,7 +138,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     return { process, owner, hasLeft, attachments, terminalQueries, recordInput };
   }
 
-  /** What does not work as well as it should here, each with its reason; empty when all is well. */
+  /** What is degraded here, each with its reason; empty when all is well. */
   degraded(): string[] {
     return [...this.#machine.degraded, ...(this.#options.degraded ?? [])];
   }
@@ -199,7 +199,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     const { child, exit, isStdinClosed } = inherited;
     const { params, startedAtMs } = record;
     const log = new EventLog(this.#logOptions(true));
-    // Nothing is evicted before whoever holds it has said so: a client that was away may need all of it.
+    // Nothing is evicted before the session that holds it allows it: a client that was away may need all of it.
     const beginning = log.cursor({ holding: true, extraBytes: Number.POSITIVE_INFINITY });
     restoreLog(log, inherited);
     const limits = params.limits;
@@ -337,7 +337,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
         failures.push(error);
         this.#forget(process);
       });
-    // What is being started while everything ends, ends too.
+    // A process that is being started meanwhile is ended too.
     while (open().length > 0 || this.#starting.size > 0) {
       await Promise.allSettled(this.#starting);
       await Promise.all(open().map(end));
@@ -383,7 +383,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#orphans?.expect();
   }
 
-  /** Once each, though several trees may end it at once. */
+  /** Reports each once, though several trees may end it at once. */
   #tellUnclaimed(pid: number, startTime: number): void {
     if (this.#lastUnclaimed.get(pid) === startTime) return;
     this.#lastUnclaimed.delete(pid);
@@ -394,7 +394,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     this.#options.onOrphansEnded?.([{ pid, command: commandOf(pid) }]);
   }
 
-  /** This program ends with processes alive: the parent-death signal takes the leaders, this takes their trees. */
+  /** This program exits with processes alive: the parent-death signal ends the leaders, this ends their trees. */
   #killAllNow(): void {
     for (const { child } of this.#open) if (child && !child.kept) this.#killer.killNow(child);
   }
@@ -435,14 +435,14 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 }
 
-/** A request that was made ready elsewhere says itself which walls it has; an intent that asks for none has none. */
+/** A prepared request names its own walls; an intent that asks for none has none. */
 function labelOf({ sandbox, sandboxType }: StartParams): SandboxType {
   return sandbox === undefined || sandbox === null ? (sandboxType ?? "none") : "none";
 }
 
-/** As many may be ended at one time and still be told once each. */
+/** How many orphans may be ended at one time and still be reported once each. */
 const UNCLAIMED_REMEMBERED = 100;
-/** What the ended had still written is usually there at once. */
+/** The last output of an ended process is usually there at once. */
 const LAST_OUTPUT_MS = 100;
 /** A killed process is reaped and closed well before this, or the machine is in trouble. */
 const CLOSE_DEADLINE_MS = 5000;

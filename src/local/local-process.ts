@@ -48,7 +48,7 @@ import type { TreeKiller } from "./tree-kill.ts";
 const TIMEOUT_GRACE_MS = 2000;
 /** After an ended process's leader is gone, how long a process out of reach may keep its streams open. */
 const CUT_AFTER_MS = 2000;
-/** A process that leaves this much unread reads no answers; what it asks meanwhile is not answered. */
+/** A process with this much unread input does not read answers; its terminal's queries are not answered meanwhile. */
 const MAX_UNREAD_ANSWERS_BYTES = 4096;
 const NEVER = Number.POSITIVE_INFINITY;
 
@@ -58,14 +58,14 @@ export interface LocalProcessDeps {
   killer: TreeKiller;
   sandboxType: SandboxType;
   droppedEnv: readonly string[] | undefined;
-  /** Which limit a child has met that was killed by this signal. */
+  /** Which limit a child reached that was killed by this signal. */
   limitMetBy: (signal: number) => LimitName | null;
   /** Looks at how a sandboxed process ended: did its walls refuse something? */
   wasDenied: (exit: { exitCode: number; signal: string | null }, log: EventLog) => boolean;
   onClose: (process: LocalProcess) => void;
   /** Default: now. */
   startedAtMs?: number | undefined;
-  /** Of one that an earlier server started: what was done to it. */
+  /** Of a process that an earlier server started: what was done to it. */
   restored?: RestoredState | undefined;
 }
 
@@ -79,14 +79,14 @@ export class LocalProcess implements HostProcess {
   readonly processId: string;
   readonly sandboxType: SandboxType;
   readonly droppedEnv: readonly string[] | undefined;
-  /** What the process told. A server puts its own cursors on it. */
+  /** The process's events. A server puts its own cursors on it. */
   readonly log: EventLog;
 
   readonly #params: StartParams;
   readonly #deps: LocalProcessDeps;
   readonly #startedAtMs: number;
   #child: Child | null = null;
-  /** Apart from the log, which takes no exit any more once it has failed. */
+  /** Kept apart from the log, which takes no exit once it has failed. */
   #hasExited = false;
   #stdin: "open" | "closed" | "none";
   #size: TerminalSize | null;
@@ -142,7 +142,7 @@ export class LocalProcess implements HostProcess {
     if (this.log.exit) return;
     const { limits, timeoutMs = NEVER, maxAgeMs = NEVER } = this.#params;
     const endAfterMs = Math.min(timeoutMs, maxAgeMs);
-    // One of an earlier server has lived for a while.
+    // A process of an earlier server has lived for a while.
     const ageMs = this.#deps.restored ? this.#deps.clock.now() - this.#startedAtMs : 0;
     const after = (ms: number, fn: () => void) =>
       this.#deps.clock.after(Math.max(ms - ageMs, 0), fn, { keepAlive: false });
@@ -241,7 +241,7 @@ export class LocalProcess implements HostProcess {
     return treeOf(this.#child ? this.#deps.killer.tree(this.#child) : []);
   }
 
-  // ---- feeding
+  // ---- input
 
   write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {
     const write = async (): Promise<{ status: WriteStatus }> => {
@@ -253,7 +253,7 @@ export class LocalProcess implements HostProcess {
   }
 
   /**
-   * `accepted` means queued. Nobody promises that it is read: a process that has closed its stdin or has ended by
+   * `accepted` means queued, not read: a process that has closed its stdin or has ended by
    * itself still accepts. One that was ended by request refuses.
    */
   async feed(bytes: Uint8Array, { writeId }: WriteOptions = {}): Promise<Fed> {
@@ -358,13 +358,13 @@ export class LocalProcess implements HostProcess {
     this.log.dispose();
   }
 
-  /** What is beyond a limit is dropped, so that exactly as much as was allowed is told. */
+  /** Output beyond a limit is dropped, so that exactly as much as was allowed is emitted. */
   #onOutput(stream: OutputStream, chunk: Uint8Array): void {
     const left = (this.#params.limits?.outputBytes ?? Number.POSITIVE_INFINITY) - this.log.totalBytes;
     if (chunk.length <= left) {
       const appended = this.log.append(stream, chunk);
       this.#answers?.look(chunk);
-      // Not left to the collector, which may not come before there are hundreds of such chunks.
+      // Not left to the garbage collector, which may not run before there are hundreds of such chunks.
       if (appended === "copied") freeCopied(chunk);
       return;
     }
@@ -372,10 +372,10 @@ export class LocalProcess implements HostProcess {
     if (this.#limit === null) this.#onLimit("outputBytes");
   }
 
-  /** Nobody can follow it any more, so it does not go on unseen. */
+  /** It can no longer be followed, so it is ended instead of running on unseen. */
   #onBroken(error: Error): void {
     this.log.fail(error.message);
-    // The failure is told already, and there is nobody left to tell a second one.
+    // The log has failed already; a second failure has nowhere to go.
     void this.end("terminated").catch(() => undefined);
   }
 
@@ -424,7 +424,7 @@ export class LocalProcess implements HostProcess {
       raw.type === "code"
         ? { exitCode: raw.code, signal: null }
         : { exitCode: 128 + raw.signal, signal: signalName(raw.signal) };
-    // What was ended by request failed for that, whatever it had said before.
+    // One that was ended by request failed because of that, whatever it wrote before.
     const denied = this.#endReason === null && this.#deps.wasDenied(ended, this.log);
     if (this.#endReason === null && raw.type === "signal") this.#limit ??= this.#deps.limitMetBy(raw.signal);
     const byItself = raw.type === "code" ? "exited" : this.#limit === null ? "signaled" : "limit";
@@ -443,7 +443,7 @@ export class LocalProcess implements HostProcess {
   }
 }
 
-/** Survivors are told only where there are any. */
+/** The member is present only if there are survivors. */
 function ended(running: boolean, survivors: number[]): TerminateResult {
   return survivors.length > 0 ? { running, survivors } : { running };
 }

@@ -13,7 +13,7 @@ export interface LocalMachine {
   readonly canLimitResources: boolean;
   /** The keeper above this program; null where there is none. */
   readonly keeper?: KeptMachine | null | undefined;
-  /** What does not work as well as it should, each with its reason. */
+  /** What is degraded here, each with its reason. */
   readonly degraded: readonly string[];
 }
 

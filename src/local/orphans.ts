@@ -5,7 +5,7 @@ import { sleep } from "../async/clock.ts";
 import type { OrphanReaper } from "./machine.ts";
 import type { ProcessEntry, ProcessIdentity, ProcessTable } from "./process-table.ts";
 
-/** How long the last orphans are hunted at shutdown; a process that forks faster than this loses only to the watchdog. */
+/** How long the last orphans are killed at shutdown; a process that forks faster than this is left to the watchdog. */
 const HUNT_MS = 1000;
 const HUNT_PAUSE_MS = 5;
 
@@ -42,13 +42,13 @@ export class OrphanKeeper {
     options.reaper.setSubreaper(true);
   }
 
-  /** Something was started or has ended: orphans may come. */
+  /** To be called when something was started or has ended: orphans may come. */
   expect(): void {
     this.#looksLeft = 2;
     this.#timer ??= this.#options.clock.after(LOOK_EVERY_MS, () => this.#look(), { keepAlive: false });
   }
 
-  /** Ends every orphan that is left and tells which they were. */
+  /** Ends every orphan that is left and returns which they were. */
   async endAll(): Promise<Orphan[]> {
     const { table, clock } = this.#options;
     const found = new Map<number, Orphan>();
@@ -81,7 +81,7 @@ export class OrphanKeeper {
     // Living children of this program's own session were started by other code here; a dead one may still be an orphan.
     const orphans = this.#children().filter(({ zombie, session }) => zombie || session !== this.#ownSession);
     for (const { pid, startTime, zombie } of orphans) {
-      // Only zombies that were there at the last look too: a parent that waits for its own child has reaped it by now.
+      // Only zombies that were there at the last look too: code here that waits for its own child has reaped it by now.
       if (zombie && this.#known.get(pid)?.startTime === startTime) this.#options.reaper.reap(pid);
     }
     this.#known.clear();

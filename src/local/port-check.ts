@@ -31,7 +31,7 @@ export interface PortTableDeps {
   nowMs: () => number;
 }
 
-/** What is listened on. However many wait for a port, they share one look at the kernel's table. */
+/** The ports that are listened on. However many wait for a port, they share one read of the kernel's table. */
 export class PortTable {
   readonly #deps: PortTableDeps;
   #look: Look | null = null;
@@ -40,7 +40,7 @@ export class PortTable {
     this.#deps = deps;
   }
 
-  /** Null where nobody can tell. That nobody listens may be told a little late; that somebody does is so now. */
+  /** Null where it cannot be known. "Nobody listens" may be a little out of date; "somebody listens" is true now. */
   isListening(port: number): boolean | null {
     const { ports } = this.#latest();
     if (ports.has(port)) this.#look = null;
@@ -71,8 +71,8 @@ export async function isPortListening(port: number): Promise<boolean> {
 }
 
 /**
- * The ports that processes of these trees listen on, each with the leader of its tree. To a tree belongs who descends from
- * the leader or is in its session still; one that has left both is not found.
+ * The ports that processes of these trees listen on, each with the leader of its tree. A process belongs to a tree if
+ * it descends from the leader or is still in its session; one that has left both is not found.
  */
 export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress & { leader: number })[] {
   const found: (ListeningAddress & { leader: number })[] = [];
@@ -87,7 +87,7 @@ export function listeningPortsOf(leaders: readonly number[]): (ListeningAddress 
   return found;
 }
 
-/** Everybody in these trees, with the leader of each. */
+/** Every process in these trees, with its leader. */
 function membersOf(leaders: ReadonlySet<number>): Map<number, number> {
   const parents = new Map<number, { parent: number; session: number }>();
   for (const name of readDirectory("/proc")) {
@@ -122,7 +122,7 @@ function socketInodes(pid: number): number[] {
   });
 }
 
-/** Empty for one that is gone, or that one may not look into. */
+/** Empty for a process that is gone, or that this user may not inspect. */
 function readDirectory(path: string): string[] {
   try {
     return readdirSync(path);
@@ -136,7 +136,7 @@ function readTables(): string[] | null {
   return tables.length === 0 ? null : tables;
 }
 
-/** Read here and now: the kernel answers without waiting, and Node's threads may not be there. */
+/** Synchronous: the kernel answers without waiting, and Node's threads may not exist. */
 function readTable(path: string): string | null {
   try {
     return readFileSync(path, "latin1");
@@ -159,7 +159,7 @@ function parseTables(tables: string[] | null): ListeningSockets | null {
   return sockets;
 }
 
-/** From the kernel's words of four bytes in the machine's order; what matters is told apart for both families. */
+/** Decodes the kernel's address, four-byte words in the machine's byte order, of either family. */
 function reachableAddress(hex: string): string {
   const bytes = (hex.match(/.{8}/g) ?? []).flatMap((word) => [...Buffer.from(word, "hex")].reverse());
   if (bytes.every((byte) => byte === 0)) return bytes.length === 4 ? "127.0.0.1" : "localhost";

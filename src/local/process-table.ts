@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import type { ChildEnds } from "./child.ts";
 
-/** A process that can be told from a later one with the same number. */
+/** A process that can be told from a later one with the same pid. */
 export interface ProcessIdentity {
   pid: number;
   /** Clock ticks between the machine's start and the process's. */
@@ -16,19 +16,19 @@ export interface ProcessEntry extends ProcessIdentity {
   zombie: boolean;
 }
 
-/** The machine's processes, as far as ending a tree needs to know them. Every answer is a moment's view. */
+/** The machine's processes, as far as ending a tree needs to know them. Every answer is a snapshot. */
 export interface ProcessTable {
   /** All processes below this one, nearest first; dead ones included. */
   descendants(pid: number): ProcessEntry[];
-  /** Numbers of this program's children that it did not start through the spawner: orphans, where it is a subreaper. */
+  /** Pids of this program's children that it did not start through the spawner: orphans, where it is a subreaper. */
   orphanPids(): number[];
   /** Children of any of these. */
   children(parents: ReadonlySet<number>): ProcessEntry[];
   /** Null when it is gone. */
   entry(pid: number): ProcessEntry | null;
-  /** What it has of the process it descends from; 0 when there is none, or when it is gone. */
+  /** The mark it inherited from the process it descends from; 0 when it has none, or is gone. */
   markOf(pid: number): number;
-  /** Does it hold one of these pipes, or this terminal? False when one may not look. */
+  /** Does it hold one of these pipes, or this terminal? False when it may not be inspected. */
   holds(pid: number, ends: ChildEnds): boolean;
   /** Signals exactly this process; false when it is gone or out of reach. */
   signal(process: ProcessIdentity, signal: number): boolean;
@@ -40,7 +40,7 @@ export function isAlive(table: ProcessTable, process: ProcessIdentity): boolean 
   return entry !== null && entry.startTime === process.startTime && !entry.zombie;
 }
 
-/** Reads /proc with Node's own means. Empty where there is no /proc: then a group is all that can be ended. */
+/** Reads /proc through Node. Empty where there is no /proc: then only a process group can be ended. */
 export const procFsTable: ProcessTable = {
   descendants(pid) {
     const all = allEntries();
@@ -59,7 +59,7 @@ export const procFsTable: ProcessTable = {
   orphanPids: () => [],
   children: (parents) => allEntries().filter((entry) => parents.has(entry.parent)),
   entry: readEntry,
-  // Only the spawner marks.
+  // Only the spawner sets marks.
   markOf: () => 0,
   holds(pid, ends) {
     const wanted = new Set(ends.pipes.map((inode) => `pipe:[${inode}]`));

@@ -2,11 +2,11 @@ import { readFileSync } from "node:fs";
 import type { ProcessTree, TreeEntry } from "../exec/exec-process.ts";
 import type { ProcessEntry } from "./process-table.ts";
 
-/** A look takes some tens of microseconds a process, and others wait meanwhile. */
+/** Reading one process takes tens of microseconds, and blocks the event loop. */
 const MAX_TOLD = 256;
 /** Command lines can be megabytes long. */
 const MAX_COMMAND_LINE_BYTES = 4096;
-/** What the kernel counts processor time in for everybody outside, on every architecture. */
+/** The unit in which the kernel reports processor time to user space, on every architecture. */
 const TICK_MS = 10;
 
 const STATES: Readonly<Record<string, TreeEntry["state"]>> = {

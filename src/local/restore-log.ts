@@ -2,8 +2,8 @@ import type { EventLog } from "../exec/event-log.ts";
 import type { InheritedChild } from "./kept-child.ts";
 
 /**
- * Tells a new log what earlier servers told, with the same numbers. What is no longer there is a gap; so is what a server
- * had read and not yet written down when it died, of which nobody knows how much it was.
+ * Fills a new log with what earlier servers emitted, with the same seqs. What is no longer retained is a gap; so is
+ * what a server had read and not yet recorded when it died, whose size is unknown.
  */
 export function restoreLog(
   log: EventLog,
@@ -11,7 +11,7 @@ export function restoreLog(
 ): void {
   const first = entries[0]?.seq ?? gone.seq + 1;
   if (exit && exit.seq < first) {
-    // How the bytes before its exit and after it were divided is not known any more.
+    // Which of these bytes came before its exit and which after is no longer known.
     log.skip(exit.seq - 1, null);
     log.exited(exit.status);
     log.skip(first - 1, null);

@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import { invalidParams } from "../protocol/errors.ts";
 
-/** The first real-time signal a program may use; the C library keeps the ones before for itself. */
+/** The first real-time signal a program may use; the C library reserves the ones before it. */
 const SIGRTMIN = 34;
 const SIGRTMAX = 64;
 

@@ -1,7 +1,7 @@
 import { constants } from "node:os";
 import { errnoName, errnoText } from "./errno-text.ts";
 
-/** What could not be used: the program itself, the directory it was to start in, or the machine's means. */
+/** What could not be used: the program itself, the directory it was to start in, or the machine's resources. */
 export type SpawnErrorTarget = "program" | "cwd" | "arguments" | "resources";
 
 export interface SpawnErrorDetails {

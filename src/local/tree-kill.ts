@@ -17,7 +17,7 @@ const SWEEP_MS = 2000;
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 50;
 
-/** How old a list of orphans may be, or four times as old as it took to make: trees that end together share one. */
+/** A list of orphans may be this old, or four times the time it took to make: trees that end together share one. */
 const SHARED_SCAN_MS = 20;
 
 /**
@@ -26,7 +26,7 @@ const SHARED_SCAN_MS = 20;
  */
 const FEW_SWEEPS = 4;
 
-/** How long trees are looked at in one turn of the event loop: the rest of a crowd waits while others are served. */
+/** How long trees are inspected in one turn of the event loop: the rest wait, so that other work gets its turn. */
 const WORK_MS_PER_TURN = 5;
 
 /** As much of a started program as ending its tree needs. */
@@ -44,7 +44,7 @@ export interface TreeKillerOptions {
   clock: Clock;
   /** Orphans come to this program, so what escaped is found among its own children instead of among all processes. */
   subreaper: boolean;
-  /** Told before an orphan is ended that has the mark of no process known: it was made to hide from us. */
+  /** Called before an orphan is ended whose mark is of no known process: it was made to hide from us. */
   onUnclaimed?: (orphan: ProcessIdentity) => void;
   /** The keeper above this program: what loses its parent below a kept process comes to it. */
   keeperPid?: number | undefined;
@@ -54,7 +54,7 @@ export interface TreeKillerOptions {
  * Ends whole trees. The tree is looked at before the first signal, since a killed parent's children can no longer be
  * found through it; then the group is signalled, then the processes that left the group.
  *
- * Orphans are known by their mark. Whose descendant one was that has dropped it, nobody can tell: the kernel keeps no
+ * Orphans are known by their mark. Whose descendant an orphan without one was cannot be found out: the kernel keeps no
  * record, and whatever else a process inherits it can change as well. But no program has a reason to drop it, so such
  * an orphan (unclaimed) is ended with the first tree that it may belong to: one whose leader is older than it.
  */
@@ -68,7 +68,7 @@ export class TreeKiller {
   /** Marks of the trees that are being swept: whatever carries one of them belongs to that tree alone. */
   readonly #sweeping = new Map<number, number>();
   #sweeps = 0;
-  /** Spent with looking in this turn of the event loop. */
+  /** Time spent inspecting trees in this turn of the event loop. */
   #workedMs = 0;
   #waiting: (() => void)[] = [];
 
@@ -98,7 +98,7 @@ export class TreeKiller {
       this.#look(target.child, seen);
     }
     target.child.signalGroup(SIGKILL);
-    // It has no descendants, and none can be found later without a mark: the leader's end is told by its exit.
+    // It has no descendants, and none can be found later without a mark: the leader's exit event reports its end.
     if (seen.size === 0 && target.child.mark === 0) return [];
     return this.#sweep(target.child, seen);
   }
@@ -113,7 +113,7 @@ export class TreeKiller {
     return [];
   }
 
-  /** Whether descendants are left of a process whose leader has ended; unclaimed orphans are nobody's. */
+  /** Whether descendants are left of a process whose leader has ended; unclaimed orphans do not count. */
   hasLeft(child: Leader): boolean {
     const seen = new Map<number, ProcessEntry>();
     this.#work(() => this.#addBelonging(child, seen, 0, "claimed"));
@@ -151,7 +151,7 @@ export class TreeKiller {
     return answer.promise;
   }
 
-  /** Tells who is left after a while, and goes on behind that. */
+  /** Resolves after a while with those that are left, and goes on sweeping in the background. */
   async #killUntilGone(
     child: Leader,
     seen: Map<number, ProcessEntry>,
@@ -159,8 +159,8 @@ export class TreeKiller {
   ): Promise<void> {
     const { clock } = this.#options;
     const startedAt = clock.monotonic();
-    // Nobody was alive in this list of orphans. A second, later one must say the same: a process that forks all the time
-    // may have been between two processes.
+    // No process in this list of orphans was alive. A second, later list must show the same: one that forks all the
+    // time may have been between two pids.
     let quietAt: number | null = null;
     for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
       while (this.#hasWorkedEnough) await this.#turn();
@@ -193,14 +193,14 @@ export class TreeKiller {
   }
 
   /**
-   * Adds everybody who belongs to the child now to `seen`, from a list of orphans made after the one of that number.
+   * Adds every process that belongs to the child now to `seen`, from a list of orphans made after list `afterScan`.
    * Returns the number of the list.
    */
   #look(child: Leader, seen: Map<number, ProcessEntry>, afterScan = 0): number {
     return this.#work(() => this.#addBelonging(child, seen, afterScan, "all"));
   }
 
-  /** All that is done in one turn of the event loop counts together. */
+  /** Counts all that is done in one turn of the event loop together. */
   #work<T>(act: () => T): T {
     const { clock } = this.#options;
     const from = clock.monotonic();
@@ -217,7 +217,7 @@ export class TreeKiller {
     for (const wake of waiting) wake();
   }
 
-  /** Asked right before each look, without a wait in between: of many that were woken only some may go. */
+  /** Checked right before each look, with no await in between: of many that were woken only some may go on. */
   get #hasWorkedEnough(): boolean {
     return this.#workedMs > WORK_MS_PER_TURN;
   }
@@ -246,7 +246,7 @@ export class TreeKiller {
       }
     };
     const leader = table.entry(child.pid);
-    // Reaped, and its number given to another process: sessions and descendants of that number tell nothing any more.
+    // Reaped, and its pid reused: sessions and descendants of that pid mean nothing any more.
     const isItsNumber = !leader || leader.startTime === child.startTime;
     if (isItsNumber) descend(child.pid);
     const scan = this.#scanOrphans(afterScan);
@@ -267,15 +267,15 @@ export class TreeKiller {
     return scan.number;
   }
 
-  /** Children in this program's own session were started by other code here; to process 1 come all orphans of a machine. */
+  /** Children in this program's own session were started by other code here; process 1 gets all orphans of a host. */
   #isUnclaimed({ entry, mark, isKeepers }: MarkedOrphan): boolean {
     if (isKeepers || process.pid === 1) return false;
     return this.#options.subreaper && entry.session !== this.#ownSession && knownTrees.isStrange(mark);
   }
 
   /**
-   * Where descendants whose parent has ended can be found. Never a program that this one is just starting: on its way
-   * from fork to exec that one holds everything this program holds.
+   * Where descendants whose parent has ended can be found. Never a program that is just being started: between fork
+   * and exec it holds everything this program holds.
    */
   #scanOrphans(afterScan: number): Scan {
     const { table, clock, subreaper, keeperPid } = this.#options;
@@ -290,7 +290,7 @@ export class TreeKiller {
       .filter((entry) => !entry.zombie)
       .map((entry) => ({ entry, mark: table.markOf(entry.pid), isKeepers: false }));
     if (keeperPid !== undefined) {
-      // Not the server itself, which has the other ends of all pipes; it was started by nobody who marks.
+      // Not the server itself, which has the other ends of all pipes and carries no mark.
       for (const entry of table.children(new Set([keeperPid]))) {
         const mark = entry.zombie || entry.pid === process.pid ? 0 : table.markOf(entry.pid);
         if (mark !== 0) orphans.push({ entry, mark, isKeepers: true });
@@ -336,7 +336,7 @@ export class TreeKiller {
 interface MarkedOrphan {
   entry: ProcessEntry;
   mark: number;
-  /** A child of the keeper: what is nobody's there is ended by the keeper, with this server. */
+  /** A child of the keeper, which ends its unclaimed children itself when this server ends. */
   isKeepers: boolean;
 }
 

@@ -2,7 +2,7 @@ import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../exec/input-limi
 import { messageOf } from "../protocol/message-of.ts";
 import { buildAtFirstUse, nativeFiles } from "./native-files.ts";
 
-/** A started program, as the addon knows it. Nothing can be done with it but to hand it back. */
+/** A started program, as the addon knows it. Opaque: it can only be passed back to the addon. */
 export type NativeChild = object & { readonly __nativeChild: never };
 
 /** The same for a socket. */
@@ -14,7 +14,7 @@ export type NativeListener = object & { readonly __nativeListener: never };
 /** Six numbers per process: pid, parent, group, session, start time, 1 when dead. */
 export type NativeEntries = Float64Array;
 
-/** An event's number, which its list of names explains, and what belongs to it. */
+/** An event's number, an index into its list of names, and the event's values. */
 export type NativeEventListener = (
   event: number,
   first?: unknown,
@@ -56,12 +56,12 @@ export type NativeInherited = [
 ];
 
 /**
- * What the addon has. A class, so that its names are there when the program runs: a file is the addon of this version
- * when it has them all, and a test holds that it has no others. Nobody makes one but that check.
+ * What the addon exports. A class, so that the names exist at run time: a file is the addon of this version when it has
+ * them all, and a test checks that it has no others. Only that check makes an instance.
  */
 export class NativeAddon {
   // ---- processes. A block is a text of parts, each ended by a zero byte.
-  /** Answers the mark the program is about to get; 0: none. */
+  /** Returns the mark the program is about to get; 0: none. */
   readonly spawn!: (
     file: string,
     argvBlock: string,
@@ -80,9 +80,9 @@ export class NativeAddon {
     cgroupsBlock: string,
     /** A descriptor of the directory to start in; -1: `cwd` is looked up. Stays the caller's until `onDone`. */
     directory: number,
-    /** Of one that outlives this program, for the next one; "" for all others. */
+    /** The record of a process that outlives this program, for the next server; "" for all others. */
     record: string,
-    /** Of such a one: beyond it nothing is written down. */
+    /** Limit of such a process: output beyond it is not recorded. */
     maxOutputBytes: number,
   ) => number;
   /** Names of a child's events, each at its number. */
@@ -90,7 +90,7 @@ export class NativeAddon {
   readonly write!: (child: NativeChild, bytes: Uint8Array, writeId: string | undefined) => void;
   readonly queuedInput!: (child: NativeChild) => number;
   readonly knowsWrite!: (child: NativeChild, writeId: string) => boolean;
-  /** What comes for it by a route is left to JavaScript from now on. */
+  /** From now on, writes that come for it by a route are left to JavaScript. */
   readonly refuseInput!: (child: NativeChild) => void;
   readonly closeStdin!: (child: NativeChild) => void;
   readonly pause!: (child: NativeChild) => void;
@@ -107,7 +107,7 @@ export class NativeAddon {
   // ---- the process table
   readonly entry!: (pid: number) => NativeEntries;
   readonly childPids!: (pid: number) => number[];
-  /** This program's own children, without what the addon started or is starting. */
+  /** This program's own children, without those that the addon started or is starting. */
   readonly orphanPids!: () => number[];
   readonly descendants!: (pid: number) => NativeEntries;
   readonly holds!: (pid: number, pts: number, ...pipes: number[]) => boolean;
@@ -119,7 +119,7 @@ export class NativeAddon {
   readonly reap!: (pid: number) => boolean;
 
   // ---- the keeper
-  /** Answers the descriptor of a socket that listens, -1 where there is none; or why there is no keeper. */
+  /** Returns the descriptor of a listening socket, -1 if there is none; or why there is no keeper. */
   readonly openKeeper!: (fd: number, count: number, hungAfterMs: number) => number | string;
   readonly watchKeeper!: (onLeave: () => void) => void;
   /** 8: this server is ready; 9: it lives. */
@@ -133,7 +133,7 @@ export class NativeAddon {
   readonly forgetKept!: (child: NativeChild) => void;
 
   // ---- sockets
-  /** Port -1: the host is a unix socket's path. Answers the listener with its real port, or an errno. */
+  /** Port -1: the host is a unix socket's path. Returns the listener with its real port, or an errno. */
   readonly listenAt!: (
     host: string,
     port: number,
@@ -148,7 +148,7 @@ export class NativeAddon {
   readonly socketEvents!: readonly string[];
   /** Begins to read. */
   readonly startSocket!: (socket: NativeSocket, onEvent: NativeEventListener) => void;
-  /** What comes from here on are frames; `received` was told already. Above `maxQueuedBytes` nothing is read. */
+  /** Frames follow from here on; `received` are bytes emitted already. Above `maxQueuedBytes` nothing is read. */
   readonly carryFrames!: (
     socket: NativeSocket,
     maxMessageBytes: number,
@@ -192,17 +192,17 @@ export class NativeAddon {
 
   // ---- the whole program
   /**
-   * Keeps freed memory for the next chunk instead of giving it back each time; for a program that is a server. When it
-   * has been quiet for a while, `onQuiet` lets go of what it can, and all that is free goes back to the system.
+   * Keeps freed memory for the next chunk instead of returning it each time; for a program that is a server. When it
+   * has been quiet for a while, `onQuiet` frees what it can, and all free memory is returned to the system.
    */
   readonly keepFreedMemory!: (onQuiet: () => void) => void;
-  /** Whether so many threads more can be made now. */
+  /** Whether this many more threads can be made now. */
   readonly canMakeThreads!: (count: number) => boolean;
-  /** Ends the program without waiting for its threads; nothing that should still happen happens. */
+  /** Ends the program without waiting for its threads or running anything that is still to come. */
   readonly exitNow!: (code: number) => void;
   /** Locks the whole file until the descriptor is closed. 0, or the errno: EAGAIN while another program has it. */
   readonly lockFile!: (fd: number) => number;
-  /** What this program was started with, beyond its standard streams, goes to no program that it starts. */
+  /** Descriptors that this program inherited, beyond its standard streams, are not passed to programs it starts. */
   readonly closeOnExec!: () => void;
   /** For tests: do without pidfds, close_range and wide instructions, as on an older kernel or another machine. */
   readonly forcePlainPaths!: (on: boolean) => void;
@@ -214,13 +214,13 @@ export type LoadedAddon = { type: "loaded"; addon: NativeAddon } | { type: "miss
 
 let loaded: LoadedAddon | null = null;
 
-/** The addon, loaded once; or why it is not there. */
+/** The addon, loaded once; or why it could not be loaded. */
 export function loadAddon(): LoadedAddon {
   loaded ??= load();
   return loaded;
 }
 
-/** The addon told something that this version does not understand: a bug, which must not pass for silence. */
+/** The addon emitted an event that this version does not understand: a bug, which must not go unnoticed. */
 export class NativeEventError extends Error {
   override readonly name = "NativeEventError";
 
@@ -246,7 +246,7 @@ function load(): LoadedAddon {
 
 function loadFile(path: string): LoadedAddon {
   try {
-    // Not by require, which would first resolve a path that is known.
+    // Not by `require`, which would resolve a path that is known already.
     const module: { exports: unknown } = { exports: {} };
     process.dlopen(module, path);
     if (!isAddon(module.exports))

@@ -1,7 +1,7 @@
 import type { KeptChildSide } from "../local/kept-child.ts";
 import type { NativeAddon, NativeChild } from "./addon.ts";
 
-/** What the addon writes down of a process that outlives this program. */
+/** What the addon records of a process that outlives this program. */
 export function keptSide(native: NativeAddon, child: NativeChild): KeptChildSide {
   return {
     recordExit: (status) => native.recordExit(child, JSON.stringify(status)),

@@ -2,11 +2,11 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** Names of the packages that have this platform's addon and programs, one for each C library. */
+/** Names of the packages with this platform's addon and programs, one for each C library. */
 const PLATFORM_PACKAGES = ["", "-musl"].map((libc) => `@procwire/${process.platform}-${process.arch}${libc}`);
 
 /**
- * Where a native file is, best first: what was built on this machine, then what the platform's package brings. Both
+ * Where a native file can be, best first: what was built on this machine, then what the platform's package has. Both
  * packages of a platform may be there; the one for another C library does not load.
  */
 export function* nativeFiles(name: string): Generator<string> {
@@ -32,7 +32,7 @@ export type FirstBuild = { type: "built"; path: string } | { type: "failed"; why
 
 /**
  * Compiles the addon where no file of it can be loaded and there is a compiler: takes a quarter of a minute, once for an
- * installation. What fails is remembered there, and not tried again.
+ * installation. A failure is remembered there, and not retried.
  */
 export function buildAtFirstUse(): FirstBuild {
   const noPackage = `there is no package for it (${PLATFORM_PACKAGES.join(" or ")}; npm leaves it out with --omit=optional)`;
@@ -40,7 +40,7 @@ export function buildAtFirstUse(): FirstBuild {
   if (process.platform !== "linux" || root === null)
     return { type: "failed", why: `the addon is for Linux, and this is ${process.platform}` };
   const script = join(root, "native", "build.mjs");
-  // Asked for here, because nearly every program finds its addon and would load this module for nothing.
+  // Imported here, because nearly every program finds its addon and would load this module for nothing.
   const { spawnSync } = process.getBuiltinModule("node:child_process");
   const { status, stdout } = spawnSync(process.execPath, [script, "--first-use"], {
     encoding: "utf8",

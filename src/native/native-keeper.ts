@@ -5,7 +5,7 @@ import { knownTrees } from "../local/known-trees.ts";
 import { type NativeAddon, NativeEventError, type NativeInherited } from "./addon.ts";
 import { StartedChild, tellChild } from "./native-process.ts";
 
-/** The keeper's words, as `native/programs/kept-memory.h` has them. */
+/** The keeper's messages, numbered as in `native/programs/kept-memory.h`. */
 const READY = 8;
 const ALIVE = 9;
 
@@ -16,14 +16,14 @@ export interface Keeper {
   readonly generation: string;
   /** The socket that earlier servers listened on; null for the first. */
   readonly listener: number | null;
-  /** Connections are taken from now on. */
+  /** Tells the keeper that connections are accepted from now on. */
   ready(): void;
   alive(): void;
   /** The keeper wants this server to hand over and go. */
   onLeave(leave: () => void): void;
 }
 
-/** Named by the keeper in the environment; what it says is not for the programs that are started here. */
+/** The keeper names its socket in this variable, which is not passed on to the programs that are started here. */
 export function openKeeper(
   native: NativeAddon,
   hungAfterMs: number,

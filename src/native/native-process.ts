@@ -44,7 +44,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.terminal?.cols ?? 0,
         (errno, syscall, path, child, pid, startTime, pts, pipes, mark) => {
           if (errno !== 0 || mark !== issued) knownTrees.forget(issued);
-          // It was to have one, and could not be given it.
+          // Its mark was announced and could not be set.
           if (errno === 0 && mark === 0 && issued !== 0) knownTrees.begins(mark);
           if (errno !== 0) {
             reject(spawnErrorFromErrno(errno, syscall, path));
@@ -73,7 +73,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.kept?.record ?? "",
         spec.kept?.maxOutputBytes ?? Number.POSITIVE_INFINITY,
       );
-      // At once: a descendant may be an orphan already when the start is answered.
+      // Known at once: a descendant may already be an orphan when the start is answered.
       knownTrees.begins(issued);
     });
 }
@@ -145,7 +145,7 @@ class StartedInput implements ChildInput {
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
 
-  /** What is queued here is lost with this program, so nothing of a kept process counts as taken before. */
+  /** What is queued here is lost with this program, so a kept process's input counts as taken once none is queued. */
   readonly maxQueuedBytes: number | undefined;
 
   constructor(native: NativeAddon, child: NativeChild, isKept: boolean) {
@@ -181,7 +181,7 @@ class StartedInput implements ChildInput {
 
 const STREAMS = { stdout: "stdout", stderr: "stderr", terminal: "pty" } as const;
 
-/** False when it is no event, or has not what belongs to it. */
+/** Handles one event; false when it is not one, or its values are wrong. */
 export function tellChild(
   events: ChildEvents,
   event: string | undefined,
@@ -221,7 +221,7 @@ function block(parts: readonly string[]): string {
 
 const NUMBERS_PER_ENTRY = 6;
 
-/** The machine's processes through the addon: a look takes microseconds where reading /proc from JavaScript takes milliseconds. */
+/** The process table through the addon: microseconds, where reading /proc from JavaScript takes milliseconds. */
 export function nativeProcessTable(native: NativeAddon): ProcessTable {
   return {
     descendants: (pid) => decode(native.descendants(pid)),

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-// Not by its names, of which an older Node lacks one: it would say that in place of what `needs-node.ts` says.
+// Not by named imports: an older Node lacks one of them, and would report that instead of what `needs-node.ts` says.
 import util from "node:util";
 import type {
   AcceptedSocket,
@@ -14,7 +14,7 @@ import type { StraightWay } from "../connection/straight-way.ts";
 import type { Wire } from "../connection/wire-parts.ts";
 import { type NativeAddon, NativeEventError, type NativeSocket } from "./addon.ts";
 
-/** What a server's connections go by where the addon is there: its byte loops, and sockets that it reads and writes. */
+/** What a server's connections use where the addon is loaded: its byte loops, and sockets that it reads and writes. */
 export function nativeWire(native: NativeAddon): Wire {
   return {
     codec: nativeCodec(native),
@@ -37,7 +37,7 @@ export function nativeCodec(native: NativeAddon): ByteCodec {
   };
 }
 
-/** Listens in the addon: what connects is read and written there. With a socket that listens already, on that. */
+/** Listens in the addon, which reads and writes the connections; on a socket that listens already, if one is given. */
 export function nativeListener(native: NativeAddon, descriptor = -1): ListenAt {
   return async (address, onConnection) => {
     const [host, port] = "path" in address ? [address.path, -1] : [address.host, address.port];
@@ -54,8 +54,8 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenAt {
 }
 
 /**
- * A connection that the native addon reads and writes, first as bytes, then as frames. What goes in and out for a process
- * with a straight way, and all the sending, costs no turn of Node's streams.
+ * A connection that the native addon reads and writes, first as bytes, then as frames. Input for a process with a
+ * straight lane, and everything that is sent, bypasses Node's streams.
  */
 class AddonSocket implements AcceptedSocket, FrameSocket {
   readonly peerName: string;
@@ -174,7 +174,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
     this.#wasClosed();
   }
 
-  /** What the peer sent cannot be known any more: the user of this socket is told, and it is closed. */
+  /** What the peer sent is no longer known: the socket emits an error and is closed. */
   #broken({ message }: Error): void {
     const [frames, accepted] = [this.#frames, this.#accepted];
     this.destroy();
@@ -183,7 +183,7 @@ class AddonSocket implements AcceptedSocket, FrameSocket {
   }
 }
 
-/** False when it is no event of a connection that carries no frames yet, or has not what belongs to it. */
+/** Handles an event of a connection that carries no frames yet; false when it is not one, or its values are wrong. */
 function tellBytes(events: AcceptedSocketEvents, event: string | undefined, first: unknown): boolean {
   switch (event) {
     case "bytes":
@@ -201,7 +201,7 @@ function tellBytes(events: AcceptedSocketEvents, event: string | undefined, firs
   }
 }
 
-/** The same for one that does. */
+/** The same for a connection that carries frames. */
 function tellFrames(
   events: FrameSocketEvents,
   event: string | undefined,

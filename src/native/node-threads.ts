@@ -10,8 +10,8 @@ let made = false;
 
 /**
  * Makes the threads on which Node asks the system for files and host names; false when there is no room for them. Node
- * makes all of them with the first request that needs one, and where it cannot it ends the program on the spot, and with
- * it everybody's processes. So they are made early, and only after a try.
+ * makes all of them with the first request that needs one, and aborts the program if it cannot, and with it everybody's
+ * processes. So they are made early, and only after a test that there is room.
  */
 export function makeNodeThreads(): boolean {
   if (made) return true;

@@ -52,7 +52,7 @@ export const gapParams = object("GapNotification", {
   processId: id,
   fromSeq: u64,
   toSeq: u64,
-  /** Null where nobody has counted. */
+  /** Null where it was not counted. */
   bytes: nullable(u64),
 });
 
@@ -80,7 +80,7 @@ export const inputEntry = object("InputEntry", {
 export const inputsResult = object("InputsResult", {
   /** The oldest first. */
   inputs: array(inputEntry),
-  /** So many older entries are no longer there. */
+  /** How many older entries are no longer there. */
   omitted: u64,
 });
 
@@ -91,7 +91,7 @@ export const treeEntry = object("TreeEntry", {
   parentPid: u64,
   /** As the system shows it now; its name in brackets where there is none. Cut at 4096 bytes. */
   argv: array(string),
-  /** `waiting`: for a disk or a file system, and no signal reaches it. `dead`: not yet taken notice of by its parent. */
+  /** `waiting`: for a disk or a file system, and no signal reaches it. `dead`: not yet reaped by its parent. */
   state: oneOf("running", "sleeping", "waiting", "stopped", "dead"),
   /** Of all its threads since it began. */
   cpuMs: u64,
@@ -101,7 +101,7 @@ export const treeEntry = object("TreeEntry", {
 export const treeResult = object("TreeResult", {
   /** The process itself first, then its descendants, also those whose parents have ended. Empty where the system does not tell. */
   processes: array(treeEntry),
-  /** So many more were there. */
+  /** How many more there were. */
   omitted: u64,
 });
 
@@ -113,7 +113,7 @@ export const shareParams = object("ShareParams", {
 });
 
 export const shareResult = object("ShareResult", {
-  /** Brought like any other token. Told once; whoever has it has what it gives. */
+  /** Sent like any other token. Answered only once; whoever has it can use it. */
   token: string,
   expiresAtMs: u64,
 });

@@ -22,7 +22,7 @@ export function encodeBase64(bytes: Uint8Array): string {
 
 export type Base64Decoded = { ok: true; bytes: Uint8Array } | { ok: false; problem: string };
 
-/** Decodes strictly; a problem is told as a value, in the words of the reference server. */
+/** Decodes strictly; a problem is returned as a value, in the words of the reference server. */
 export function decodeBase64(text: string): Base64Decoded {
   const bytes = decodeLeniently(text);
   if (bytes && bytes.length === expectedLength(text) && isCanonical(text, bytes)) return { ok: true, bytes };

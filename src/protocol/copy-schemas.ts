@@ -43,7 +43,7 @@ export const scanParams = object("FsScanParams", {
 export const scanResult = object("FsScanResult", {
   /** The path itself, links followed; its name is empty. */
   self: scannedEntry,
-  /** Of a directory, in the byte order of their names; none of anything else. */
+  /** The entries of a directory, in the byte order of their names; empty for anything else. */
   entries: array(scannedEntry),
   /** There are more after the last one. */
   more: boolean,

@@ -13,7 +13,7 @@ export interface Trace {
   tracestate?: string | undefined;
 }
 
-/** One JSON-RPC message. The `jsonrpc` member is never sent and not looked at. */
+/** One JSON-RPC message. The `jsonrpc` member is never sent, and ignored when received. */
 export type Message =
   | { type: "request"; id: RequestId; method: string; params: unknown; trace?: Trace | undefined }
   | { type: "notification"; method: string; params: unknown }
@@ -22,7 +22,7 @@ export type Message =
 
 export type ParsedMessage = { ok: true; message: Message } | { ok: false; problem: string };
 
-/** From text to a message. What cannot be read is told as a value: the connection lives on. */
+/** From text to a message. One that cannot be read is returned as a value, not thrown: the connection lives on. */
 export function parseMessage(text: string): ParsedMessage {
   if (text.trim() === "")
     return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };

@@ -1,5 +1,5 @@
 /**
- * What goes wrong on the wire. Expected outcomes are values and never come here; what a client's calls reject with is the
+ * Errors of the wire. Expected outcomes are values and never errors; what a client's calls reject with is the
  * ExecServerError.
  */
 
@@ -74,7 +74,7 @@ export interface WireError {
   message: string;
 }
 
-/** The one way from anything thrown to an answer. What is of neither family is a bug: told as internal, not leaked. */
+/** Turns anything thrown into an answer. One of neither family is a bug: answered as internal, its text not leaked. */
 export function toWireError(error: unknown, onBug: (error: unknown) => void): WireError {
   if (error instanceof RequestError) return { code: error.code, message: error.message };
   if (error instanceof ExecServerError)
@@ -83,7 +83,7 @@ export function toWireError(error: unknown, onBug: (error: unknown) => void): Wi
   return { code: ErrorCode.internal, message: "internal error" };
 }
 
-/** The one way from an answer back to an error. */
+/** Turns an error answer back into an error. */
 export function fromWireError(error: WireError): RequestError {
   return new RequestError(error.code, error.message);
 }

@@ -3,9 +3,9 @@ export interface ExecServerErrorDetails {
   /** The file or directory that was asked for, or the program where it was given by its path. */
   path?: string | undefined;
   argv?: readonly string[] | undefined;
-  /** The wire's name of what was asked. */
+  /** The method's name on the wire. */
   method?: string | undefined;
-  /** The JSON-RPC number a server answered with. */
+  /** The JSON-RPC error code a server answered with. */
   rpcCode?: number | null | undefined;
 }
 
@@ -15,12 +15,12 @@ export interface ExecServerErrorDetails {
  * server does not know the method), `EINVAL` (the request was refused), `FAILED` (the process can no longer be followed),
  * `GAP` (output is no longer retained), `ENDED` (the process ended before what was waited for), `EXIT` and `SIGNAL` (see
  * CommandError), `PROTOCOL` (the peer does not speak this protocol), `CHANGED` (a file
- * became another one while it was copied), `INTERNAL`. What lies below is its `cause`.
+ * became another one while it was copied), `INTERNAL`. The underlying error is its `cause`.
  */
 export class ExecServerError extends Error implements ExecServerErrorDetails {
   override readonly name: string = "ExecServerError";
   readonly code: string;
-  /** The JSON-RPC number the server answered with; null when it was no answer. */
+  /** The JSON-RPC error code the server answered with; null when the error did not come from an answer. */
   readonly rpcCode: number | null;
   readonly path: string | undefined;
   readonly argv: readonly string[] | undefined;

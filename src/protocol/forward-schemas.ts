@@ -2,12 +2,12 @@ import { array, boolean, bytes, id, object, optional, string, u16, u64 } from ".
 
 /** The shapes of `forward/*`: TCP streams over the connection, flow-controlled each by itself. */
 
-/** What may be under way in each direction of a stream: enough for a far host, and little enough for hundreds of streams. */
+/** The window of each direction of a stream: large enough for a distant host, small enough for hundreds of streams. */
 export const FORWARD_WINDOW_BYTES = 256 * 1024;
 /** The largest piece of a stream in one message. */
 export const MAX_FORWARD_CHUNK_BYTES = 64 * 1024;
 
-/** The client names a stream it opens; the server names one that came in at a listener. */
+/** The client names a stream it opens; the server names one that a listener accepted. */
 const streamId = id;
 
 export const openParams = object("ForwardOpenParams", { streamId, host: string, port: u16 });
@@ -51,6 +51,6 @@ export const portsParams = object("ForwardPortsNotification", {
 });
 export const ackParams = object("ForwardAckNotification", {
   streamId,
-  /** So many more bytes have been dealt with. */
+  /** How many more bytes have been processed. */
   bytes: u64,
 });

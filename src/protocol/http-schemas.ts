@@ -32,7 +32,7 @@ export const requestParams = object("HttpRequestParams", {
   timeoutMs: optional(u64),
   /** Default `follow`. */
   redirectPolicy: optional(oneOf("follow", "stop")),
-  /** Names the body's deltas; must be free among the connection's streams. Not looked at without `streamResponse`. */
+  /** Names the body's deltas; must be free among the connection's streams. Ignored without `streamResponse`. */
   requestId: id,
   /** Answers with an empty body and sends it as deltas instead. */
   streamResponse: optional(boolean),

@@ -30,7 +30,7 @@ const usage = object("JobUsage", {
   inputTokens: u64,
   cachedInputTokens: u64,
   outputTokens: u64,
-  /** Null where nobody has said what the model costs. */
+  /** Null where the model's price is not known. */
   costUsd: nullable(f64),
 });
 
@@ -42,7 +42,7 @@ const jobListing = object("JobListing", {
   model: string,
   inputPath: string,
   createdAtMs: u64,
-  /** Rows of the table; of those that are not counted below nobody has asked. */
+  /** Rows of the table; those that are not counted below are beyond the row limit. */
   totalRows: u64,
   pending: u64,
   running: u64,
@@ -63,12 +63,12 @@ const settledSpan = object("SettledSpan", { atMs: u64, completed: u64, failed: u
 
 const failureGroup = object("FailureGroup", { errorClass, rows: u64, usage });
 
-/** How the process that runs the job gets on with the API, as it last said. */
+/** How the API treats the process that runs the job, as that last reported. */
 const pace = object("Pace", {
-  /** Calls it lets through at once, and how many it would without refusals. */
+  /** Concurrent calls it allows now, and how many it would without refusals. */
   width: u64,
   maxWidth: u64,
-  /** How much longer it leaves the API alone. */
+  /** How much longer it sends no calls to the API. */
   heldMs: u64,
   /** For how long the API has answered no call. */
   apiAwaySeconds: nullable(u64),
@@ -89,7 +89,7 @@ export const jobDetails = object("JobDetails", {
   spanMs: u64,
   settled: array(settledSpan),
   failures: array(failureGroup),
-  /** Rows whose next attempt is put off now. */
+  /** Rows that wait for their next attempt (backoff). */
   backingOff: u64,
   /** Attempts that ended because the API refused the rate. */
   refusedForRate: u64,
@@ -141,7 +141,7 @@ export const rowDetails = object("RowDetails", {
   cells: string,
   result: nullable(string),
   error: nullable(string),
-  /** What its agent is told, as one would be told now. */
+  /** What its agent would be told now. */
   instructions: string,
   prompt: string,
   attempts: array(attempt),
@@ -158,7 +158,7 @@ export const retryRequest = object("RetryRequest", {
 export const retryAnswer = object("RetryAnswer", {
   /** Rows that are pending again. */
   rows: u64,
-  /** What asks them, where nothing does yet. */
+  /** The command that runs them, if no process works on the job yet. */
   command: nullable(string),
 });
 export type RetryAnswer = Infer<typeof retryAnswer>;
@@ -183,5 +183,5 @@ export type JobsQuestion =
   | { type: "retry"; jobId: string; request: Infer<typeof retryRequest> };
 
 export type JobsAnswer =
-  /** As JSON text: who asked passes it on. */
+  /** As JSON text, which the caller passes on. */
   { type: "told"; json: string } | { type: "missing"; reason: string } | { type: "refused"; reason: string };

@@ -12,7 +12,7 @@ export const MAX_JSON_DEPTH = 128;
 
 export const TOO_MANY_VALUES = `JSON-RPC message exceeds the limit of ${MAX_JSON_VALUES} JSON values`;
 
-/** Shorter ones are read anyway. */
+/** Shorter messages are parsed without this first look. */
 const WORTH_COUNTING_BYTES = 1024 * 1024;
 const QUOTE = 34;
 const BACKSLASH = 92;
@@ -36,7 +36,7 @@ export type JsonText =
   | { ok: false; problem: string };
 
 export function parseJsonText(text: string): JsonText {
-  // The limits come first: a text of brackets alone would be gigabytes of objects before anybody counted them.
+  // The limits come first: a text of nothing but brackets would become gigabytes of objects before they were counted.
   const scanned = scan(text);
   if (!scanned.ok) return scanned;
   try {
@@ -64,7 +64,7 @@ interface Container {
   expectsKey: boolean;
 }
 
-/** Leaves the grammar to JSON.parse: what it makes of a text that is no JSON does not matter, as long as it ends. */
+/** Leaves the grammar to JSON.parse: on a text that is not JSON this scan may return anything, as long as it ends. */
 function scan(text: string): { ok: true; idLiteral: string | null } | { ok: false; problem: string } {
   const stack: Container[] = [];
   let top: Container | undefined;

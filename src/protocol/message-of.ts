@@ -1,4 +1,4 @@
-/** What went wrong, in a line: JavaScript lets anything be thrown. */
+/** The message of anything thrown: JavaScript lets more than errors be thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

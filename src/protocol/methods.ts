@@ -465,7 +465,7 @@ function notification<P>(generation: Generation, params: Schema<P>, doc: string)
   return { generation, params, doc };
 }
 
-/** What the server tells. */
+/** Notifications that the server sends. */
 export const serverNotifications = {
   "process/output": notification("current", process.outputParams, "A chunk of output."),
   "process/exited": notification(
@@ -559,7 +559,7 @@ export function isServerNotificationName(name: string): name is ServerNotificati
   return Object.hasOwn(serverNotifications, name);
 }
 
-/** What the client tells. Anything else closes the connection. */
+/** Notifications that the client sends. Any other closes the connection. */
 export const clientNotifications = {
   initialized: notification("v0", unknown, "The handshake is done; params are ignored."),
   "process/ack": notification(

@@ -27,7 +27,7 @@ export function cwdFromUri(uri: string): string {
   }
 }
 
-/** The path's bytes, for names that are no UTF-8. */
+/** The path's bytes, for names that are not UTF-8. */
 export function pathBytesFromUri(uri: string): Uint8Array {
   const url = parse(uri);
   if (url.host !== "" || WINDOWS_DRIVE.test(url.pathname)) throw foreignPath(normal(url));
@@ -36,7 +36,7 @@ export function pathBytesFromUri(uri: string): Uint8Array {
   return bytes;
 }
 
-/** Checks that `uri` decodes as a path URI and gives its normal form; it may still be of another host. */
+/** Checks that `uri` decodes as a path URI and gives its normal form; it may still name another host. */
 export function normalizePathUri(uri: string): string {
   return normal(parse(uri));
 }
@@ -63,7 +63,7 @@ export function encodePathText(text: string | Uint8Array): string {
   return uriFromPath(rooted).slice("file:///".length);
 }
 
-/** The way back from `encodePathText`; refuses what no path can hold. */
+/** The inverse of `encodePathText`; refuses what no path can hold. */
 export function decodePathText(text: string): Uint8Array {
   const bytes = percentDecode(text);
   if (bytes.length === 0 || bytes.includes(0)) throw invalidParams(`\`${text}\` is no path`);

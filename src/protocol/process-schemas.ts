@@ -55,7 +55,7 @@ const uuid: Schema<string> = {
   },
 };
 
-/** Only the members every intent must have are looked at here; who enforces it reads the rest. */
+/** Only the members every intent must have are checked here; the code that enforces it reads the rest. */
 const sandboxIntent: Schema<Record<string, unknown>> = {
   doc: "SandboxIntent",
   encode: (value) => value,
@@ -72,19 +72,19 @@ const sandboxIntent: Schema<Record<string, unknown>> = {
 export const optionalSandbox = optional(sandboxIntent);
 
 const limits = {
-  /** From its start, by a clock that nobody sets. */
+  /** Since its start, by the monotonic clock. */
   wallTimeMs: optional(u64),
-  /** Of each process in its tree by itself; full seconds, rounded up. */
+  /** For each process in its tree separately; full seconds, rounded up. */
   cpuTimeMs: optional(u64),
-  /** Of its whole tree together; needs a memory cgroup. */
+  /** For its whole tree together; needs a memory cgroup. */
   memoryBytes: optional(u64),
-  /** Heap and data of each process in its tree by itself; where there is no cgroup. */
+  /** Heap and data of each process in its tree separately; where there is no cgroup. */
   processMemoryBytes: optional(u64),
-  /** Of each process in its tree by itself. */
+  /** For each process in its tree separately. */
   openFiles: optional(u64),
   /** Processes and threads of its whole tree at once; needs a pids cgroup. */
   processes: optional(u64),
-  /** All streams together; what is beyond it is not told. */
+  /** All streams together; output beyond it is dropped. */
   outputBytes: optional(u64),
 };
 export type LimitName = keyof typeof limits;
@@ -174,7 +174,7 @@ export const startResult = object("StartResult", {
 export const gap = object("Gap", {
   fromSeq: u64,
   toSeq: u64,
-  /** Null where a server has let it go without counting. */
+  /** Null where a server has evicted it without counting. */
   bytes: nullable(u64),
 });
 
@@ -236,7 +236,7 @@ export const closeStdinResult = object("CloseStdinResult", {
 
 export const resizeParams = object("ResizeParams", { processId: id, size: terminalSize });
 
-/** What a signal's name looks like; which of them exist, the host knows. */
+/** The form of a signal's name; the host knows which of them exist. */
 const SIGNAL_NAME = /^(?:interrupt|[A-Z][A-Z0-9]*(?:[+-]\d{1,2})?)$/;
 
 export const signalName: Schema<string> = {
@@ -326,14 +326,14 @@ export const snapshotResult = object("Snapshot", {
   lifetime: optional(lifetime),
 });
 
-/** Params may be left out altogether: then it is this session that is listed. */
+/** Params may be left out altogether: then this session is listed. */
 const listFields = object("ListParams", { allSessions: optional(boolean) });
 export const listParams: typeof listFields = {
   ...listFields,
   decode: (value) => listFields.decode(value ?? {}),
 };
 
-/** How a process is just now, and why it ended. */
+/** A process's current state, and why it ended. */
 export const processStatus = object("ProcessStatus", {
   /** Once it has ended. */
   exitReason: optional(exitReason),
@@ -360,7 +360,7 @@ export const processListing = object("ProcessListing", {
   outputBytes: u64,
   /** The public name a server has for it, unlike any other there. */
   handle: optional(string),
-  /** Whose it is; told to operators. */
+  /** Whose it is; only operators get it. */
   principal: optional(string),
   /** Told to clients that asked for an extension. */
   lifetime: optional(lifetime),

@@ -1,7 +1,7 @@
 /**
  * Small decoders that carry their type, so that the wire is defined once and everything else is derived from it.
  *
- * Own rather than a library for three reasons: the refusals have to read like the reference server's, the table is
+ * Not a library, for three reasons: the refusals have to read like the reference server's, the table is
  * loaded before the first answer (a schema library costs more start-up time than the rest of the server), and a `bytes`
  * field is base64 on the wire but a Uint8Array on both sides of it.
  */

@@ -1,4 +1,4 @@
-/** The head of a table: one column each. A table that draws some of its rows only says that this is the first of all. */
+/** The head of a table: one column each. A table that draws only some of its rows numbers this one as the first. */
 export function ColumnHeads({ titles, rowIndex }: { titles: readonly string[]; rowIndex?: number }) {
   return (
     <thead>

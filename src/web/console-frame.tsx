@@ -18,7 +18,7 @@ export function Console() {
   return share ? <Guest share={share} /> : <SignedIn />;
 }
 
-/** Who came by a share link has one process and nothing else. */
+/** A person who came by a share link sees one process and nothing else. */
 function Guest({ share }: { share: ShareLink }) {
   const [protocols] = useState(() => tokenProtocols(share.token));
   const link = useClient(protocols);

@@ -190,7 +190,7 @@ function Failures({ details }: { details: JobDetails }) {
   );
 }
 
-/** Spans in which no row was finished are a part of the curve too. */
+/** Spans in which no row was finished are part of the curve too. */
 function rateCurve({ settled, spanMs }: JobDetails): [number, number][] {
   const [first] = settled;
   const last = settled.at(-1);

@@ -14,7 +14,7 @@ import {
 import { messageOf } from "../protocol/message-of.ts";
 import type { Schema } from "../protocol/schema.ts";
 
-/** What the server told, or why it did not. */
+/** What the server answered, or why it did not. */
 export type Told<T> = { type: "told"; value: T } | { type: "refused"; reason: string };
 
 export function listJobs(signal: AbortSignal): Promise<Told<JobList>> {

@@ -6,12 +6,12 @@ import { useLooks } from "./use-looks.ts";
 import { age, bytes } from "./words.ts";
 
 const LOOK_EVERY_MS = 1_000;
-/** The newest; a page shows no more of them than a person reads. */
+/** Only the newest are shown: no more than a person reads. */
 const SHOWN = 100;
 
 type Inputs = Awaited<ReturnType<AttachedProcess["inputs"]>>;
 
-/** Who typed how much into the process, and when. What was typed stands in no place but the terminal. */
+/** Who typed how much into the process, and when. What was typed is shown only in the terminal. */
 export function ProcessInputs({ process }: { process: AttachedProcess }) {
   const [told, setTold] = useState<Inputs | null>(null);
   const [problem, setProblem] = useState<string | null>(null);

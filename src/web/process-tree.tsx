@@ -53,7 +53,7 @@ export function ProcessTree({ client, handle }: { client: ExecServerClient; hand
   );
 }
 
-/** Each below its parent, with its depth; one whose parent has ended stands below the first. */
+/** Each process below its parent, with its depth; one whose parent has ended is placed below the first. */
 function inOrder(processes: readonly Entry[]): [Entry, number][] {
   const [first] = processes;
   if (!first) return [];

@@ -15,7 +15,7 @@ interface Row extends ProcessListing {
   bytesPerSecond: number;
 }
 
-/** Every process this page may see, looked at once a second while the page is visible. */
+/** Every process this page may see, polled once a second while the page is visible. */
 export function ProcessesPage({ client, me }: { client: ExecServerClient; me: Me }) {
   const { rows, problem } = useRows(client);
   const [ended, setEnded] = useState(false);

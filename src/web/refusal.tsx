@@ -1,4 +1,4 @@
-/** What stands on a page in the place of what was refused. */
+/** What a page shows in place of what was refused. */
 export function Refusal({ reason }: { reason: string }) {
   return (
     <p class="notice" role="alert">

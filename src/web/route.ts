@@ -36,7 +36,7 @@ export function hrefOf(route: Route): string {
   }
 }
 
-/** An address may have been typed. */
+/** A part that cannot be decoded is taken as it is: the address may have been typed by hand. */
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);

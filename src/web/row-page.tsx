@@ -15,7 +15,7 @@ interface Look {
   processes: readonly ProcessListing[];
 }
 
-/** One row of a job: what its agent was told, all that was said, and its terminals where they live. */
+/** One row of a job: what its agent was told, the whole conversation, and its processes that the server still has. */
 export function RowPage({
   client,
   jobId,
@@ -64,7 +64,7 @@ export function RowPage({
   );
 }
 
-/** Whose ids begin so, those that run first; none where the list cannot be read. */
+/** The processes whose ids have this prefix, running ones first; none if the list cannot be read. */
 async function processesOf(client: ExecServerClient, prefix: string): Promise<readonly ProcessListing[]> {
   const all = await client.list({ allSessions: true }).catch(() => []);
   const own = all.filter(({ processId }) => processId.startsWith(prefix));

@@ -10,18 +10,18 @@ import { age, count, money } from "./words.ts";
 const ROW_PX = 32;
 /** Rows asked for at once. */
 const CHUNK_ROWS = 100;
-/** Chunks kept beside those that are shown: who scrolls back finds them there. */
+/** Chunks kept beside those that are shown, for scrolling back. */
 const MAX_CHUNKS = 20;
 /** Rows drawn above and below what is seen. */
 const OVERSCAN_ROWS = 10;
 const LOOK_EVERY_MS = 1_000;
-/** A person has stopped typing. */
+/** After this long without a key, a person has stopped typing. */
 const TYPED_MS = 250;
 
 type Filter = Pick<RowsQuery, "statuses" | "errorClasses" | "text">;
 const STATUSES = ["pending", "running", "completed", "failed"] as const;
 
-/** The rows of a job as far as they are seen, however many there are; what is seen is looked at again and again. */
+/** Draws only the visible rows of a job, however many there are; those are polled. */
 export function RowsTable({
   jobId,
   classes,
@@ -64,7 +64,7 @@ function FilterForm({
       });
     }, TYPED_MS);
     return () => clearTimeout(timer);
-    // The classes change with every look, and decide nothing by themselves.
+    // The classes change with every poll; a change of them alone needs no new request.
   }, [status, errorClass, text]);
   return (
     <form class="filter" onSubmit={(event) => event.preventDefault()}>
@@ -172,7 +172,7 @@ function Rows({ jobId, filter }: { jobId: string; filter: Filter }) {
   );
 }
 
-/** The room of rows that are not drawn. */
+/** The space of rows that are not drawn. */
 function Space({ rows }: { rows: number }) {
   return rows === 0 ? null : (
     // biome-ignore lint/a11y/noAriaHiddenOnFocusable: nothing in it can have the focus
@@ -211,7 +211,7 @@ function Line({ jobId, index, row }: { jobId: string; index: number; row: RowLis
   );
 }
 
-/** The newest are kept; a job of any size costs the page the same. */
+/** Keeps the newest, so that a job of any size costs the page the same memory. */
 function keep(chunks: Map<number, readonly RowListing[]>, chunk: number, rows: readonly RowListing[]): void {
   chunks.delete(chunk);
   chunks.set(chunk, rows);

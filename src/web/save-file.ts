@@ -1,4 +1,4 @@
-/** Hands a text to the person as a file. */
+/** Lets the person save a text as a file. */
 export function saveFile(name: string, text: string): void {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));

@@ -21,7 +21,7 @@ interface Sample {
   memoryBytes: number;
 }
 
-/** Two hours of looks. */
+/** Samples kept: two hours. */
 const MAX_SAMPLES = 3_600;
 
 /** The host, what does not work there, and the figures for those who may see them. */

@@ -4,11 +4,11 @@ export interface ShareLink {
   handle: string;
 }
 
-/** A tab that was opened by a link keeps it over a reload; another tab, and the history, never have it. */
+/** A tab that was opened by a link keeps it across a reload; other tabs and the history never have it. */
 const KEPT = "procwire.share";
 const LINK = /^#share=([\w.-]+)&process=([a-z2-7]{12})$/;
 
-/** A fragment is sent to no server and stands in no log. */
+/** In the fragment, which is sent to no server and appears in no log. */
 export function shareAddress({ token, handle }: ShareLink): string {
   return `${location.origin}/#share=${token}&process=${handle}`;
 }
@@ -22,7 +22,7 @@ export function takeShareLink(): ShareLink | null {
     return { token, handle };
   }
   const [, keptToken, keptHandle] = LINK.exec(sessionStorage.getItem(KEPT) ?? "") ?? [];
-  // Who signs in, or goes elsewhere, has left it behind.
+  // A person who signs in, or opens another page, no longer uses the link.
   if (keptToken === undefined || keptHandle === undefined || location.hash !== `#/process/${keptHandle}`) {
     sessionStorage.removeItem(KEPT);
     return null;
@@ -30,7 +30,7 @@ export function takeShareLink(): ShareLink | null {
   return { token: keptToken, handle: keptHandle };
 }
 
-/** The sub-protocols by which a page brings a token. */
+/** The sub-protocols by which a page sends its token. */
 export function tokenProtocols(token: string): string[] {
   const encoded = btoa(token).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   return ["procwire.v1", `procwire.token.${encoded}`];

@@ -1,4 +1,4 @@
-/** Who the page acts for. */
+/** Whom the page acts for. */
 export interface Me {
   id: string;
   role: "user" | "operator";
@@ -11,7 +11,7 @@ export function takeToken(): string | null {
   return token;
 }
 
-/** Exchanges a token for the cookie. Null: it worked; else what to tell. */
+/** Exchanges a token for the cookie. Null: it worked; else the text to show. */
 export async function signIn(token: string): Promise<string | null> {
   const answer = await fetch("/api/sign-in", {
     method: "POST",

@@ -1,7 +1,7 @@
 import type { ExecServerClient } from "../client/browser.ts";
 import { HOST_ENVIRONMENT } from "../exec/host-environment.ts";
 
-/** What a terminal of this page can do. */
+/** The terminal type of this page's terminals. */
 const TERM = "xterm-256color";
 
 /** Starts a shell, or a command in one, in a terminal that outlives this page; its handle. */
@@ -21,7 +21,7 @@ export async function startDetached(client: ExecServerClient, command: string): 
   });
   const { handle } = await process.snapshot();
   if (handle === undefined) throw new Error("the server gave the process no handle");
-  // From here on it is nobody's in particular: this page attaches to it like any other.
+  // From here on this page has no special claim to it: it attaches like any other.
   await process.detach();
   return handle;
 }

@@ -5,7 +5,7 @@ import { messageOf } from "../protocol/message-of.ts";
 export type Link =
   | { type: "connecting" }
   | { type: "connected"; client: ExecServerClient }
-  /** The client goes on trying; what is shown may be old. */
+  /** The client is reconnecting; what is shown may be out of date. */
   | { type: "reconnecting"; client: ExecServerClient }
   | { type: "failed"; reason: string };
 
@@ -36,7 +36,7 @@ export function useClient(protocols: readonly string[] = ["procwire.v1"]): Link 
     );
     return () => {
       leaving.abort();
-      // Nobody looks any more; the server notices the end by itself.
+      // The page is gone; the server notices the closed connection by itself.
       void client?.close().catch(() => undefined);
     };
   }, []);

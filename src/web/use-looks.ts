@@ -1,8 +1,8 @@
 import { type Inputs, useEffect } from "preact/hooks";
 
 /**
- * Looks at once, and again a while after each look has ended, as long as the page is visible. `look` is told by its signal
- * that nobody waits for it any more; it tells what it found, and what went wrong, by itself.
+ * Polls: calls `look` at once, and again a while after each call has ended, as long as the page is visible. Its signal
+ * aborts when the result is no longer wanted; `look` itself shows what it found, and what went wrong.
  */
 export function useLooks(
   look: (signal: AbortSignal) => Promise<void>,
@@ -16,7 +16,7 @@ export function useLooks(
       if (!document.hidden) await look(leaving.signal);
       if (!leaving.signal.aborted) timer = setTimeout(() => void next(), everyMs);
     };
-    // Who comes back to the page wants to see it as it is now.
+    // A person who comes back to the page wants to see the current state.
     const shown = () => {
       if (document.hidden) return;
       clearTimeout(timer);

@@ -24,7 +24,7 @@ export function count(number: number): string {
 }
 
 const CENTS = new Intl.NumberFormat("en", { style: "currency", currency: "USD" });
-/** Small sums have enough digits to tell them from nothing. */
+/** Small amounts get enough digits not to look like zero. */
 const FRACTIONS = new Intl.NumberFormat("en", {
   style: "currency",
   currency: "USD",
@@ -52,7 +52,7 @@ export function ending({ exitCode, signal, reason, limit }: Ended): string {
   return exitCode === null ? "lost" : `exited with ${exitCode}`;
 }
 
-/** What a process is up to, as a list says it. */
+/** A process's state, as lists show it. */
 export function state({ running, status, ...ended }: ProcessListing): string {
   if (!running) return ending({ ...ended, reason: status?.exitReason, limit: status?.limit });
   if (status?.isHeld) return "held back by a slow reader";
@@ -70,7 +70,7 @@ const LIMIT_WORDS: Readonly<Record<string, (value: number) => string>> = {
   outputBytes: (size) => `${bytes(size)} of output`,
 };
 
-/** What limits a process, shortly. */
+/** A process's limits, in short. */
 export function limitsText(limits: NonNullable<ProcessListing["status"]>["limits"]): string {
   return Object.entries(limits ?? {})
     .map(([name, value]) => (value === undefined ? "" : (LIMIT_WORDS[name]?.(value) ?? name)))
