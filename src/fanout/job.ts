@@ -16,18 +16,18 @@ export type JobStatus =
   | "completed"
   /** Every row is finished, some have failed. */
   | "completed_with_errors"
-  /** Given up: too many rows failed, or the job itself could not go on. */
+  /** Given up: too many rows failed, or the job itself could not continue. */
   | "failed"
   /** Stopped on request; rows that had not begun stay pending. */
   | "cancelled"
-  /** Stopped by an interrupt, a quota or a budget; the same command goes on with it. */
+  /** Stopped by an interrupt, a quota or a budget; the same command resumes it. */
   | "paused";
 
 export type ItemStatus = "pending" | "running" | "completed" | "failed";
 
 /** Why a row failed. */
 export type ErrorClass =
-  /** The API kept refusing this row for its rate. */
+  /** The API kept refusing this row with a rate limit. */
   | "rate_limit"
   /** The attempt took longer than a row may. */
   | "timeout"
@@ -35,9 +35,9 @@ export type ErrorClass =
   | "schema"
   /** The agent ended without an accepted report. */
   | "no_report"
-  /** The model or the API will not work on this row. */
+  /** The model or the API refused to work on this row. */
   | "refused"
-  /** A tool broke, and the agent ended without a report. */
+  /** A tool failed, and the agent ended without a report. */
   | "tool"
   /** The row agent could not be started, or the process that ran it died. */
   | "spawn"
@@ -47,7 +47,7 @@ export type ErrorClass =
 /** A row as it stands in the table: column to value, in the order of the columns. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** What decides the answers. Two runs with the same of these are the same job. */
+/** Everything that determines the answers. Two runs with equal tasks and tables are the same job. */
 export interface JobTask {
   instruction: string;
   schema: JsonObject | null;
@@ -56,7 +56,7 @@ export interface JobTask {
   /** Which tools an agent has besides the report. */
   tools: "none" | "exec";
   idColumn: string | null;
-  /** What a person set about the requests themselves. */
+  /** Request options that the user set. */
   request?: Pick<RequestOptions, "temperature" | "maxOutputTokens" | "extraBody"> | undefined;
   /** Columns whose cells name images or files to look at. */
   imageColumns?: readonly string[] | undefined;
@@ -64,24 +64,24 @@ export interface JobTask {
   votes?: number | undefined;
 }
 
-/** How a job is run; the latest command's word stands. */
+/** How a job is run; the settings of the latest command apply. */
 export interface JobSettings {
   maxAttempts: number;
   rowTimeoutMs: number;
   /** Only rows before this one are worked on; null: all. */
   rowLimit: number | null;
-  /** Rows that other jobs have answered are taken from them; default: yes. */
+  /** Reuse the answers of other jobs; default: yes. */
   reuse?: boolean;
-  /** Rows are handed to the provider as batches; what those leave is asked by single calls. Default: no. */
+  /** Submit rows to the provider as batches; rows without an answer are asked by single calls. Default: no. */
   batch?: boolean | undefined;
-  /** Only these rows are worked on; none given: all. */
+  /** Only these items are worked on; absent: all. */
   onlyItems?: readonly string[] | undefined;
   /** Asked in place of the task's model. */
   model?: string | undefined;
   /** Asked about a row that the model refuses, or has not answered in all its attempts. */
   fallbackModel?: string | undefined;
   serviceTier?: string | undefined;
-  /** Kept by the ledger where several processes work on the job. */
+  /** Enforced by the ledger where several processes work on the job. */
   budget?: FleetBudget | undefined;
 }
 
@@ -98,7 +98,7 @@ export interface NewJob {
 export interface JobRecord extends NewJob {
   name: string;
   headers: readonly string[];
-  /** Rows of the table, whatever the row limit; while the table is being read, those that were read so far. */
+  /** Rows of the table, regardless of the row limit; while the table is being read, those read so far. */
   totalRows: number;
   /** The table has not been read to its end. */
   isReading: boolean;
@@ -115,7 +115,7 @@ export interface NewItem {
   rowIndex: number;
   sourceId: string | null;
   row: Row;
-  /** What names the question that this row is, in whichever job; undefined: its answer is good for this row alone. */
+  /** Name of the question that this row asks, the same in every job; undefined: its answer cannot be reused. */
   question?: string | undefined;
 }
 
@@ -142,10 +142,10 @@ export type TranscriptEntry =
   /** The API gave no answer, and was asked again. */
   | { type: "asked_again"; reason: string };
 
-/** How an attempt came to its end: `retried` and `released` were followed by another one, `reused` asked nobody. */
+/** How an attempt ended: `retried` and `released` are followed by another attempt, `reused` made no model call. */
 export type AttemptOutcome = "reported" | "failed" | "retried" | "released" | "reused";
 
-/** One attempt as it was, kept with the row. */
+/** The record of one attempt, kept with the row. */
 export interface AttemptRecord {
   outcome: AttemptOutcome;
   errorClass: ErrorClass | null;
@@ -175,12 +175,12 @@ export interface JobCounts {
 }
 
 export const DEFAULT_CONCURRENCY = 16;
-/** The widest a model may ask for by itself; a person may ask for more. */
+/** The highest concurrency that a model may request; a person may request more. */
 export const MAX_TOOL_CONCURRENCY = 64;
 export const DEFAULT_ROW_TIMEOUT_SECONDS = 1800;
 export const DEFAULT_MAX_ATTEMPTS = 3;
 
-/** The name people see: short, and enough to find the job again. */
+/** Short name of a job for people, sufficient to find the job again. */
 export function jobName(id: string): string {
   return `agent-job-${id.slice(0, 8)}`;
 }
@@ -190,25 +190,25 @@ export function hasEnded(status: JobStatus): boolean {
   return status !== "pending" && status !== "running" && status !== "paused";
 }
 
-/** Reasons for a stop that the code tells apart, as the ledger keeps them. */
+/** Stop reasons that the code distinguishes, as the ledger stores them. */
 export const CANCELLED_BY_ROW_AGENT = "cancelled by worker request";
 export const CANCELLED_BY_USER = "cancelled by the user";
 export const INTERRUPTED = "interrupted";
 
-/** How the work on a job's rows came to an end. */
+/** How the work on a job's rows ended. */
 export type ScheduleEnd =
   /** Every row is finished. */
   | { type: "finished" }
-  /** Nothing to do here now, although other processes still work on rows; only workers end so. */
+  /** Nothing to do here now, although other processes still work on rows; only workers end this way. */
   | { type: "idle" }
   | { type: "stopped"; status: "paused" | "failed" | "cancelled"; reason: string };
 
-/** The end of a job whose rows are all finished. */
+/** The final status of a job whose rows are all finished. */
 export function finalStatus(counts: JobCounts): "completed" | "completed_with_errors" {
   return counts.failed === 0 ? "completed" : "completed_with_errors";
 }
 
-/** The caller gave something that cannot be worked on: the input, the template, the schema. */
+/** The caller's input, template or schema cannot be used. */
 export class InputError extends Error {
   override readonly name = "InputError";
 }

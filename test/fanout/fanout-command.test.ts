@@ -74,7 +74,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("rows that fail make the exit code 1 and are told by class, with what to do", async () => {
+  test("failed rows make the exit code 1 and are reported by class, with advice", async () => {
     await withCli(
       (request) => (request.item?.itemId === "cat_2" ? says("no") : report(request)),
       async ({ run }) => {
@@ -90,7 +90,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("SIGINT and SIGTERM write the table, say how to go on and exit 130; the rest is asked by the next run", async () => {
+  test("SIGINT and SIGTERM write the table, say how to resume and exit 130; the next run asks the rest", async () => {
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       let patient = false;
       await withCli(
@@ -119,7 +119,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     }
   });
 
-  test("stdin is a table too, of either kind, and goes on like one", async () => {
+  test("stdin can be the table, in any format, and its job resumes like any other", async () => {
     await withCli(
       (request) => report(request),
       async ({ mock, run }) => {
@@ -135,7 +135,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("the schema, the instruction and the options come from files and flags; the last of two flags stands", async () => {
+  test("the schema, the instruction and the options come from files and flags; of a repeated flag the last one counts", async () => {
     await withCli(
       (request) => report(request, { n: 1 }),
       async ({ folder, mock, run }) => {
@@ -166,7 +166,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("--json tells the job and its rows as events on stdout and nothing on stderr", async () => {
+  test("--json writes the job and its rows as events on stdout and nothing on stderr", async () => {
     await withCli(
       (request) => (request.item?.itemId === "row-3" ? says("no") : report(request)),
       async ({ run }) => {
@@ -241,7 +241,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
           assert.ok(url, server.stderr);
           urls.push(url);
         }
-        // The third is not there, and nobody should notice.
+        // The third server does not exist, which must have no effect.
         const connect = [...urls, "ws://127.0.0.1:1"].flatMap((url) => ["--connect", url]);
         const far = await run([...FANOUT, ...connect, "--concurrency", "6", "--fresh"]);
         assert.equal(far.code, 0, far.stderr);
@@ -306,7 +306,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
     );
   });
 
-  test("a database is also named by a file or the environment, and its password is told to nobody", async () => {
+  test("a database can also be named by a file or the environment, and its password is never shown", async () => {
     await withCli(
       () => assert.fail("nothing is asked"),
       async ({ folder }) => {
@@ -319,7 +319,7 @@ suite("procwire fanout", { concurrency: 3 }, () => {
           [["jobs", "list", "--database-url-file", "url"], {}, 1, refused],
           [["fanout", "worker"], { PROCWIRE_DATABASE_URL: url }, 1, refused],
           [["jobs", "list"], { PROCWIRE_DATABASE_URL: url }, 1, refused],
-          // The usual variable is somebody else's, but for a worker, who can mean no other.
+          // DATABASE_URL may belong to another program, so only a worker uses it: it cannot mean anything else.
           [["fanout", "worker"], { DATABASE_URL: url }, 1, refused],
           [["jobs", "list"], { DATABASE_URL: url }, 0, /^(no jobs.*)?$/],
           [["jobs", "list", "--database-url-file", "empty"], {}, 1, /the database URL in empty is empty$/],

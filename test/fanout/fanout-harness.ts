@@ -21,17 +21,17 @@ export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "setti
   task?: Partial<StartJobOptions["task"]>;
   settings?: Partial<StartJobOptions["settings"]>;
   requestsPerMinute?: number;
-  /** Default: as patient as the product. */
+  /** Default: the product's own retry policy. */
   retry?: RetryPolicy;
 }
 
 export type OutputRow = Record<string, string>;
 
-/** A folder, a model with a script, and the real fan-out between them. */
+/** A folder, a scripted model, and the real fan-out between them. */
 export class FanoutHarness implements AsyncDisposable {
   readonly folder: string;
   readonly mock: MockResponses;
-  /** Rows as they were told while the job ran, over all runs. */
+  /** Rows as the listener got them while the job ran, over all runs. */
   readonly told: ItemRecord[] = [];
 
   private constructor(folder: string, mock: MockResponses) {
@@ -52,7 +52,7 @@ export class FanoutHarness implements AsyncDisposable {
     return path.join(this.folder, "out.csv");
   }
 
-  /** Item ids in the order they were asked for, once a request. */
+  /** Item ids in the order of their requests, one per request. */
   get asked(): string[] {
     return this.mock.requests.map((request) => request.item?.itemId ?? "?");
   }

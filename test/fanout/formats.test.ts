@@ -57,7 +57,7 @@ suite("tables of other kinds", () => {
     assert.equal(exported.stdout, stdout);
   });
 
-  test("rows that do not fit are left out with --keep-going, and told", async () => {
+  test("rows that do not fit are skipped with --keep-going, and reported", async () => {
     await writeFile(path.join(folder, "ragged.csv"), Buffer.from("name;b\nJosé;1\nbad\n", "latin1"));
     const { code, stderr } = await fanout(
       ...(["ragged.csv", "--keep-going", "--delimiter", ";"] as const),
@@ -71,7 +71,7 @@ suite("tables of other kinds", () => {
     assert.match(await readFile(path.join(folder, "ragged-out.csv"), "utf8"), /^José,1,/m);
   });
 
-  test("flags that make no sense are refused with what would", async () => {
+  test("flags that make no sense are refused with what would be right", async () => {
     const base = ["fanout", "cats.json", "--instruction", "x"];
     const cases: [string[], RegExp][] = [
       [["--delimiter", "::"], /invalid --delimiter `::`; expected one character/],

@@ -20,7 +20,7 @@ interface Setup {
   mock: MockResponses;
   run(...args: string[]): Promise<CliEnd>;
   start(...args: string[]): CliRun;
-  /** The only job there is. */
+  /** The id of the only job. */
   jobId(): Promise<string>;
 }
 
@@ -205,7 +205,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     });
   });
 
-  test("a job whose process is gone is told as abandoned, not watched for ever", async () => {
+  test("a job whose process is gone is reported as abandoned, not watched for ever", async () => {
     await withJobs(
       () => ({ type: "hang" }),
       async ({ mock, run, start, jobId }) => {
@@ -220,7 +220,7 @@ suite("procwire jobs", { concurrency: 3 }, () => {
     );
   });
 
-  test("what cannot be done is told in one line", async () => {
+  test("a command that cannot be carried out says why in one line", async () => {
     const cases: [string[], number, RegExp][] = [
       [[], 2, /say what to do: list, show/],
       [["destroy"], 2, /unknown `destroy`; expected list, show/],

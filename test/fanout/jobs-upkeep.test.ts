@@ -7,7 +7,7 @@ import { runCli } from "../support/run-cli.ts";
 import { until } from "../support/until.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
-test("one corrupt job hides no other, is told of, and can be removed", async () => {
+test("one corrupt job hides no other, is reported, and can be removed", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const jobs = (...args: string[]) =>
     runCli(["jobs", ...args], { cwd: harness.folder, env: { PROCWIRE_HOME: harness.folder } });
@@ -24,7 +24,7 @@ test("one corrupt job hides no other, is told of, and can be removed", async () 
     list.stderr,
     new RegExp(`^job ${short} cannot be read: .*; \`procwire jobs rm ${short}\` removes it\n$`),
   );
-  // Another table looks for answers in all jobs, and passes the broken one by.
+  // A job with another table looks for answers in all jobs, and skips the corrupt one.
   const next = await harness.run({ table: catTable(4) });
   assert.equal(next.summary.job.status, "completed");
   assert.equal(harness.asked.length, 7);
@@ -38,7 +38,7 @@ test("one corrupt job hides no other, is told of, and can be removed", async () 
   );
 });
 
-test("`jobs prune` forgets what ended long ago and removes what dead processes have left", async () => {
+test("`jobs prune` removes jobs that ended long ago and what dead processes left behind", async () => {
   let isWilling = true;
   await using harness = await FanoutHarness.open((request) =>
     isWilling ? report(request) : { type: "hang" },
@@ -71,7 +71,7 @@ test("`jobs prune` forgets what ended long ago and removes what dead processes h
   );
 });
 
-test("`jobs report` writes one page that needs nothing else, and no cell becomes a part of it", async () => {
+test("`jobs report` writes one self-contained page, and no cell becomes markup in it", async () => {
   await using harness = await FanoutHarness.open((request) =>
     request.item?.itemId === "row-2"
       ? says("no")

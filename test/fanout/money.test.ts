@@ -12,7 +12,7 @@ const ROOT = path.join(import.meta.dirname, "../..");
 
 type Used = { input?: number; output?: number; cached?: number };
 
-/** The same answer, of that price. */
+/** The same answer with the given usage. */
 function priced(answer: MockAnswer, used: Used): MockAnswer {
   assert.equal(answer.type, "sse");
   return { ...answer, events: [...answer.events.slice(0, -1), completed(used)] };
@@ -31,7 +31,7 @@ test("a budget is reserved before a row is asked, whatever the width", async () 
   assert.equal(harness.asked.length, 12);
 });
 
-test("rows that grow dearer pass the budget by no more than one of them", async () => {
+test("rows of growing cost exceed the budget by no more than one row", async () => {
   await using harness = await FanoutHarness.open((request) =>
     priced(report(request), { input: 50 + 10 * request.index, output: 0 }),
   );
@@ -43,10 +43,10 @@ test("rows that grow dearer pass the budget by no more than one of them", async 
   assert.ok(inputTokens <= 1_000 + dearest, `${inputTokens} of 1000`);
 });
 
-test("a budget in dollars pauses a job, and the cost is told of job, row and failure class", async () => {
+test("a budget in dollars pauses a job, and the cost of job, row and failure class is shown", async () => {
   await using harness = await FanoutHarness.open((request) =>
     request.item?.itemId === "row-1"
-      ? // Asked once more for a report, so it costs this twice.
+      ? // It is asked once more for a report, so it costs this twice.
         priced(says("no"), { input: 500, output: 50 })
       : priced(report(request), { input: 1_000, output: 100, cached: 500 }),
   );

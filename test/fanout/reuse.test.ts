@@ -31,7 +31,7 @@ test("a changed schema asks again only where the stored answer does not fit it",
   assert.deepEqual([end.summary.counts.completed, end.summary.counts.failed], [2, 1]);
 });
 
-test("another model or instruction, --fresh and agents with commands are asked anew", async () => {
+test("another model or instruction, --fresh and agents with commands reuse no answers", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run();
   await harness.run({ task: { model: "other" } });
@@ -48,7 +48,7 @@ test("another model or instruction, --fresh and agents with commands are asked a
   assert.equal(harness.asked.length, 18);
 });
 
-test("a failure is nobody's answer, and a retried row is asked although another job has its answer", async () => {
+test("a failure is never reused, and a retried row is asked although another job has its answer", async () => {
   let isWilling = false;
   await using harness = await FanoutHarness.open((request) => (isWilling ? report(request) : says("no")));
   const options = {

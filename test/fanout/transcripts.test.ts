@@ -7,7 +7,7 @@ import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("a row keeps what was said in each of its attempts, and `jobs show --item` shows it", async () => {
   await using harness = await FanoutHarness.open((request) => {
-    // Asked once more for a report, and then given up.
+    // The agent is asked once more for a report, and then the attempt is given up.
     if (request.index <= 1) return says("I would rather not");
     if (request.index === 2) {
       const { jobId, itemId } = request.item ?? assert.fail("no item");

@@ -9,15 +9,15 @@ import type { ResultCheck } from "../row/result-check.ts";
 import type { CommonPrompt } from "../row/row-request.ts";
 import { Transcript } from "../row/transcript.ts";
 
-/** What an answer out of a batch is to its row. */
+/** What an answer from a batch means for its row. */
 export type BatchVerdict =
   | { type: "report"; report: Report }
-  /** The model answered, and not with a report that can be taken: a single call may do better. */
+  /** The model answered, but without a valid report: a single call may do better. */
   | { type: "unusable"; failure: AttemptFailure }
-  /** There is no answer: the request was not worked on, or came to nothing. */
+  /** There is no answer: the request was not processed, or failed. */
   | { type: "none"; usage: TokenUsage };
 
-/** Judges an answer as the row's agent would have; nobody can be asked to correct it here. */
+/** Judges an answer by the rules of a row agent; here the model cannot be asked to correct it. */
 export async function judgeBatchAnswer(
   answer: ModelAnswer | ModelError,
   item: ItemRecord,
@@ -67,7 +67,7 @@ function whyUnusable(
   return { errorClass: "no_report", message: "the answer out of the batch was no report" };
 }
 
-/** What a request is refused for is found out again by a single call, which knows what to do about it. */
+/** A single call will get the same refusal, and handles it. */
 function judgeError(error: ModelError): BatchVerdict {
   return { type: "none", usage: asBatched(error.usage) };
 }

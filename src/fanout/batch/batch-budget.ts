@@ -2,10 +2,10 @@ import { asBatched, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/u
 import type { JobCounts } from "../job.ts";
 import { costOf, type Price } from "../money/price-table.ts";
 
-/** Rows may turn out dearer than those before them; a batch cannot be stopped in the middle of a row. */
+/** Later rows may cost more than the average so far, and a batch cannot be stopped in the middle of a row. */
 const RESERVE = 1.25;
 
-/** How many rows more can be handed in, when so many are out already, by what rows have used so far on average. */
+/** How many more rows can be submitted while `rowsOut` are at the provider, by the average usage of a row so far. */
 export function affordableBatchRows(
   limits: { tokens?: number | undefined; usd?: number | undefined },
   price: Price | null,
@@ -23,7 +23,7 @@ export function affordableBatchRows(
 
 function rowsWithin(limit: number | undefined, used: number, perRow: number): number {
   if (limit === undefined) return Number.POSITIVE_INFINITY;
-  // Nothing is known yet: one row tells.
+  // The cost of a row is not known yet: one row measures it.
   return perRow === 0 ? 1 : (limit - used) / perRow;
 }
 

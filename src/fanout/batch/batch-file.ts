@@ -10,7 +10,7 @@ import type { CompiledTask } from "../row/compiled-task.ts";
 import { REPORT_TOOL_NAME } from "../row/report-tool.ts";
 import { type CommonPrompt, rowAttachments, rowRequest } from "../row/row-request.ts";
 
-/** What all rows of a job have in common when they are asked. */
+/** What the requests of all rows of a job have in common. */
 export interface BatchTask {
   job: JobRecord;
   task: CompiledTask;
@@ -38,8 +38,8 @@ export async function batchRequest(given: BatchTask, item: ItemRecord): Promise<
 }
 
 /**
- * The line of one row; null for a row whose images or files cannot be read, which a single call then tells. The same row
- * makes the same line again, so a file that was lost can be written anew.
+ * The line of one row; null for a row whose images or files cannot be read: a single call reports that error. The same row
+ * always gives the same line, so a lost file can be written again.
  */
 export async function batchLine(api: BatchApi, given: BatchTask, item: ItemRecord): Promise<string | null> {
   const request = await batchRequest(given, item).catch(() => null);
@@ -50,7 +50,7 @@ function lineId(rowIndex: number): string {
   return `row-${rowIndex}`;
 }
 
-/** The row that an answer is about; null for an answer to something else. */
+/** The row index that a line id names; null for any other id. */
 export function rowOfLine(id: string): number | null {
   const digits = /^row-(\d+)$/.exec(id)?.[1];
   return digits === undefined ? null : Number(digits);

@@ -16,47 +16,47 @@ export interface BatchRunOptions {
   ledger: JobLedger;
   task: CompiledTask;
   api: BatchApi;
-  /** Where the file of a part is while it is uploaded. */
+  /** Folder for the file of a part while it is uploaded. */
   folder: string;
   clock: Clock;
-  /** Aborted when the run is over, for whatever reason; batches go on at the provider. */
+  /** Aborted when the run ends, for any reason; batches continue at the provider. */
   signal: AbortSignal;
   limits?: PartLimits | undefined;
-  /** How many rows more the budget allows, besides those that are out; absent: any number. */
+  /** How many more rows the budget allows besides those at the provider; absent: any number. */
   affordableRows?: ((rowsOut: number) => Promise<number>) | undefined;
-  /** How long the API may be away. */
+  /** How long the API may be unavailable before the job pauses. */
   outagePatienceMs: number;
   newId?: () => string;
   onSettled(item: ItemRecord): void;
   onTrouble?: ((message: string) => void) | undefined;
-  /** No row can be handed in for now. */
+  /** Called when no row can be submitted for now. */
   pause(reason: string): Promise<void>;
 }
 
 export interface PartLimits {
   rows: number;
   bytes: number;
-  /** Parts that are out at once. */
+  /** The most parts at the provider at once. */
   parts: number;
 }
 
-/** Below what providers take (50,000 requests, 200 MB), so that a part is soon up and an accident costs little. */
+/** Below the limits of providers (50,000 requests, 200 MB), so that a part uploads quickly and a failure costs little. */
 const PART_LIMITS: PartLimits = { rows: 20_000, bytes: 100_000_000, parts: 8 };
 
-/** Between two looks at batches that are out. Most take minutes to hours, those of a few rows seconds. */
+/** Poll interval for open batches. Most take minutes to hours, those of a few rows seconds. */
 const FIRST_LOOK_MS = 500;
 const LONGEST_LOOK_MS = 30_000;
-/** Rows settled at once while answers are taken. */
+/** Rows settled concurrently while answers are read. */
 const SETTLE_LANES = 8;
-/** Rows looked at at once while a part is put together. */
+/** Rows read per page while a part is assembled. */
 const PAGE_ROWS = 500;
 
-/** What a provider says when it has no room for a batch now. */
+/** Error codes of a provider that has no capacity for a batch now. */
 const NO_ROOM = /token_limit|rate_limit|quota_exceeded|too_many/;
 
 /**
- * Takes the rows of a job to the provider's batches and their answers back. Each step is written down after it was made, and
- * looked for before it is made again: a file by its name, a batch by its tag.
+ * Submits the rows of a job as batches to the provider and reads their answers. Each step is recorded after it was made, and
+ * looked up at the provider before it is repeated: a file by its name, a batch by its tag.
  */
 export class BatchRun {
   #options: BatchRunOptions;
@@ -65,7 +65,7 @@ export class BatchRun {
   #lookMs = FIRST_LOOK_MS;
   #awaySinceMs: number | null = null;
   #asked: string | null = null;
-  /** Parts that were made here and never tried to be handed in. */
+  /** Parts that this process made and has not tried to submit yet. */
   #untried = new Set<string>();
   #out = { parts: 0, rows: 0, answered: 0 };
 
@@ -80,7 +80,7 @@ export class BatchRun {
     return this.#out.parts === 0 ? null : this.#out;
   }
 
-  /** Comes back when no row is in a part, and none is to be put into one. */
+  /** Resolves when no row is in a part and none is left to put into one. */
   async run(): Promise<void> {
     const { ledger, signal, clock } = this.#options;
     if (!(await ledger.batches.lead())) return;
@@ -93,7 +93,7 @@ export class BatchRun {
     await this.#cancelIfAsked();
   }
 
-  /** One round over all parts. An API that is away is waited for; one that refuses pauses the job. */
+  /** One round over all parts. It waits for an API that is unavailable; an API that refuses pauses the job. */
   async #step(): Promise<boolean> {
     const { clock, signal, outagePatienceMs, onTrouble, pause } = this.#options;
     try {
@@ -121,7 +121,7 @@ export class BatchRun {
     return open;
   }
 
-  /** Makes parts of fresh rows while there is room for them; tells whether rows are left for later. */
+  /** Makes parts of fresh rows up to the limits; returns whether rows are left for later. */
   async #handIn(): Promise<boolean> {
     const { job, ledger } = this.#options;
     if (job.settings.batch !== true) return false;
@@ -129,7 +129,7 @@ export class BatchRun {
     for (;;) {
       const fresh = await batches.fresh(-1, 1);
       const [first] = fresh;
-      // Rows of a table that is still being read may come.
+      // While the table is still being read, more rows may follow.
       if (!first) return (await ledger.job()).isReading;
       if (!(await this.#oneIsAnswered(first))) return true;
       const open = await this.#openParts();
@@ -137,7 +137,7 @@ export class BatchRun {
       if (open.length >= this.#limits.parts) return true;
       const affordable = (await this.#options.affordableRows?.(rowsOut)) ?? Number.POSITIVE_INFINITY;
       if (affordable < 1) {
-        // What is out may turn out cheaper than it was taken to be.
+        // The rows at the provider may turn out cheaper than estimated.
         if (open.length > 0) return true;
         for (const item of await batches.fresh(-1, 1)) await batches.askSingly(item.rowIndex);
         return true;
@@ -148,8 +148,8 @@ export class BatchRun {
   }
 
   /**
-   * Whatever all rows have in common (a wrong model, a parameter that is not taken, a wrong key) is found out by one single call, not
-   * by a whole part; it also tells what a row costs.
+   * A fault that all rows share (a wrong model, an unsupported parameter, a wrong key) is detected by one single call, not
+   * by a whole part. That call also measures what a row costs.
    */
   async #oneIsAnswered(first: ItemRecord): Promise<boolean> {
     const { ledger } = this.#options;
@@ -182,7 +182,7 @@ export class BatchRun {
     return (await ledger.batches.parts()).find((part) => part.id === id) ?? null;
   }
 
-  /** Takes a part as far as it goes now. */
+  /** Advances a part as many steps as are possible now. */
   async #advance(part: BatchPart): Promise<void> {
     const { api, ledger, signal } = this.#options;
     let { state, fileId, batchId } = part;
@@ -222,7 +222,7 @@ export class BatchRun {
     }
   }
 
-  /** The same file under another tag, at the next look: by then a batch before it may have ended. */
+  /** Submits the same file under another tag at the next poll: by then an earlier batch may have ended. */
   async #handInAgain(part: BatchPart, { error }: BatchState): Promise<void> {
     this.#lookMs = Math.max(this.#lookMs, FIRST_LOOK_MS * 2 ** Math.min(part.tries, 6));
     const why = error?.message ?? null;
@@ -230,11 +230,11 @@ export class BatchRun {
     await this.#options.ledger.batches.update(part.id, change);
   }
 
-  /** Takes the answers of a batch that has ended. What was taken before is not in the part any more. */
+  /** Reads the answers of a batch that has ended. Rows settled before are no longer in the part. */
   async #take(part: BatchPart, batch: BatchState): Promise<void> {
     const { api, ledger, signal, pause } = this.#options;
     const lanes = new Set<Promise<void>>();
-    // All rows of a job are asked with the same tools, which is all that reading an answer needs to know.
+    // Reading an answer needs only the tools of its request, and those are the same for all rows of a job.
     const [any] = await firstOf(ledger.batches.rows(part.id));
     if (any) {
       const request = await batchRequest({ ...this.#given, job: withoutImages(this.#given.job) }, any);
@@ -273,7 +273,7 @@ export class BatchRun {
     } else await ledger.batches.release(partId, rowIndex, verdict.usage);
   }
 
-  /** A job that was cancelled needs no more answers: what the provider has not begun is not paid for then. */
+  /** A cancelled job needs no more answers, and requests that the provider has not begun then cost nothing. */
   async #cancelIfAsked(): Promise<void> {
     const { ledger, api, onTrouble } = this.#options;
     const { status } = await ledger.job();
@@ -291,19 +291,19 @@ export class BatchRun {
   }
 }
 
-/** The provider's answer to a cancellation is not worth a longer wait: it comes to the same. */
+/** A longer wait for the provider's answer to a cancellation is not worth it: nothing depends on that answer. */
 const CANCEL_WITHIN_MS = 10_000;
 
 function fileName(part: BatchPart): string {
   return `procwire-${part.id}.jsonl`;
 }
 
-/** A part that was handed in again is another batch. */
+/** A part that is submitted again is a new batch, with a new tag. */
 function tagOf(part: BatchPart): string {
   return part.tries === 1 ? part.id : `${part.id}.${part.tries}`;
 }
 
-/** Answers are read without looking at the images again. */
+/** Reading answers does not need the images again. */
 function withoutImages(job: JobRecord): JobRecord {
   return { ...job, task: { ...job.task, imageColumns: [] } };
 }

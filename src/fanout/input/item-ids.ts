@@ -4,10 +4,10 @@ import { InputError, type NewItem, type Row } from "../job.ts";
 export class ItemIds {
   #idColumn: string | null;
   #taken = new Set<string>();
-  /** The suffix to try next for an id that came before: a column of equal values takes one step a row, not all of them. */
+  /** The suffix to try next for a repeated id, so that a column of equal values costs one step per row, not a search. */
   #nextSuffix = new Map<string, number>();
   #rows = 0;
-  /** Rows whose id another row had before. */
+  /** Number of rows whose id an earlier row already had. */
   duplicates = 0;
 
   constructor(idColumn: string | null) {
@@ -48,7 +48,7 @@ export function checkIdColumn(idColumn: string | null, headers: readonly string[
   );
 }
 
-/** An agent is told its item's id on a line of its own, so the id cannot have line ends in it. */
+/** The prompt gives the item's id on a line of its own, so the id must not contain line ends. */
 function oneLine(text: string): string {
   return text.replace(/[\r\n\u2028\u2029]+/g, " ");
 }

@@ -3,8 +3,8 @@ import { InputError } from "../job.ts";
 const SPACE = /[\s,]/;
 
 /**
- * Cuts a JSON array into its elements, each as text, without ever holding the whole. Objects that follow each other without
- * an array around them are cut the same way, however they are laid out.
+ * Splits a JSON array into the text of its elements, never holding the whole in memory. Objects that follow each other without
+ * an enclosing array are split the same way, whatever their layout.
  */
 export async function* jsonElements(
   text: AsyncIterable<string>,
@@ -18,7 +18,7 @@ export async function* jsonElements(
 class ElementCutter {
   #name: string;
   #element = "";
-  /** Brackets that are open, without that of the array itself. */
+  /** Number of open brackets, not counting that of the enclosing array. */
   #depth = 0;
   #inString = false;
   #isEscaped = false;
@@ -72,7 +72,7 @@ class ElementCutter {
     else if (char === '"') this.#inString = false;
   }
 
-  /** True for the brackets of the array that holds everything. */
+  /** True for the brackets of the enclosing array. */
   #readArrayEdge(char: string): boolean {
     if (this.#array === "closed") throw new InputError(`json input ${this.#name} goes on after its end`);
     if (this.#array === "unknown") {
@@ -84,7 +84,7 @@ class ElementCutter {
     return true;
   }
 
-  /** True when the last bracket that was open is closed. */
+  /** True when this character closes the last open bracket. */
   #readBracket(char: string): boolean {
     if (char === '"') this.#inString = true;
     if (char === "{" || char === "[") this.#depth++;

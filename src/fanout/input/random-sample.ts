@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import type { NewItem } from "../job.ts";
 
 /**
- * Some rows of a table, each as likely as any other, in the table's order. The same seed picks the same rows, so that the
- * same command goes on with its job. They are numbered anew, without holes; their ids are those of the whole table.
+ * A uniform random sample of a table's rows, in the table's order. The same seed picks the same rows, so that the
+ * same command resumes its job. The rows are renumbered without holes; their ids are those of the whole table.
  */
 export async function* randomSample(
   items: AsyncIterable<NewItem>,
@@ -17,7 +17,7 @@ export async function* randomSample(
     seen++;
     if (picked.length < size) picked.push(item);
     else {
-      // The row that is the n-th takes somebody's place with the chance that it has among n.
+      // Reservoir sampling: the n-th row replaces a picked one with probability size / n.
       const place = Math.floor(random() * seen);
       if (place < size) picked[place] = item;
     }
@@ -26,13 +26,13 @@ export async function* randomSample(
   for (const [rowIndex, item] of picked.entries()) yield { ...item, rowIndex };
 }
 
-/** A hash gives its first digits, so that samples stay what they were; any other text is hashed first. */
+/** A SHA-256 hash is used by its first digits, so that earlier samples stay the same; any other text is hashed first. */
 function seedNumber(seed: string): number {
   const hex = /^[0-9a-f]{64}$/.test(seed) ? seed : createHash("sha256").update(seed).digest("hex");
   return Number.parseInt(hex.slice(0, 8), 16);
 }
 
-/** Numbers from 0 to 1 (mulberry32): even enough to pick rows by, and of no use for secrets. */
+/** Numbers from 0 to 1 (mulberry32): uniform enough to pick rows, not fit for secrets. */
 function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

@@ -8,11 +8,11 @@ import { messageOf } from "../../protocol/message-of.ts";
 import { InputError, type JobTask } from "../job.ts";
 import { formatOfName, type TableFormat, type TableReading } from "./table.ts";
 
-/** A table that can be read as often as needed, and the hash that names its content. */
+/** A table that can be read repeatedly, and the hash of its content. */
 export interface TableInput extends AsyncDisposable {
-  /** Where it can be read. */
+  /** The file to read. */
   path: string;
-  /** What the user calls it. */
+  /** The user's name for it. */
   name: string;
   format: TableFormat;
   reading: TableReading;
@@ -26,7 +26,7 @@ export interface InputOptions {
   stdin: Readable;
   format?: TableFormat | undefined;
   reading?: TableReading | undefined;
-  /** Standard input is kept here while it is read, because it can be read only once. */
+  /** Standard input is copied into this folder, because it can be read only once. */
   spoolFolder: string;
 }
 
@@ -58,9 +58,9 @@ export async function prepareInput(options: InputOptions): Promise<TableInput> {
   }
 }
 
-/** The same table, instruction, schema, model and tools are the same job, wherever the file lies. */
+/** The same table, instruction, schema, model and tools are the same job, whatever the path of the file. */
 export function jobKey(input: TableInput, task: JobTask): string {
-  // A table that is read as usual has the key it had before there were other ways.
+  // Without reading options the key is the one from before those options existed.
   const reading = Object.values(input.reading).some((value) => value !== undefined)
     ? input.reading
     : undefined;
@@ -81,7 +81,7 @@ async function hashFile(file: string): Promise<string> {
   return hash.digest("hex");
 }
 
-/** A table whose name does not say what it is: JSON lines begin with a brace, an array of objects with both brackets. */
+/** Detects the format where the name does not tell: JSON lines begin with `{`, an array of objects with `[` and `{`. */
 async function sniff(file: string): Promise<TableFormat> {
   const handle = await open(file);
   try {

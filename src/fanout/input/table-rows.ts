@@ -5,7 +5,7 @@ import { openTable, type Table } from "./table.ts";
 import type { TableInput } from "./table-input.ts";
 import { checkColumns, type Template } from "./template.ts";
 
-/** What names the question that a row is; see `questionOf`. */
+/** Names the question that a row asks; see `questionOf`. */
 export type NameQuestion = (headers: readonly string[], row: Row) => string | undefined;
 
 export interface TableRowsOptions {
@@ -17,7 +17,7 @@ export interface TableRowsOptions {
 }
 
 /**
- * The rows of a table as items of a job, read once and in two steps where the table is large: the first rows, with which
+ * The rows of a table as items of a job, read once. A large table is read in two steps: the first rows, with which
  * the work can begin, and the rest.
  */
 export class TableRows {
@@ -42,11 +42,11 @@ export class TableRows {
     return this.#table.headers;
   }
 
-  /** Rows until so many characters were read, and all columns that the task names were seen; or all there are. */
+  /** Reads rows up to the limits of `most`, and until all columns that the task names were seen; else all rows. */
   async *first(most: FirstRows): AsyncGenerator<NewItem, void, undefined> {
     let rows = 0;
     let chars = 0;
-    // A sample of a whole table needs all of it.
+    // A random sample needs the whole table.
     const isSample = this.#options.input.reading.randomSample !== undefined;
     while (isSample || rows < most.rows) {
       const next = await this.#next();
@@ -65,7 +65,7 @@ export class TableRows {
     }
   }
 
-  /** The rows behind those that were read, from the given one on. */
+  /** The rows that follow those already read, beginning with `fromRow`. */
   async *rest(fromRow: number): AsyncGenerator<NewItem, void, undefined> {
     for (;;) {
       const next = await this.#next();
@@ -74,7 +74,7 @@ export class TableRows {
     }
   }
 
-  /** Things about the table that the results will show, and that were hardly meant. */
+  /** Properties of the table that affect the results and are probably mistakes. */
   warnings(): string[] {
     const { skipped } = this.#table;
     const warnings: string[] = [];
@@ -109,11 +109,11 @@ export class TableRows {
       if (nameQuestion) item.question = nameQuestion(this.#table.headers, row);
       yield item;
     }
-    // Only now are all columns known.
+    // All columns are known only now.
     this.#checkColumns();
   }
 
-  /** A table with a header line has told all its columns with its first row. */
+  /** For a table with a header line all columns are known at its first row. */
   #checkKnownColumns(): void {
     const { format } = this.#options.input;
     if (format === "csv" || format === "tsv") this.#checkColumns();

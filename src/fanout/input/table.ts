@@ -11,30 +11,30 @@ import { jsonElements } from "./json-objects.ts";
 export const TABLE_FORMATS = ["csv", "tsv", "jsonl", "json"] as const;
 export type TableFormat = (typeof TABLE_FORMATS)[number];
 
-/** How a table is read, where it is not read as usual. */
+/** Options that change how a table is read. */
 export interface TableReading {
-  /** Between the fields, in place of the format's own. */
+  /** Field delimiter, in place of the format's own. */
   delimiter?: string | undefined;
   /** A label of the Encoding Standard; default UTF-8. */
   encoding?: string | undefined;
-  /** Leave out rows that cannot be read, in place of refusing the table. */
+  /** Skip rows that cannot be read, instead of refusing the table. */
   keepGoing?: boolean | undefined;
-  /** Only so many rows of it, picked at random. */
+  /** Read only this many rows, picked at random. */
   randomSample?: number | undefined;
-  /** Picks other rows than another seed; default: the table's own hash. */
+  /** Seed of the random sample; default: the table's own hash. */
   seed?: string | undefined;
 }
 
-/** A table that is read once, row by row; it is never whole in memory. */
+/** A table that is read once, row by row; it is never held in memory as a whole. */
 export interface Table {
   /** The columns seen so far: all of them once the rows have been read, for CSV and TSV from the first row on. */
   readonly headers: readonly string[];
-  /** Rows that were left out because they could not be read, and why the first one was. */
+  /** Number of rows skipped because they could not be read, and the reason for the first. */
   readonly skipped: { readonly count: number; readonly first: string };
   rows(): AsyncGenerator<Row, void, undefined>;
 }
 
-/** Refuses a row, or leaves it out where that was asked for. */
+/** Refuses the table at a bad row, or skips the row where `keepGoing` is set. */
 class BadRows {
   count = 0;
   first = "";
@@ -51,7 +51,7 @@ class BadRows {
   }
 }
 
-/** By the name's ending; `.gz` after it is looked through. Null: the name does not say. */
+/** Format by file name extension, ignoring a final `.gz`; null: the name does not tell. */
 export function formatOfName(path: string): TableFormat | null {
   const name = path.toLowerCase().replace(/\.gz$/, "");
   if (name.endsWith(".csv")) return "csv";
@@ -154,7 +154,7 @@ class DelimitedTable implements Table {
   }
 }
 
-/** Objects, one after another, in whatever way they are told apart. */
+/** JSON objects, one after another, however they are separated. */
 class JsonTable implements Table {
   readonly skipped: BadRows;
   #columns = new Set<string>();
@@ -206,7 +206,7 @@ function checkHeaders(record: readonly string[], format: string): readonly strin
   return record;
 }
 
-/** Also takes away a byte order mark. */
+/** Also removes a byte order mark. */
 async function* decodeText(
   bytes: AsyncIterable<Uint8Array>,
   format: string,

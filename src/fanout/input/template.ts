@@ -1,18 +1,18 @@
 import { InputError, type Row } from "../job.ts";
 
-/** An instruction with its `{column}` places found. */
+/** An instruction with its `{column}` placeholders parsed. */
 export interface Template {
   /** The columns it uses, each once. */
   readonly columns: readonly string[];
-  /** What it begins with, whatever the row: all before its first column. */
+  /** The text before the first placeholder, the same for every row. */
   readonly fixedStart: string;
-  /** Puts a row's values in. A value is never looked at again, so a cell that holds `{x}` stays `{x}`. */
+  /** Inserts a row's values. Inserted values are not expanded again, so a cell that holds `{x}` stays `{x}`. */
   render(row: Row): string;
 }
 
 /**
- * Reads an instruction in a single pass. `{{` and `}}` stand for braces; `{name}` is the value of the column of exactly
- * that name, spaces included; a `}` alone is itself.
+ * Parses an instruction in a single pass. `{{` and `}}` stand for braces; `{name}` is the value of the column of exactly
+ * that name, spaces included; a single `}` is literal.
  */
 export function parseTemplate(instruction: string): Template {
   if (instruction.trim() === "")

@@ -1,7 +1,7 @@
 import type { JobLedger } from "./job-ledger.ts";
 
 /**
- * Failed rows are pending again, and a job that had ended is one that can be resumed. Tells how many rows; nobody is asked
+ * Makes failed rows pending again, and a job that had ended resumable. Returns the number of rows; no model is called
  * here.
  */
 export async function askAgain(

@@ -18,35 +18,35 @@ import type { LedgerViews } from "./ledger-views.ts";
 
 export interface JobStore extends AsyncDisposable {
   /**
-   * Runs a task while no other process runs one for the same key: the same command, started twice at once, must find or
-   * make one job.
+   * Runs a task while no other process runs one for the same key: the same command, started twice at once, must find or create
+   * one job.
    */
   withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T>;
-  /** The job that this key stands for now; `--fresh` makes a new one stand for it. */
+  /** The job that this key names now; with `--fresh` the key names a new job. */
   find(key: string): Promise<JobRecord | null>;
   /**
-   * All or nothing: an error while these rows are read leaves no job. `table` is asked after the last of them; a job that
-   * is still reading gets the rest of its rows by `append`.
+   * All or nothing: an error while these rows are read leaves no job. `table` is called after the last of them; a job that
+   * is still being read gets the rest of its rows by `append`.
    */
   create(job: NewJob, rows: AsyncIterable<NewItem>, table: () => ReadTable): Promise<JobRecord>;
-  /** Newest first; a job that cannot be read hides no other one. */
+  /** Newest first; a job that cannot be read does not hide the others. */
   list(): Promise<JobRecord[]>;
   /** The jobs that cannot be read, and why. */
   unreadable(): Promise<UnreadableJob[]>;
   /**
-   * Forgets a job with everything about it, by id or by the beginning of one, also one that cannot be read. Gives its id;
-   * null when there is none. Rejects when a process works on it.
+   * Removes a job with everything about it, by id or id prefix, also one that cannot be read. Returns its id;
+   * null when there is none. Rejects while a process works on it.
    */
   remove(idOrPrefix: string): Promise<string | null>;
-  /** Removes what processes that died have left behind besides jobs; tells how much. */
+  /** Removes what dead processes left behind besides jobs; returns the number of things removed. */
   removeLeftovers(): Promise<number>;
-  /** By id, or by the beginning of one. Null when there is none; rejects when there are several. */
+  /** By id or id prefix. Null when there is none; rejects when there are several. */
   open(idOrPrefix: string): Promise<JobLedger | null>;
-  /** What other jobs than this one have answered. */
+  /** The answers of all jobs but this one. */
   answersOutside(jobId: string): Promise<AnswerSource>;
 }
 
-/** What is known of a table once rows of it were read. */
+/** What is known about a table after some of its rows were read. */
 export interface ReadTable {
   headers: readonly string[];
   isReading: boolean;
@@ -57,13 +57,13 @@ export interface UnreadableJob {
   reason: string;
 }
 
-/** Answers of several jobs, open to be asked many times. */
+/** Answers of several jobs, kept open for many lookups. */
 export interface AnswerSource extends AsyncDisposable {
   /** All answers to these questions, those of the newest job first. */
   find(questions: readonly string[]): Promise<StoredAnswer[]>;
 }
 
-/** A row that nobody has been asked about yet. */
+/** A row without any attempt. */
 export interface UnaskedRow {
   rowIndex: number;
   question: string;
@@ -76,7 +76,7 @@ export interface Claim {
   token: string;
 }
 
-/** What an attempt reports: the result as JSON text, written once and never parsed again on its way. */
+/** What an attempt reports: the result as JSON text, serialised once and not parsed again on its way. */
 export interface Report {
   result: string;
   usage: TokenUsage;
@@ -95,7 +95,7 @@ export interface AttemptFailure {
 
 export interface JobLedger extends AsyncDisposable {
   readonly jobId: string;
-  /** Rows may be settled by other processes, which only `settledSince` tells. */
+  /** Whether other processes may settle rows, which only `settledSince` shows. */
   readonly shared: boolean;
   readonly batches: BatchLedger;
   readonly views: LedgerViews;
@@ -103,9 +103,9 @@ export interface JobLedger extends AsyncDisposable {
   counts(): Promise<JobCounts>;
 
   /**
-   * The right to work on the job's rows. False when another process on this machine has it and the store can serve only
-   * one. With it, rows that a dead process left behind become pending again, and their attempts do not count. `join`:
-   * another process has begun the run and does that.
+   * Takes the right to work on the job's rows. False when another process on this machine has it and the store can serve only
+   * one. Rows that a dead process left running become pending again, and their attempts do not count. `join`:
+   * another process has begun the run and recovers such rows.
    */
   beginRun(options?: { join?: boolean }): Promise<boolean>;
   endRun(): Promise<void>;
@@ -113,8 +113,8 @@ export interface JobLedger extends AsyncDisposable {
   isBeingRun(): Promise<boolean | null>;
 
   /**
-   * Further rows of a table that is still being read, those with an answer of another job completed by it. Rows that are
-   * there already stay as they are.
+   * Adds further rows of a table that is still being read; a row with an answer of another job is completed by it. Rows that are
+   * already there stay as they are.
    */
   append(
     rows: readonly NewItem[],
@@ -124,45 +124,45 @@ export interface JobLedger extends AsyncDisposable {
   finishReading(headers: readonly string[], totalRows: number): Promise<void>;
 
   /**
-   * Up to `limit` rows that are due, in the table's order, marked as running. None unless the job is running; no more than
-   * the budget has room for that the job's settings name.
+   * Claims up to `limit` due rows in the table's order and marks them as running. None unless the job is running; no more than
+   * the budget in the job's settings allows.
    */
   claim(limit: number): Promise<Claim[]>;
-  /** No row that is to be worked on is left, here or elsewhere. */
+  /** True when no row is left to work on, here or in other processes. */
   isDone(): Promise<boolean>;
-  /** When the next row falls due that waits for its back-off; null when none does. */
+  /** When the next row in back-off is due; null when none is. */
   nextDueAtMs(): Promise<number | null>;
 
-  /** The report: first one wins. The row as it stands now; null when the attempt no longer holds it. */
+  /** Settles the row with a report; the first one wins. Returns the row; null when the attempt no longer holds it. */
   complete(claim: Claim, report: Report): Promise<ItemRecord | null>;
-  /** The row has failed for good. The row as it stands now; null when the attempt no longer holds it. */
+  /** Fails the row for good. Returns the row; null when the attempt no longer holds it. */
   fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null>;
-  /** The attempt has failed; the row is tried again, not before `delayMs` from now. */
+  /** The attempt has failed; the row is retried, not before `delayMs` from now. */
   retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean>;
-  /** The attempt came to nothing through no fault of its own, and does not count. */
+  /** The attempt ended through no fault of the row, and does not count. */
   release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean>;
 
-  /** What all attempts have cost together; null where one process alone works on the job and knows it. */
+  /** The cost of all attempts together; null where a single process works on the job and counts it itself. */
   spending(): Promise<Spending | null>;
 
   /** Guarded: false when the job is in none of `from`. */
   setStatus(to: JobStatus, from: readonly JobStatus[], error?: string | null): Promise<boolean>;
   setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void>;
-  /** Makes failed rows pending again; tells how many. */
+  /** Makes failed rows pending again; returns how many. */
   retryFailed(filter: {
     errorClasses?: readonly ErrorClass[] | undefined;
     itemIds?: readonly string[] | undefined;
   }): Promise<number>;
 
-  /** Rows in the table's order, as far as the row limit goes. */
+  /** Rows in the table's order, up to the row limit. */
   items(filter?: { statuses?: readonly ItemStatus[] }): AsyncIterable<ItemRecord>;
   item(itemId: string): Promise<ItemRecord | null>;
-  /** All attempts at a row, the first one first. */
+  /** All attempts at a row, oldest first. */
   attempts(itemId: string): Promise<AttemptRecord[]>;
-  /** Rows that wait for their first attempt and have a question, in the table's order, behind the given row. */
+  /** Rows that wait for their first attempt and have a question, in the table's order, after the given row. */
   unasked(afterRow: number, limit: number): Promise<UnaskedRow[]>;
-  /** Completes rows that nobody was asked about with answers of other jobs; tells how many. */
+  /** Completes rows without any attempt with answers of other jobs; returns how many. */
   adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number>;
-  /** Rows that were settled since then, by this process or another; the same one may be told twice. */
+  /** Rows that were settled since then, by this process or another; a row may be returned twice. */
   settledSince(sinceMs: number): Promise<ItemRecord[]>;
 }

@@ -1,17 +1,17 @@
 import type { TokenUsage } from "../../agent/usage.ts";
 import type { ErrorClass, ItemRecord, ItemStatus } from "../job.ts";
 
-/** Which rows a person wants to see. What is not given does not matter. */
+/** Which rows a person wants to see. Absent members do not filter. */
 export interface RowFilter {
   statuses?: readonly ItemStatus[] | undefined;
   /** Only failed rows have one. */
   errorClasses?: readonly ErrorClass[] | undefined;
-  /** Stands in the row's id, cells, result or error, whatever the case of its letters. */
+  /** Text contained in the row's id, cells, result or error, ignoring case. */
   text?: string | undefined;
 }
 
 export interface RowPage {
-  /** Rows that the filter lets through, on this page and the others. */
+  /** Number of rows that match the filter, over all pages. */
   total: number;
   items: ItemRecord[];
 }
@@ -23,7 +23,7 @@ export interface FailureGroup {
   usage: TokenUsage;
 }
 
-/** Rows that were settled within one span of time. */
+/** Rows settled within one span of time. */
 export interface SettledSpan {
   /** When it begins. */
   atMs: number;
@@ -32,22 +32,22 @@ export interface SettledSpan {
 }
 
 export interface Waits {
-  /** Rows whose next attempt is put off now. */
+  /** Rows whose next attempt waits for its back-off now. */
   backingOff: number;
-  /** Attempts that ended because the API refused the rate. */
+  /** Attempts that ended because of the API's rate limit. */
   refusedForRate: number;
 }
 
 /**
- * What a person who looks at a job wants to know, however large it is: the database counts, and only the rows that are
- * shown are read. Like all else, as far as the row limit goes.
+ * What a person wants to see of a job of any size: the database does the counting, and only the rows that are
+ * shown are read. Like everything else, up to the row limit.
  */
 export interface LedgerViews {
   /** Rows in the table's order. */
   page(filter: RowFilter, offset: number, limit: number): Promise<RowPage>;
   /** The commonest class first. */
   failures(): Promise<FailureGroup[]>;
-  /** Only spans in which a row was settled, the first one first. */
+  /** Only spans in which a row was settled, oldest first. */
   settled(sinceMs: number, spanMs: number): Promise<SettledSpan[]>;
   waits(nowMs: number): Promise<Waits>;
 }

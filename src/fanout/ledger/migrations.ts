@@ -1,4 +1,4 @@
-/** A step that brings a ledger of the version before it to its own. A ledger is never changed in another way. */
+/** A step that upgrades a ledger from the version before. The schema of a ledger is never changed in another way. */
 export interface Migration {
   readonly version: number;
   readonly sql: string;

@@ -20,7 +20,7 @@ import type { FleetBudget, Spending } from "../money/job-budget.ts";
 import type { BatchPart, BatchPartState } from "./batch-ledger.ts";
 import type { FailureGroup, SettledSpan } from "./ledger-views.ts";
 
-/** A row of a database, of either kind: numbers may come as numbers, bigints or text, times as epoch milliseconds. */
+/** A row of either database: numbers may be numbers, bigints or text, times are epoch milliseconds. */
 type DatabaseRow = Readonly<Record<string, unknown>>;
 
 export function decodeJob(row: DatabaseRow): JobRecord {
@@ -84,7 +84,7 @@ export function decodeAnswer(row: DatabaseRow): StoredAnswer {
   };
 }
 
-/** From one row a status, each with its number of items and its sums of tokens. */
+/** From one row per status, with its number of items and its token sums. */
 export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
   const of = (status: ItemStatus) => Number(rows.find((row) => row.status === status)?.n ?? 0);
   const sum = (column: string) => rows.reduce((total, row) => total + Number(row[column] ?? 0), 0);
@@ -129,7 +129,7 @@ export function decodeSpending(row: DatabaseRow | undefined): Spending {
   };
 }
 
-/** From the row of one part of a table that was handed to the provider. */
+/** From the row of one batch part. */
 export function decodeBatchPart(row: DatabaseRow): BatchPart {
   return {
     id: text(row.id),
@@ -157,14 +157,14 @@ export function decodeSettledSpan(row: DatabaseRow): SettledSpan {
   return { atMs: count(row.at), completed: count(row.completed), failed: count(row.failed) };
 }
 
-/** Finds the text anywhere, with nothing in it that LIKE takes for a sign of its own. */
+/** A LIKE pattern that finds the text anywhere, with LIKE's special characters escaped. */
 export function likePattern(text: string): string {
   return `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 }
 
 const BATCH_PART_STATES: readonly BatchPartState[] = ["assigned", "uploaded", "created", "done"];
 
-/** The values by which a statement adds what an attempt has used. */
+/** The values that a statement needs to add an attempt's usage. */
 export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
   const { batched } = usage;
   return {
@@ -180,7 +180,7 @@ export function usageValues(usage: TokenUsage): Record<UsageValue, number> {
 
 type UsageValue = Exclude<keyof TokenUsage, "batched"> | `batch${Capitalize<keyof BatchedTokens>}`;
 
-/** No field at all where nothing went through a batch, as in usage that was never stored. */
+/** The field is absent where no token was in a batch, as in usage that was never stored. */
 function batchedIn(batched: BatchedTokens): Pick<TokenUsage, "batched"> {
   return batched.inputTokens + batched.outputTokens > 0 ? { batched } : {};
 }
@@ -254,7 +254,7 @@ function decodeUsage(row: DatabaseRow): TokenUsage {
   };
 }
 
-/** Null for an entry of a kind that only a newer procwire knows. */
+/** Null for an entry type that only a newer procwire knows. */
 function decodeTranscriptEntry(value: unknown): TranscriptEntry | null {
   const entry = decodeRow(value);
   switch (entry.type) {
@@ -281,7 +281,7 @@ function decodeRequest(request: Row): JobTask["request"] {
   });
 }
 
-/** Only the fields that have a value: the others were not written either. */
+/** Only the fields that have a value: the others were not encoded either. */
 function given<T extends object>(fields: T): Partial<T> {
   const kept: Partial<T> = { ...fields };
   for (const [name, value] of Object.entries(fields)) {
@@ -301,7 +301,7 @@ export function oneOf<T extends string>(choices: readonly T[], value: unknown): 
   return choice;
 }
 
-/** Postgres gives JSON columns as values, SQLite as text. */
+/** Postgres returns JSON columns as values, SQLite as text. */
 function json(value: unknown): unknown {
   return typeof value === "string" ? parseExactJson(value) : value;
 }

@@ -1,6 +1,6 @@
 import type { StoredAnswer } from "../job.ts";
 
-/** What an attempt that asked nobody says of itself. */
+/** The text of an attempt that reused another job's answer. */
 export function reusedText(answer: StoredAnswer): string {
   return `answered by item ${answer.itemId} of job ${answer.jobId}`;
 }

@@ -1,4 +1,4 @@
-/** What every end of an attempt does: it gives up the token and adds the tokens that were spent, as `usageValues` names them. */
+/** Part of every end of an attempt: clears its token and adds the usage, with the value names of `usageValues`. */
 export const SPEND = `attempt_token = NULL, input_tokens = input_tokens + :inputTokens,
     cached_input_tokens = cached_input_tokens + :cachedInputTokens, output_tokens = output_tokens + :outputTokens,
     reasoning_output_tokens = reasoning_output_tokens + :reasoningOutputTokens,

@@ -3,14 +3,14 @@ import { costOf, moneyText, type Price } from "./price-table.ts";
 
 export interface BudgetLimits {
   tokens?: number | undefined;
-  /** Needs a price. */
+  /** Limit in US dollars; needs a price. */
   usd?: number | undefined;
 }
 
-/** What all attempts at a job's rows have cost, whoever made them. */
+/** What all attempts at a job's rows have cost, in all processes. */
 export interface Spending {
   used: TokenUsage;
-  /** Attempts that cost anything. */
+  /** Number of ended attempts that cost anything. */
   ended: number;
   /** The most that one attempt has cost. */
   dearestTokens: number;
@@ -24,9 +24,9 @@ export interface FleetBudget extends BudgetLimits {
 }
 
 /**
- * What a job has used, and how many more rows it may begin. A row is begun only when enough is left for it and for each row
- * under way, by the dearest attempt so far; the last ones go one by one. So the budget is passed by what one row costs more
- * than all before it, not by a whole wave.
+ * What a job has used, and how many more rows it may begin. A row begins only when enough is left for it and for each row
+ * under way, estimated by the dearest attempt so far; the last rows run one by one. So the budget is exceeded at most by what
+ * one row costs more than all before it, not by a whole wave of rows.
  */
 export class JobBudget {
   #used: TokenUsage = NO_USAGE;
@@ -57,35 +57,35 @@ export class JobBudget {
     }
   }
 
-  /** An attempt of this process has come to its end. */
+  /** Adds the usage of an attempt that ended in this process. */
   spend(usage: TokenUsage): void {
     this.#used = addUsage(this.#used, usage);
     if (totalTokens(usage) > 0) this.#ended++;
     for (const measure of this.#measures) measure.dearest = Math.max(measure.dearest, measure.of(usage));
   }
 
-  /** All that the job has used, whoever used it. */
+  /** Sets the usage of the whole job, over all processes. */
   setUsed(usage: TokenUsage): void {
     this.#used = usage;
   }
 
-  /** What the ledger knows of all attempts, in place of what was counted here. */
+  /** Replaces what was counted here by the ledger's sum over all attempts. */
   setSpending(spending: Spending): void {
     this.#used = spending.used;
     this.#ended = spending.ended;
     for (const measure of this.#measures) measure.dearest = measure.dearestOf(spending);
   }
 
-  /** How many rows may be begun while so many are under way. */
+  /** How many rows may begin while `underWay` rows are under way. */
   affordableRows(underWay: number): number {
     if (this.#measures.length === 0) return Number.POSITIVE_INFINITY;
     if (this.#measures.some((measure) => measure.of(this.#used) >= measure.limit)) return 0;
-    // The first row tells what a row costs; then the lanes double, so that a cheap first row opens no flood.
+    // The first row measures the cost; then the number of rows at once doubles, so that a cheap first row starts no flood.
     let most = Math.max(1, 2 * this.#ended);
     for (const { limit, of, dearest } of this.#measures) {
       if (dearest === 0) continue;
       const left = (limit - of(this.#used)) / dearest;
-      // Rows side by side may all turn out dearer than any before; one alone may take what is left.
+      // Concurrent rows may all cost more than any before; a single row may use what is left.
       most = Math.min(most, Math.max(Math.floor(left / RESERVE), Math.min(1, Math.floor(left))));
     }
     return most - underWay;
@@ -99,7 +99,7 @@ export class JobBudget {
     return texts[this.#scarcest()] ?? "";
   }
 
-  /** The measure that leaves the fewest rows. */
+  /** Index of the measure that leaves the fewest rows. */
   #scarcest(): number {
     const left = this.#measures.map(
       ({ limit, of, dearest }) => (limit - of(this.#used)) / (dearest || limit),
@@ -108,10 +108,10 @@ export class JobBudget {
   }
 }
 
-/** How many times the dearest attempt is put aside for each of several rows at once. */
+/** How many times the cost of the dearest attempt is reserved for each of several concurrent rows. */
 const RESERVE = 2;
 
-/** One thing that is counted: tokens, or dollars. */
+/** One budgeted quantity: tokens or dollars. */
 interface Measure {
   limit: number;
   of(usage: TokenUsage): number;
@@ -121,7 +121,7 @@ interface Measure {
   dearestOf(spending: Spending): number;
 }
 
-/** `6 tokens` of a budget that was told in tokens is just `6`. */
+/** Drops the unit: beside a budget in tokens, `6 tokens` becomes `6`. */
 function usedText(text: string): string {
   return text.replace(/ tokens$/, "");
 }

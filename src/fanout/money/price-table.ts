@@ -11,7 +11,7 @@ export interface Price {
   output: number;
 }
 
-/** What the models cost that a price is known of. */
+/** The known prices of models. */
 export class PriceTable {
   #prices: ReadonlyMap<string, Price>;
 
@@ -19,7 +19,7 @@ export class PriceTable {
     this.#prices = prices;
   }
 
-  /** Null: nobody has said what this model costs. */
+  /** Null: the price of this model is not known. */
   priceOf(model: string): Price | null {
     for (const name of namesOf(model)) {
       const price = this.#prices.get(name);
@@ -28,7 +28,7 @@ export class PriceTable {
     return null;
   }
 
-  /** This table with the prices of a file's text added; they override those there are. */
+  /** This table extended by the prices in a file's text, which override existing ones. */
   with(text: string, name: string): PriceTable {
     let value: unknown;
     try {
@@ -42,18 +42,18 @@ export class PriceTable {
   }
 }
 
-/** When the package's prices were written down. */
+/** Date of the prices in the package. */
 export const PRICES_AS_OF: string = packaged.asOf;
 
 export const PACKAGE_PRICES = new PriceTable(decodePrices(packaged.models, "of the package"));
 
-/** What was used, in dollars. */
+/** The cost of a usage, in dollars. */
 export function costOf(price: Price, usage: TokenUsage): number {
   const saved = usage.batched ? microsOf(price, usage.batched) * (1 - BATCH_SHARE) : 0;
   return (microsOf(price, usage) - saved) / 1_000_000;
 }
 
-/** What providers ask for a token that went through a batch, as a share of its price. */
+/** The price of a token in a batch, as a share of its normal price. */
 const BATCH_SHARE = 0.5;
 
 function microsOf(price: Price, usage: BatchedTokens): number {
@@ -63,13 +63,13 @@ function microsOf(price: Price, usage: BatchedTokens): number {
   );
 }
 
-/** `$1.23`, and small sums with enough digits to tell them from nothing. */
+/** `$1.23`; small sums get enough digits to differ from zero. */
 export function moneyText(usd: number): string {
   if (usd === 0 || usd >= 0.1) return `$${usd.toFixed(2)}`;
   return `$${usd.toFixed(Math.min(8, 1 - Math.floor(Math.log10(usd))))}`;
 }
 
-/** The name itself, without a provider before it, without the date of a release after it. */
+/** The name itself, without a provider prefix, and without a release date suffix. */
 function namesOf(model: string): string[] {
   const bare = model.slice(model.lastIndexOf("/") + 1);
   return [model, bare, bare.replace(/-(\d{4}-?\d{2}-?\d{2}|latest)$/, "")];

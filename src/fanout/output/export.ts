@@ -11,13 +11,13 @@ import { tsvLine } from "./csv-line.ts";
 import { type FolderJudge, STDOUT, writeTable } from "./write-table.ts";
 
 export interface ExportOptions {
-  /** Also give each field of the results a column of its own. */
+  /** Also write each field of the results to a column of its own. */
   explode?: boolean;
-  /** Also say what each row has used and cost, in columns of their own. */
+  /** Also write the usage and cost of each row, in separate columns. */
   costs?: { price: Price | null } | undefined;
-  /** Put a `'` before cells that a spreadsheet would run as a formula. It changes data, so it is asked for. */
+  /** Put a `'` before cells that a spreadsheet would run as a formula. Off by default, because it changes data. */
   escapeFormulas?: boolean;
-  /** Judges the folder that the results are about to be written in; without it any will do. */
+  /** Decides whether the results may be written to a folder; absent: any folder. */
   judgeFolder?: FolderJudge | undefined;
 }
 
@@ -35,10 +35,10 @@ const OUTPUT_COLUMNS = [
   "completed_at",
 ] as const;
 
-/** Told in front of one of our columns when the input has one of the same name. */
+/** Prefix for one of our columns when the input has a column of the same name. */
 const CLASH_PREFIX = "agent_";
 
-/** One line a row, in the table's order, as the name's ending says: CSV, TSV or JSON lines. The file appears whole or not at all. Tells how many rows it wrote. */
+/** One line per row, in the table's order, as CSV, TSV or JSON lines by extension. Written atomically; returns the row count. */
 export async function exportResults(
   ledger: JobLedger,
   job: JobRecord,
@@ -65,7 +65,7 @@ function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
   return /\.(tsv|tab)$/i.test(file) ? "tsv" : "csv";
 }
 
-/** The failed rows with why, so that they can be looked at and fed in again. */
+/** The failed rows with their errors, so that they can be inspected and used as input again. */
 export async function exportErrors(ledger: JobLedger, job: JobRecord, file: string): Promise<number> {
   const names = ["item_id", "row_index", "attempt_count", "error_class", "last_error"];
   const columns = [...job.headers, ...freeNames(names, job.headers)];
@@ -84,7 +84,7 @@ export async function exportErrors(ledger: JobLedger, job: JobRecord, file: stri
   return writeTable(file, columns, {}, rows());
 }
 
-/** Refuses, before any money is spent, an output that could not be written at the end, or that is the input. */
+/** Refuses, before any money is spent, an output that cannot be written or that is the input. */
 export async function checkOutput(file: string, input: string): Promise<void> {
   if (file === STDOUT) return;
   if (await isSameFile(file, input)) {
@@ -101,7 +101,7 @@ export async function checkOutput(file: string, input: string): Promise<void> {
   }
 }
 
-/** Also by another name: a link of either kind, or a folder that is reached by two ways. */
+/** Also under another name: a hard or symbolic link, or a folder with two paths. */
 export async function isSameFile(one: string, other: string): Promise<boolean> {
   if (path.resolve(one) === path.resolve(other)) return true;
   const [a, b] = await Promise.all([one, other].map((file) => stat(file).catch(() => null)));
@@ -160,7 +160,7 @@ async function* rowsOf(
   }
 }
 
-/** A row as one JSON object: its own cells as they were, what was done with it, and the result as it was reported. */
+/** A row as one JSON object: its cells unchanged, our columns, and the result as it was reported. */
 async function* objectsOf(
   ledger: JobLedger,
   job: JobRecord,
@@ -190,7 +190,7 @@ const OBJECT_COLUMNS = [
   "result",
 ];
 
-/** Written behind our other columns where they are asked for. */
+/** Written after our other columns when requested. */
 const COST_COLUMNS = ["input_tokens", "cached_input_tokens", "output_tokens", "cost_usd"] as const;
 
 function costCells({ usage }: ItemRecord, price: Price | null): (number | null)[] {

@@ -1,4 +1,4 @@
-/** What the report's page carries besides the job. */
+/** Style and script of the report's page. */
 
 export const REPORT_STYLE = `
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; background: #fff; }
@@ -10,7 +10,7 @@ th, td { border: 1px solid #ddd; padding: .2em .5em; text-align: left; vertical-
 tr[data-status=failed] { background: #fdecea; }
 label { margin-right: 1em; }`;
 
-/** Hides the rows that the filters do not want. The page can be read without it. */
+/** Hides the rows that do not match the filters. The page is readable without it. */
 export const REPORT_SCRIPT = `
 const rows = [...document.querySelectorAll("#rows tbody tr")];
 const [status, failure, text, count] = ["status", "class", "text", "count"].map((id) => document.getElementById(id));

@@ -9,10 +9,10 @@ import { REPORT_SCRIPT, REPORT_STYLE } from "./html-report-assets.ts";
 import { usedText } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
-/** More rows than this no browser scrolls through well; the table of results has them all. */
+/** Browsers scroll badly with more rows than this; the results table has them all. */
 const SHOWN_ROWS = 5_000;
 
-/** Writes a job as one page that needs nothing else: no other file, no network. Tells how many rows it shows. */
+/** Writes a job as one self-contained page: no other file, no network. Returns how many rows it shows. */
 export async function writeHtmlReport(ledger: JobLedger, summary: JobSummary, file: string): Promise<number> {
   const temporary = `${file}.${process.pid}.tmp`;
   let shown = 0;
@@ -34,7 +34,7 @@ export async function writeHtmlReport(ledger: JobLedger, summary: JobSummary, fi
   return shown;
 }
 
-/** Failed rows first: they are what a report is opened for. */
+/** Failed rows first: they are the usual reason to open a report. */
 async function* shownItems(ledger: JobLedger): AsyncGenerator<ItemRecord, void, undefined> {
   const order: ItemStatus[][] = [["failed"], ["completed", "running", "pending"]];
   let shown = 0;
@@ -132,7 +132,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": "&#39;",
 };
 
-/** Cells and answers come from outside: nothing in them may become a part of the page. */
+/** Cells and answers are untrusted: nothing in them may become markup. */
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => ENTITIES[char] ?? char);
 }

@@ -6,7 +6,7 @@ import { costOf, moneyText, type Price } from "../money/price-table.ts";
 export interface ItemDetails {
   item: ItemRecord;
   attempts: readonly AttemptRecord[];
-  /** What its agent is told, as one would be told now. */
+  /** The prompt of its agent, rendered now. */
   prompt: { instructions: string; message: string };
   price: Price | null;
 }

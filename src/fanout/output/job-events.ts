@@ -4,7 +4,7 @@ import { type Progress, progressFields } from "./progress.ts";
 import { resultLine } from "./results-log.ts";
 import { fullSummaryFields } from "./summary.ts";
 
-/** What happens to a job as JSON objects, the same for `fanout --json` and `exec --json`. */
+/** Events of a job as JSON objects, the same for `fanout --json` and `exec --json`. */
 export type JobEvent = Readonly<Record<string, unknown>> & { readonly type: string };
 
 export function startedEvent(job: JobRecord, counts: JobCounts, resumed: boolean): JobEvent {

@@ -4,8 +4,8 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import { type ExportOptions, exportErrors, exportResults } from "./export.ts";
 
 /**
- * Writes the results, and the failures when there are any; tells where the failures are. The ledger keeps everything when
- * the disk does not.
+ * Writes the results, and the failures when there are any; returns the path of the failures. The ledger keeps everything if
+ * the files cannot be written.
  */
 export async function writeJobFiles(
   ledger: JobLedger,

@@ -12,7 +12,7 @@ import {
 import type { JobEnd, JobListener, RowRetry } from "./job-listener.ts";
 import type { Progress } from "./progress.ts";
 
-/** A program that reads the events has no use for more. */
+/** Progress interval; a program that reads the events needs no more. */
 const JSON_EVERY_MS = 1_000;
 
 /** For programs, on stdout: one JSON object a line. */

@@ -9,15 +9,15 @@ import {
 import type { Progress } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
-/** Told what happens to a job. */
+/** Receives the events of a job. */
 export interface JobListener {
   started?(job: JobRecord, counts: JobCounts, resumed: boolean): void;
-  /** Something about the input that the results will show, and that was hardly meant. */
+  /** A property of the input that affects the results and is probably a mistake. */
   warning?(message: string): void;
-  /** So many rows were answered by other jobs; told before `started`. */
+  /** This many rows reused answers of other jobs; called before `started`. */
   reused?(rows: number): void;
   progress?(progress: Progress): void;
-  /** A row has finished, here or on another machine; each is told once. */
+  /** A row has finished, here or on another machine; called once per row. */
   row?(item: ItemRecord): void;
   retrying?(retry: RowRetry): void;
   ended?(end: JobEnd): void;
@@ -38,7 +38,7 @@ export interface JobEnd {
   errorsPath: string | null;
 }
 
-/** 0 only when every row that was asked for is completed and none has failed; 130 when the user broke it off. */
+/** 0 only when every selected row is completed and none has failed; 130 when the user interrupted the run. */
 export function exitCodeOf({ summary, end }: JobEnd): number {
   if (end.type === "stopped" && end.reason === INTERRUPTED) return 130;
   if (end.type === "stopped") return 1;

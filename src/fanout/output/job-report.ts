@@ -70,7 +70,7 @@ function batchText(part: BatchPart): string {
   return `${name}: ${part.rows} rows, ${state}${part.error === null ? "" : `; ${part.error}`}`;
 }
 
-/** ` ($0.12)`, where it is known. */
+/** ` ($0.12)`, where the price is known. */
 function costText(price: Price | null, usage: TokenUsage | undefined): string {
   return price && usage ? ` (${moneyText(costOf(price, usage))})` : "";
 }

@@ -7,12 +7,12 @@ import type { JobEnd, JobListener } from "./job-listener.ts";
 import { durationText, type Progress, progressLine, usedText } from "./progress.ts";
 import type { JobSummary } from "./summary.ts";
 
-/** Elsewhere than on a terminal, progress is one line this often. */
+/** When the output is not a terminal, one line of progress this often. */
 const LINE_EVERY_MS = 5_000;
 /** Failed rows shown as they happen; the rest is in errors.csv. */
 const SHOWN_FAILURES = 10;
 
-/** For people, on stderr: a bar on a terminal, a line now and then elsewhere, and at the end what to do next. */
+/** For people, on stderr: a bar on a terminal, otherwise a line every few seconds, and at the end what to do next. */
 export class HumanJobOutput implements JobListener {
   #status: StatusLine;
   #clock: Clock;
@@ -72,7 +72,7 @@ export class HumanJobOutput implements JobListener {
   }
 }
 
-/** A bar that is not drawn over needs no more. */
+/** Width of a progress line when the output is not a terminal. */
 const PLAIN_COLUMNS = 80;
 
 function endLines({ summary, end, errorsPath }: JobEnd, seconds: number): string[] {

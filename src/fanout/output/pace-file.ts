@@ -3,10 +3,10 @@ import path from "node:path";
 import type { Clock } from "../../async/clock.ts";
 import type { Progress } from "./progress.ts";
 
-/** Beside a job's results: how the process that runs it gets on with the API. No other process can know. */
+/** Beside a job's results: the pace of API calls of the process that runs it, for other processes to read. */
 export const PACE_FILE = "pace.json";
 
-/** Often enough for an eye. */
+/** Often enough for a person who watches. */
 const WRITE_EVERY_MS = 1_000;
 
 export interface Pace {
@@ -18,7 +18,7 @@ export interface Pace {
   apiAwaySeconds: number | null;
 }
 
-/** Writes the pace of a run while it lasts; a file that cannot be written is done without. */
+/** Writes the pace of a run while it lasts; a failed write is ignored. */
 export class PaceFile {
   readonly #file: string;
   readonly #clock: Clock;
@@ -53,7 +53,7 @@ export class PaceFile {
   }
 
   async #write(text: string): Promise<void> {
-    // Of this process alone, and in one step: a reader never finds half of it.
+    // A temporary name of this process, then an atomic rename: a reader never finds a partial file.
     const temporary = `${this.#file}.${process.pid}.new`;
     await writeFile(temporary, text);
     await rename(temporary, this.#file);

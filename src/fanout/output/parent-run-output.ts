@@ -11,7 +11,7 @@ const PROGRESS_EVERY_MS = 1_000;
 /** The output that draws the bar cuts it to the width of the terminal. */
 const STATUS_COLUMNS = 100;
 
-/** Passes the events of a job on to the run of the agent that started it. */
+/** Forwards the events of a job to the run of the agent that started it. */
 export class ParentRunOutput implements JobListener {
   #context: RunContext;
   #clock: Clock;
@@ -44,7 +44,7 @@ export class ParentRunOutput implements JobListener {
     this.#tell(JSON.stringify(progressEvent(progress)), { status: progressLine(progress, STATUS_COLUMNS) });
   }
 
-  /** Each agent's end is told on its own thread, like any agent's, and ends nothing but itself. */
+  /** The end of a row agent is reported on its own thread, like any agent's, and does not end the parent run. */
   row(item: ItemRecord): void {
     const threadId = `agent_job:${this.#jobId}:${item.itemId}`;
     const failed = item.status === "failed";

@@ -5,7 +5,7 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import { costOf, type Price } from "../money/price-table.ts";
 import { type Progress, RateMeter } from "./progress.ts";
 
-/** How much of its width the limiter lets through now. */
+/** How much of its width the limiter uses now. */
 interface LimiterState {
   readonly width: number;
   readonly maxWidth: number;
@@ -16,7 +16,7 @@ export interface ProgressTickerOptions {
   ledger: JobLedger;
   limiter: LimiterState | null;
   health: Pick<ApiHealth, "silence"> | null;
-  /** What the job's model costs, where that is known. */
+  /** The price of the job's model, where known. */
   price?: Price | null | undefined;
   clock: Clock;
   /** Whether the table is still being read. */
@@ -24,18 +24,18 @@ export interface ProgressTickerOptions {
   /** What is in batches at the provider now. */
   batches?: (() => Progress["batches"]) | undefined;
   onProgress(progress: Progress): void;
-  /** Rows that others have settled. */
+  /** Called for rows that other processes have settled. */
   onSettled?(item: ItemRecord): void;
 }
 
-/** Smooth to the eye. */
+/** Looks smooth to a person. */
 const TICK_MS = 250;
-/** Counting may take this share of the time: a very large job is counted less often. */
+/** Counting may take at most this share of the time, so a very large job is counted less often. */
 const COUNTING_SHARE = 0.05;
-/** Clocks of several machines, and transactions that commit out of order, are forgiven this much. */
+/** Tolerance for clock differences between machines and for transactions that commit out of order. */
 const OVERLAP_MS = 60_000;
 
-/** Looks at a job from time to time and tells how far it is. */
+/** Polls a job and emits its progress. */
 export class ProgressTicker {
   #options: ProgressTickerOptions;
   #meter = new RateMeter();
@@ -52,7 +52,7 @@ export class ProgressTicker {
     this.#ticking.catch(() => undefined);
   }
 
-  /** Tells the last state once more, then no further. */
+  /** Emits the final state, then stops. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#ticking?.catch(() => undefined);
@@ -95,7 +95,7 @@ export class ProgressTicker {
   }
 }
 
-/** A single failure is nothing to tell; a second without an answer is. */
+/** An outage is shown after a second without an answer; a single failure is not. */
 const TOLD_AFTER_MS = 1_000;
 
 function apiAway(silence: ApiSilence | null, nowMs: number): Progress["apiAway"] {

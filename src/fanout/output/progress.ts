@@ -7,7 +7,7 @@ export interface Progress {
   counts: JobCounts;
   /** What the job has cost so far; null where the model has no known price. */
   costUsd: number | null;
-  /** Rows finished a second, over the last half minute; 0 while there is nothing to tell from. */
+  /** Rows finished per second, over the last half minute; 0 while there is too little data. */
   ratePerSecond: number;
   etaSeconds: number | null;
   width: number;
@@ -16,16 +16,16 @@ export interface Progress {
   apiAway: { seconds: number; reason: string } | null;
   /** The table is still being read: there will be more rows than these. */
   isReading?: boolean | undefined;
-  /** Rows that are in batches at the provider, and how many of them it is done with; null: none. */
+  /** Rows in batches at the provider, and how many of them it has finished; null: none. */
   batches?: { parts: number; rows: number; answered: number } | null | undefined;
-  /** How much longer the API wants to be left alone. */
+  /** How much longer requests are delayed for the API. */
   heldMs: number;
 }
 
 /** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
 const WINDOW_MS = 30_000;
 
-/** Turns counts and the time they were seen at into a rate and an estimate. */
+/** Computes a rate and an estimate from counts and their times. */
 export class RateMeter {
   #samples: { atMs: number; done: number }[] = [];
 
@@ -102,7 +102,7 @@ export function progressFields(progress: Progress): Record<string, unknown> {
   };
 }
 
-/** `8.1k tokens (5.0k cached), $0.12`; what is not there, or not known, is left out. */
+/** `8.1k tokens (5.0k cached), $0.12`; zero or unknown parts are left out. */
 export function usedText(usage: TokenUsage, costUsd: number | null): string {
   const cached = usage.cachedInputTokens > 0 ? ` (${countText(usage.cachedInputTokens)} cached)` : "";
   const cost = costUsd === null ? "" : `, ${moneyText(costUsd)}`;

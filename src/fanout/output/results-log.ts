@@ -6,8 +6,8 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import { costOf, type Price } from "../money/price-table.ts";
 
 /**
- * `results.jsonl`: every finished row as it finishes, so that it can be read while the job runs. The ledger is the
- * truth: the file is written anew from it when a run begins, so a crash between the two leaves no trace.
+ * `results.jsonl`: every row as it finishes, so that it can be read while the job runs. The ledger is
+ * authoritative: the file is rewritten from it when a run begins, which repairs the effects of a crash between the two writes.
  */
 export class ResultsLog {
   #file: string;
@@ -16,7 +16,7 @@ export class ResultsLog {
   #fd: number;
   #sizeBytes = 0;
   #written = new Set<number>();
-  /** The disk had no room for a line: the file ends before it until it is written anew. */
+  /** The disk had no room for a line: the file stops before it until it is rewritten. */
   #isBehind = false;
 
   private constructor(file: string, ledger: JobLedger, price: Price | null, fd: number) {
@@ -27,7 +27,7 @@ export class ResultsLog {
   }
 
   static async open(file: string, ledger: JobLedger, price: Price | null): Promise<ResultsLog> {
-    // Of this process alone: several may work on a job of a database from one folder.
+    // A name of this process alone: several may work on a job of a database from one folder.
     const temporary = `${file}.${process.pid}.new`;
     const log = new ResultsLog(file, ledger, price, openSync(temporary, "w"));
     try {
@@ -44,7 +44,7 @@ export class ResultsLog {
     }
   }
 
-  /** A row that was told before is not told again. */
+  /** Returns false for a row that was appended before. */
   append(item: ItemRecord): boolean {
     if (this.#written.has(item.rowIndex)) return false;
     this.#written.add(item.rowIndex);
@@ -52,14 +52,14 @@ export class ResultsLog {
     try {
       this.#write(item);
     } catch {
-      // A disk without room stops no row: the ledger has it, and the file gets it at the end.
+      // A full disk stops no row: the ledger has the row, and the file gets it at the end.
       this.#isBehind = true;
       ftruncateSync(this.#fd, this.#sizeBytes);
     }
     return true;
   }
 
-  /** At the end of a run: brings in what could not be written in its time. Rejects when it still cannot. */
+  /** At the end of a run: writes what could not be written before. Rejects if it still cannot be. */
   async catchUp(): Promise<void> {
     if (!this.#isBehind) return;
     const whole = await ResultsLog.open(this.#file, this.#ledger, this.#price);
@@ -78,7 +78,7 @@ export class ResultsLog {
   }
 }
 
-/** A finished row as JSON text. The result goes in as the text that it is: it is not parsed to be written again. */
+/** A finished row as JSON text. The result is inserted as its text, without parsing it again. */
 export function resultLine(item: ItemRecord, price?: Price | null): string {
   const before = JSON.stringify({
     item_id: item.itemId,
@@ -91,7 +91,7 @@ export function resultLine(item: ItemRecord, price?: Price | null): string {
     error_class: item.errorClass,
     last_error: item.error,
     usage: usageFields(item.usage),
-    // Left out where nobody said anything about prices.
+    // Left out where `price` is undefined.
     cost_usd: price && costOf(price, item.usage),
   });
   return `${before.slice(0, -1)},"result":${item.result ?? "null"},${after.slice(1)}`;

@@ -4,19 +4,19 @@ import type { BatchPart } from "../ledger/batch-ledger.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import { costOf, type Price, type PriceTable } from "../money/price-table.ts";
 
-/** What has become of a job. */
+/** The outcome of a job. */
 export interface JobSummary {
   job: JobRecord;
   counts: JobCounts;
   /** The first failures in the table's order. */
   failures: ItemRecord[];
-  /** How many rows failed of each class, the commonest first. */
+  /** Number of failed rows of each class, the commonest first. */
   failuresByClass: [ErrorClass, number][];
   /** What the failed rows of each class have used. */
   usageByClass: [ErrorClass, TokenUsage][];
-  /** Parts of the table that were handed to the provider as batches. */
+  /** Parts of the table that were submitted to the provider as batches. */
   batches: BatchPart[];
-  /** What the model costs; null where nobody has said. */
+  /** The price of the model; null where unknown. */
   price: Price | null;
 }
 
@@ -68,7 +68,7 @@ export function summaryFields(summary: JobSummary): Record<string, unknown> {
   };
 }
 
-/** The same and what else a program may want to know. */
+/** The same fields and more, for programs. */
 export function fullSummaryFields(summary: JobSummary): Record<string, unknown> {
   const { price } = summary;
   return {

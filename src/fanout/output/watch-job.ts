@@ -11,7 +11,7 @@ export type WatchEnd =
   | { type: "abandoned"; job: JobRecord }
   | { type: "interrupted" };
 
-/** How soon an end is noticed. */
+/** Poll interval, and so how soon an end is noticed. */
 const LOOK_EVERY_MS = 500;
 
 /** Follows a job that another process runs; changes nothing. */

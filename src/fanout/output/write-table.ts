@@ -3,7 +3,7 @@ import { lstat, mkdir, open, readlink, rename, rm, stat } from "node:fs/promises
 import path from "node:path";
 import { csvLine } from "./csv-line.ts";
 
-/** Says why nothing may be written in a folder, given by its real path; null when something may. */
+/** Returns why a folder, given by its real path, may not be written to; null when it may. */
 export type FolderJudge = (realFolder: string) => Promise<string | null>;
 
 export interface WriteTableOptions {
@@ -11,17 +11,17 @@ export interface WriteTableOptions {
   judgeFolder?: FolderJudge | undefined;
   /** How a record is written; default: as CSV. */
   line?: ((cells: readonly string[]) => string) | undefined;
-  /** Whether the names of the columns come first; default: they do. */
+  /** Whether a header line comes first; default: yes. */
   header?: boolean;
 }
 
 /** In place of a file: standard output. */
 export const STDOUT = "-";
 
-/** Text is handed to the disk in pieces of about this size. */
+/** Text is written in chunks of about this size. */
 const WRITE_CHARS = 64 * 1024;
 
-/** Writes a table, to a file that appears whole or not at all; tells how many rows it has. */
+/** Writes a table atomically: the file appears whole or not at all. Returns its number of rows. */
 export async function writeTable(
   file: string,
   columns: readonly string[],
@@ -71,7 +71,7 @@ async function writeFile(
 ): Promise<number> {
   await using out = await open(place.temporary, "w");
   const count = await writeRows((text) => out.appendFile(text), beginning, line, rows);
-  // On the disk before it takes the old file's place; a pipe or a device has no disk.
+  // Flush to disk before it replaces the old file; a pipe or a device cannot be flushed.
   if (!place.inPlace) await out.sync();
   return count;
 }
@@ -84,7 +84,7 @@ function appendToStdout(text: string): Promise<void> {
 
 interface Place extends AsyncDisposable {
   target: string;
-  /** Written first, and then put in the target's place. */
+  /** Written first, then renamed to the target. */
   temporary: string;
   /** A pipe or a device cannot be replaced, only written to. */
   inPlace: boolean;
@@ -104,8 +104,8 @@ async function anyPlace(target: string): Promise<Place> {
 }
 
 /**
- * The folder is opened, judged by where it really is, and then used through its descriptor: swapping it for a link
- * meanwhile has no effect. A link in the target's own place is replaced, never followed.
+ * The folder is opened, judged by its real path, and then used through its descriptor: swapping it for a link
+ * meanwhile has no effect. A target that is itself a link is replaced, never followed.
  */
 async function judgedPlace(target: string, judge: FolderJudge): Promise<Place> {
   const handle = await open(path.dirname(target), constants.O_RDONLY | constants.O_DIRECTORY);

@@ -12,19 +12,19 @@ const IMAGE_TYPES: Readonly<Record<string, string>> = {
 };
 const PDF = "application/pdf";
 
-/** Providers refuse more in one request. */
+/** Providers refuse larger files in one request. */
 const MAX_FILE_BYTES = 20 * 1024 * 1024;
 
 /**
- * The images and files that a row's cells name, as parts of its agent's message. A cell is an address, a `data:` URL, or a
- * file of this machine. Rejects with what is wrong with one; an empty cell is none.
+ * The images and files that a row's cells name, as parts of its agent's message. A cell is an http URL, a `data:` URL, or a
+ * file of this machine. Rejects with what is wrong with a cell; an empty cell attaches nothing.
  */
 export async function attachmentsOf(row: Row, columns: readonly string[]): Promise<JsonObject[]> {
   const parts = await Promise.all(columns.map((column) => attachmentOf(row[column], column)));
   return parts.filter((part) => part !== null);
 }
 
-/** The row as its agent is told it: what is attached is not written out once more. */
+/** The row for the prompt, without the cells whose content is attached. */
 export function withoutAttached(row: Row, columns: readonly string[]): Row {
   const isData = (value: unknown) => typeof value === "string" && value.startsWith("data:");
   if (!columns.some((column) => isData(row[column]))) return row;

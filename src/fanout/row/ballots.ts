@@ -6,12 +6,12 @@ interface Choice {
   votes: number;
 }
 
-/** The answers of several agents to one row. Results are the same when they hold the same, in whatever order of keys. */
+/** The answers of several agents to one row. Results are equal when their values are, in any order of keys. */
 export class Ballots {
   #votes: number;
   #choices = new Map<string, Choice>();
 
-  /** `votes`: how many are asked at most. */
+  /** `votes`: the most agents that are asked. */
   constructor(votes: number) {
     this.#votes = votes;
   }
@@ -23,12 +23,12 @@ export class Ballots {
     else this.#choices.set(key, { result, stop, votes: 1 });
   }
 
-  /** No vote that is still to come can change the outcome. */
+  /** True when no remaining vote can change the outcome. */
   get isDecided(): boolean {
     return (this.winner?.votes ?? 0) > this.#votes / 2;
   }
 
-  /** The answer with the most votes, of several the one that was given first; null when there was none. */
+  /** The answer with the most votes, at a tie the one given first; null when there is no answer. */
   get winner(): Readonly<Choice> | null {
     let best: Choice | null = null;
     for (const choice of this.#choices.values()) if (choice.votes > (best?.votes ?? 0)) best = choice;

@@ -5,8 +5,8 @@ import type { JobLedger } from "../ledger/job-ledger.ts";
 import { NUDGE } from "./report-tool.ts";
 
 /**
- * What an answer out of a batch adds to a row's conversation, so that a single call goes on where it was no report instead of
- * asking anew. Empty for a row whose last attempt was none of a batch's, or said nothing to go on from.
+ * What an answer from a batch adds to a row's conversation, so that a single call continues from an invalid answer instead of
+ * starting again. Empty for a row whose last attempt was not made by a batch, or left nothing to continue from.
  */
 export async function batchRepair(ledger: JobLedger, item: ItemRecord): Promise<JsonObject[]> {
   if (!item.usage.batched) return [];
@@ -23,7 +23,7 @@ function repairSteps({ outcome, errorClass, usage, transcript }: AttemptRecord):
   for (const entry of transcript) {
     if (entry.type === "said" && entry.text !== "") steps.push(assistantMessage(entry.text));
     if (entry.type === "called") {
-      // Every call wants its answer, and only the first one has got one: the tool that ends a row is asked for one call.
+      // Every tool call in a conversation needs an output, and only the first call of the report tool got one.
       if (open) break;
       open = { callId: `call_${calls++}`, tool: entry.tool };
       steps.push(callItem(open.callId, entry.tool, entry.arguments));

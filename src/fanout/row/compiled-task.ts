@@ -2,7 +2,7 @@ import { parseTemplate, type Template } from "../input/template.ts";
 import type { JobTask } from "../job.ts";
 import { compileResultCheck, type ResultCheck } from "./result-check.ts";
 
-/** A job's task made ready for its rows: the instruction is read and the schema compiled once, however many rows follow. */
+/** A job's task prepared for its rows: the instruction is parsed and the schema compiled once for all of them. */
 export interface CompiledTask {
   readonly template: Template;
   readonly check: ResultCheck;

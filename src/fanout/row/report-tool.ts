@@ -16,30 +16,30 @@ export interface ReportToolOptions {
   commit(result: JsonObject, stop: boolean): Promise<boolean>;
 }
 
-/** What has become of the reports of one attempt. */
+/** State of the reports of one attempt. */
 export type ReportState =
   | { type: "none" }
   | { type: "accepted" }
-  /** The row was finished by someone else, or its time was up. */
+  /** Another attempt has finished the row, or its time was up. */
   | { type: "superseded" }
   /** The result did not fit; one more try is allowed. */
   | { type: "invalid"; faults: string[]; tries: number };
 
 export interface ReportTool extends Tool {
   readonly state: ReportState;
-  /** Nothing that the agent still says can change the row. */
+  /** True when nothing the agent says can change the row any more. */
   readonly settled: boolean;
   /**
-   * Takes an answer in words. One that is a JSON object is a report, or its result; null when it settles the row. Else what
-   * the agent is to be told: once, then it has had its chance.
+   * Takes a text answer. A JSON object counts as a report or its result; null when it settles the row. Otherwise returns what
+   * to tell the agent; it is told only once.
    */
   takeWords(words: string): Promise<string | null>;
 }
 
-/** The repair turn: a result that does not fit may be reported once more. */
+/** Allows one repair turn: a result that does not fit the schema may be reported once more. */
 const MAX_INVALID_REPORTS = 2;
 
-/** The tool that ends a row. It is made for one attempt and knows which; the first accepted report wins. */
+/** The tool that ends a row. It is created for one attempt; the first accepted report wins. */
 export function createReportTool(options: ReportToolOptions): ReportTool {
   let state: ReportState = { type: "none" };
   let nudged = false;
@@ -95,7 +95,7 @@ export function createReportTool(options: ReportToolOptions): ReportTool {
   };
 }
 
-/** What a model sees of the tool; the same for every row of a job. */
+/** The tool definition that the model sees; the same for every row of a job. */
 export function reportDefinition(schema: JsonObject | null): ToolDefinition {
   return {
     name: REPORT_TOOL_NAME,
@@ -104,10 +104,10 @@ export function reportDefinition(schema: JsonObject | null): ToolDefinition {
   };
 }
 
-/** Said to an agent that has answered in words. */
+/** The message to an agent that answered with text instead of a report. */
 export const NUDGE = `Your answer was not a report, so it does not count. Call \`${REPORT_TOOL_NAME}\` now, with your result.`;
 
-/** The arguments of a report that was written in place of being called; null where the words are none. */
+/** The arguments of a report that was written as text instead of a tool call; null where the text is none. */
 function reportInWords(
   words: string,
   { jobId, itemId }: Pick<ReportToolOptions, "jobId" | "itemId">,

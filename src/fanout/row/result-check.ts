@@ -13,7 +13,7 @@ export async function compileResultCheck(schema: JsonObject | null): Promise<Res
     ? await import("ajv/dist/2020.js")
     : await import("ajv");
   const { default: formats } = await import("ajv-formats");
-  // Schemas for models carry words of their own; a format that nobody knows says nothing a check could use.
+  // Schemas for models use keywords outside of JSON Schema, and an unknown format cannot be checked: both are ignored.
   const validator = new ajv.default({ allErrors: true, strict: false, logger: false });
   formats.default(validator);
   let validate: ReturnType<typeof validator.compile>;

@@ -1,7 +1,7 @@
 import { isObject, type JsonObject } from "../../agent/response-events.ts";
 import { InputError } from "../job.ts";
 
-/** Words that only a JSON Schema has. */
+/** Keywords that only a JSON Schema has. */
 const SCHEMA_WORDS = [
   ...[
     "$ref",
@@ -32,7 +32,7 @@ export function unwrapSchema(given: JsonObject): JsonObject {
   return given;
 }
 
-/** The parameters of a report, with the shape of the result inside as far as a model's server can be told it. */
+/** The parameters of a report, including the shape of the result as far as model servers support it. */
 export function reportParameters(schema: JsonObject | null): { parameters: JsonObject; strict: boolean } {
   const strict = schema === null ? null : strictSchema(schema);
   if (strict) {
@@ -67,7 +67,7 @@ const IDS = {
 };
 const STOP = { description: "True to end the whole job early. Rarely right." };
 
-/** References count from the root, so what they name goes there with them. */
+/** References resolve from the root, so the definitions they name move there. */
 function withDefinitions(properties: JsonObject, required: string[], definitions: JsonObject): JsonObject {
   const given = Object.entries(definitions).filter(([, value]) => value !== undefined);
   return {
@@ -88,12 +88,12 @@ function hasLocalReferencesOnly(schema: unknown): boolean {
   return Object.values(schema).every(hasLocalReferencesOnly);
 }
 
-/** Words that strict servers understand as they are. */
+/** Keywords that strict servers support unchanged. */
 const KEPT = new Set([
   ...["type", "enum", "const", "description", "title", "$ref", "pattern", "minimum", "maximum"],
   ...["exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems"],
 ]);
-/** Words that they refuse, and that only narrow what fits: the result is checked against them afterwards. */
+/** Keywords that strict servers refuse and that only narrow the result: it is checked against them afterwards. */
 const LEFT_TO_THE_CHECK = new Set([
   ...["minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties", "default", "examples"],
   ...["$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"],
@@ -102,7 +102,7 @@ const STRICT_FORMATS = new Set([
   ...["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"],
 ]);
 
-/** A schema that strict servers take and whose results fit the given one in shape; null where there is none. */
+/** A schema that strict servers accept and whose results have the shape of the given one; null where there is none. */
 export function strictSchema(schema: JsonObject): JsonObject | null {
   if (schema.type !== "object" || schema.properties === undefined) return null;
   return strictPart(schema);
@@ -127,7 +127,7 @@ function strictPart(part: unknown): JsonObject | null {
   return out;
 }
 
-/** Undefined: the word is left out; null: there is no strict form. */
+/** Undefined: the keyword is left out; null: there is no strict form. */
 function strictWord(word: string, value: unknown): unknown {
   if (word === "properties" || word === "$defs" || word === "definitions") {
     return isObject(value) ? strictParts(value) : null;

@@ -3,13 +3,13 @@ import type { Template } from "../input/template.ts";
 import type { JobTask, Row } from "../job.ts";
 import { rowJson } from "./row-prompt.ts";
 
-/** Rises when agents are told something else for the same task and row. */
+/** Increase when the prompt for the same task and row changes. */
 const PROMPT_VERSION = 1;
-/** Enough that no two questions ever share a name, and little beside a row. */
+/** Enough to avoid collisions, and small beside a row. */
 const QUESTION_BYTES = 16;
 
 /**
- * Names what an agent is asked, without the ids of job and item: two rows with the same name deserve the same answer. The
+ * Names what an agent is asked, without the ids of job and item: rows with the same name can share an answer. The
  * schema is left out, because an answer that fits a changed schema is still an answer. Undefined for agents with commands,
  * whose answers depend on more than the question.
  */
@@ -20,7 +20,7 @@ export function questionOf(
   row: Row,
 ): string | undefined {
   if (task.tools !== "none") return undefined;
-  // Whatever else a task says (the model, its settings) may change the answer.
+  // Everything else in a task (the model, its settings) may change the answer.
   const { instruction: _instruction, schema: _schema, idColumn: _idColumn, ...settings } = task;
   const parts = [PROMPT_VERSION, settings, template.render(row), rowJson(headers, row)];
   const hash = createHash("sha256").update(JSON.stringify(parts)).digest();

@@ -21,7 +21,7 @@ import { type EndedAttempt, outcomeOfError, type RowAgent, type RowOutcome } fro
 import { type CommonPrompt, commonPrompt, rowAttachments, rowRequest } from "./row-request.ts";
 import { Transcript } from "./transcript.ts";
 
-/** The tools of one row's agent besides the report; null: none. The signal is aborted when the row is given up. */
+/** Opens the tools of a row agent besides the report; null: none. The signal is aborted when the row is given up. */
 export type OpenRowTools = (
   job: JobRecord,
   rowIndex: number,
@@ -39,14 +39,14 @@ export interface RowAgentOptions {
   clock: Clock;
 }
 
-/** An agent with nothing but the report to call has no reason to be asked more often. */
+/** An agent that can call only the report needs no more model calls than this. */
 const MAX_CALLS_WITHOUT_TOOLS = 8;
-/** An agent at work may need many steps; beyond this it is going in circles. */
+/** An agent with tools may need many steps; beyond this it is in a loop. */
 const MAX_CALLS_WITH_TOOLS = 200;
-/** A row's tools may not hold up its lane longer than this. */
+/** Closing a row's tools may block its lane no longer than this. */
 const TOOLS_CLOSE_MS = 5_000;
 
-/** A row that lost its host so often is held to be the reason. */
+/** A row that lost its host this often is considered the cause. */
 const MAX_HOSTS_LOST = 3;
 
 /** Makes the function that works on one row: one agent, one turn, which ends with the accepted report. */
@@ -68,7 +68,7 @@ export function createRowAgent(options: RowAgentOptions): RowAgent {
   };
 }
 
-/** How one agent's turn ended, and what became of its report. */
+/** How one agent's turn ended, and the state of its report. */
 interface TurnEnd {
   state: ReportState;
   outcome: TurnOutcome;
@@ -88,7 +88,7 @@ class RowAttempt {
   #toolCrash: string | null = null;
   #hostLost: string | null = null;
   #attachments: JsonObject[] = [];
-  /** What a batch has answered, where that needs to be put right. */
+  /** The answer from a batch that needs repair. */
   #repair: JsonObject[] = [];
   #controller = new AbortController();
   #deadline: RowDeadline;
@@ -135,7 +135,7 @@ class RowAttempt {
 
   async #openTools(): Promise<OpenedTools | NoTools> {
     const { openTools, job } = this.#options;
-    // Waiting for a host is not the row's work.
+    // Waiting for a host does not count as the row's time.
     this.#deadline.pause();
     try {
       const { signal } = this.#controller;
@@ -153,7 +153,7 @@ class RowAttempt {
     return type === "noHost" ? { type: "wall", message, usage: this.#usage } : this.#failed("spawn", message);
   }
 
-  /** A tool whose host is gone ends the attempt: the model could only report what it does not know. */
+  /** A tool whose host is gone ends the attempt: without it the model could only guess a result. */
   #guarded(tool: Tool): Tool {
     return {
       ...tool,
@@ -180,7 +180,7 @@ class RowAttempt {
     return this.#judge(state, outcome);
   }
 
-  /** Asks several agents one after another, until no further one could change what most of them say. */
+  /** Asks several agents one after another, until no further vote can change the majority. */
   async #vote(rowTools: RunTools | null, votes: number): Promise<RowOutcome> {
     const ballots = new Ballots(votes);
     let last: TurnEnd | null = null;
@@ -189,7 +189,7 @@ class RowAttempt {
         ballots.add(result, stop);
         return true;
       });
-      // An agent without an answer has no vote; what broke its turn would break the next one too.
+      // An agent without an answer has no vote. An error that broke its turn would break the next one too.
       if (last.state.type !== "accepted" && last.outcome.type !== "completed") break;
     }
     const { winner } = ballots;
@@ -254,7 +254,7 @@ class RowAttempt {
 
   async #commit(result: string, stop: boolean): Promise<boolean> {
     if (this.#deadline.expired) return false;
-    // A ledger that has to wait for its database is no fault of the row: the wait does not count as its time.
+    // Waiting for the ledger's database is not the row's fault and does not count as its time.
     this.#deadline.pause();
     try {
       const report = { result, usage: this.#usage, stop, transcript: this.#transcript.json };
@@ -262,7 +262,7 @@ class RowAttempt {
       if (item) this.#reported = { item, stop };
       return item !== null;
     } catch (error) {
-      // The model is not to blame and cannot help: it is never told, and the job stops with this error.
+      // The model cannot help with a ledger error: it is not told, and the job stops with this error.
       this.#ledgerFault = { cause: error };
       this.#controller.abort(error);
       throw error;
@@ -306,7 +306,7 @@ interface OpenedTools {
 }
 
 interface NoTools {
-  /** `noHost`: no other row would get any either. */
+  /** `noHost`: no host is available, so no other row would get tools either. */
   type: "failed" | "noHost";
   message: string;
 }
@@ -317,6 +317,6 @@ function isOfAllHosts(error: unknown): error is Error {
 
 async function closeTools(tools: RunTools | null): Promise<void> {
   if (!tools) return;
-  // A tool that will not close is left behind: the row's result is committed and the lane is needed.
+  // A tool that does not close is abandoned: the row's result is committed and the lane is needed.
   await withDeadline(tools.close(), TOOLS_CLOSE_MS, "a row's tools to close").catch(() => undefined);
 }

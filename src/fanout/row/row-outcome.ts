@@ -4,38 +4,38 @@ import type { TokenUsage } from "../../agent/usage.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { Claim } from "../ledger/job-ledger.ts";
 
-/** Works on one row: one attempt, with what came of it. */
+/** Makes one attempt at a row and returns how it ended. */
 export type RowAgent = (claim: Claim, signal: AbortSignal) => Promise<EndedAttempt>;
 
 /** How an attempt ended. */
 export type RowOutcome =
   /** The ledger has the result; this is the row as it stands there. */
   | { type: "reported"; item: ItemRecord; usage: TokenUsage; stop: boolean }
-  /** `final`: another attempt would go the same way. */
+  /** `final`: another attempt would fail the same way. */
   | {
       type: "failed";
       errorClass: ErrorClass;
       message: string;
       usage: TokenUsage;
       final: boolean;
-      /** Set when the API took the request for a wrong one, which other rows' requests may be too. */
+      /** Set when the API refused the request as wrong; the requests of other rows may be wrong too. */
       refusal?: Refusal | undefined;
     }
-  /** The API took no request of this row, however often it was asked. */
+  /** The API accepted no request of this row, after all retries. */
   | {
       type: "exhausted";
       errorClass: "rate_limit" | "transport";
       message: string;
       usage: TokenUsage;
-      /** It took none of any other row either. */
+      /** The API accepted none of any other row either. */
       apiAway: boolean;
     }
-  /** Nobody's requests will be taken until a person acts. */
+  /** The API will refuse every request until a person acts. */
   | { type: "wall"; message: string; usage: TokenUsage }
   | { type: "interrupted"; usage: TokenUsage }
-  /** The machine its commands ran on is gone; the row has to begin anew, through no fault of its own. */
+  /** The host its commands ran on is gone; the row has to start again, through no fault of its own. */
   | { type: "hostLost"; message: string; usage: TokenUsage }
-  /** Somebody else has the row now. */
+  /** Another attempt or process has the row now. */
   | { type: "superseded" };
 
 /** How the API refused a request. */
@@ -44,10 +44,10 @@ export interface Refusal {
   code: string;
 }
 
-/** What an attempt leaves behind besides its outcome: what was said in it, as JSON text. */
+/** The outcome of an attempt with its transcript as JSON text. */
 export type EndedAttempt = RowOutcome & { transcript?: string | undefined };
 
-/** What an error of the model's API, or of the turn, says about the row. */
+/** Maps an error of the model's API, or of the turn, to an outcome of the row. */
 export function outcomeOfError(error: Error, usage: TokenUsage): RowOutcome {
   const { message } = error;
   const failed = (errorClass: ErrorClass, text: string, final = false): RowOutcome => ({

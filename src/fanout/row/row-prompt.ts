@@ -3,12 +3,12 @@ import type { Template } from "../input/template.ts";
 import type { JobRecord, NewItem, Row } from "../job.ts";
 import { REPORT_TOOL_NAME, reportDefinition } from "./report-tool.ts";
 
-/** The line by which the prompt of a row agent is recognised; test servers look for it. */
+/** The line that marks the prompt of a row agent; test servers look for it. */
 const MARKER = "You are processing one item for a generic agent job.";
 
 /**
- * What all agents of a job are told: the duties and the shape of the result. It comes before everything that differs from
- * row to row, so that a server which caches the beginning of prompts can.
+ * The instructions for all agents of a job: the duties and the shape of the result. They precede everything that differs from
+ * row to row, so that a server can cache this prefix of the prompt.
  */
 export function rowInstructions(schema: JsonObject | null): string {
   return [
@@ -23,12 +23,12 @@ export function rowInstructions(schema: JsonObject | null): string {
   ].join("\n");
 }
 
-/** What every row's message begins with, whatever the row. */
+/** The beginning of every row's message. */
 const MESSAGE_START = [MARKER, "", "Task instruction:", ""].join("\n");
 
 /**
- * What one agent is told: the task, which item, the row. What differs from row to row comes as late as it can, because
- * servers bill a beginning that they have seen before at a fraction of the price.
+ * The message to one agent: the task, which item, the row. What differs from row to row comes as late as possible, because
+ * servers bill a cached prefix at a fraction of the price.
  */
 export function rowMessage(job: Pick<JobRecord, "id" | "headers">, item: NewItem, task: string): string {
   return [
@@ -42,7 +42,7 @@ export function rowMessage(job: Pick<JobRecord, "id" | "headers">, item: NewItem
   ].join("\n");
 }
 
-/** Characters that every call carries before its message: the duties, the schema, the report's definition. */
+/** Characters that every call sends before its message: the duties, the schema, the report's definition. */
 export function fixedPromptChars(schema: JsonObject | null): number {
   return JSON.stringify(reportDefinition(schema)).length + rowInstructions(schema).length;
 }
@@ -52,10 +52,10 @@ export function sharedPromptChars(schema: JsonObject | null, template: Template)
   return fixedPromptChars(schema) + MESSAGE_START.length + template.fixedStart.length;
 }
 
-/** Columns in the table's order, also those whose names look like numbers, which an object would put first. */
+/** The row as JSON with its columns in the table's order, also those with numeric names, which an object would put first. */
 export function rowJson(headers: readonly string[], row: Row): string {
   const known = new Set(headers);
-  // Columns that no earlier row had may not be known yet, while the table is still being read.
+  // While the table is still being read, columns that first appear in this row may be missing from the headers.
   const columns = [...headers, ...Object.keys(row).filter((column) => !known.has(column))];
   const fields = columns
     .filter((header) => Object.hasOwn(row, header))

@@ -8,7 +8,7 @@ import { reportDefinition } from "./report-tool.ts";
 import { modelOf } from "./row-model.ts";
 import { rowInstructions, rowMessage } from "./row-prompt.ts";
 
-/** What every agent of a job is told. */
+/** The parts of the prompt that all agents of a job share. */
 export interface CommonPrompt {
   instructions: string;
   report: ToolDefinition;
@@ -19,7 +19,7 @@ export function commonPrompt(job: Pick<JobRecord, "task">): CommonPrompt {
   return { instructions: rowInstructions(schema), report: reportDefinition(schema) };
 }
 
-/** The beginning of a row's conversation: what its agent is asked before anything was said. */
+/** The beginning of a row's conversation: the first request of its agent. */
 export interface RowRequest {
   model: string;
   instructions: string;

@@ -2,10 +2,10 @@ import type { ModelAnswer } from "../../agent/model-call.ts";
 import type { ToolOutput } from "../../tools/tool.ts";
 import type { TranscriptEntry } from "../job.ts";
 
-/** A command's output is kept to see what the agent saw; beyond this it would outweigh the table. */
+/** A command's output is kept to show what the agent saw; more than this per output would outgrow the table. */
 const MAX_OUTPUT_CHARS = 16 * 1024;
 
-/** What was said in one attempt. The prompt is not in it: it can be made again from the task and the row. */
+/** What was said in one attempt, without the prompt: that can be rebuilt from the task and the row. */
 export class Transcript {
   #entries: TranscriptEntry[] = [];
 

@@ -1,12 +1,12 @@
 import type { ScheduleEnd } from "../job.ts";
 
-/** Something that goes on beside the rows of a run: batches at the provider, the reading of the table. */
+/** A task that runs beside the rows of a run: batches at the provider, reading the table. */
 export interface Companion {
-  /** Comes back when it has nothing left to do, or soon after the signal. */
+  /** Resolves when it has nothing left to do, or soon after the signal. */
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Works on rows with companions beside: what breaks one of those ends the work, and the end of the work ends them. */
+/** Works on rows while companions run: an error of a companion ends the work, and the end of the work ends them. */
 export async function withCompanions(
   companions: readonly (Companion | null)[],
   signal: AbortSignal,
@@ -18,7 +18,7 @@ export async function withCompanions(
     try {
       await companion?.run(AbortSignal.any([over.signal, signal]));
     } catch (error) {
-      // Once the work is over, or the user wants out, an error says no more than that it was broken off.
+      // After the work has ended or the user has interrupted it, an error only means that the companion was aborted.
       if (signal.aborted || over.signal.aborted) return;
       broken.abort(error);
     }

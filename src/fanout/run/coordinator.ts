@@ -27,30 +27,30 @@ import { TableReading } from "./table-reading.ts";
 
 export interface CoordinatorOptions extends RowResources {
   store: JobStore;
-  /** Where each job has its folder. */
+  /** The folder that holds a folder for each job. */
   jobsHome: string;
   export?: ExportOptions;
   budget?: BudgetLimits | undefined;
-  /** What models cost; default: as the package has it. */
+  /** Prices of models; default: those in the package. */
   prices?: PriceTable | undefined;
   failFast?: FailFast | undefined;
-  /** How large the parts are that go into batches; default: as providers like them. */
+  /** Size limits of batch parts; default: below the limits of providers. */
   batchLimits?: PartLimits | undefined;
   listener?: JobListener;
 }
 
-/** A job that is in the store, and how it is to be run this time. */
+/** A job in the store, and how to run it this time. */
 export interface CoordinatedJob {
   jobId: string;
   task: CompiledTask;
   settings: JobSettings;
   outputPath: string;
   resumed: boolean;
-  /** Where the rows of the table come from that the ledger does not have yet. */
+  /** Source of the table's rows that the ledger does not have yet. */
   rows?: TableRows | null | undefined;
 }
 
-/** Works on the rows of a job that is in the store, and writes its files, whatever the end is. */
+/** Works on the rows of a job in the store, and writes its files however the run ends. */
 export async function coordinateJob(options: CoordinatorOptions, known: CoordinatedJob): Promise<JobEnd> {
   const { jobId, settings, outputPath } = known;
   const opened = await options.store.open(jobId);
@@ -66,14 +66,14 @@ export async function coordinateJob(options: CoordinatorOptions, known: Coordina
     const reused = await reuseAnswers(options.store, ledger, known.task.check, options.signal);
     if (reused > 0) options.listener?.reused?.(reused);
   }
-  // Also from the states that are final: there may be rows that were asked for again.
+  // Also from final states: a retry may have made rows pending again.
   await ledger.setStatus("running", JOB_STATUSES);
   const end = await workOn(options, ledger, await ledger.job(), known);
   options.listener?.ended?.(end);
   return end;
 }
 
-/** The budget with all that is needed to keep it; undefined: none was given. */
+/** The budget with the price it needs; undefined: none was given. */
 function fleetBudget(options: CoordinatorOptions, model: string): FleetBudget | undefined {
   const { budget, prices = PACKAGE_PRICES } = options;
   if (budget?.tokens === undefined && budget?.usd === undefined) return undefined;
@@ -135,7 +135,7 @@ async function workOn(
       }),
     );
   } catch (error) {
-    // What went wrong may well be the ledger itself; then the first error is the one to tell.
+    // The ledger itself may be what failed; then the first error is the one to report.
     const reason = messageOf(error);
     await ledger.setStatus("paused", ["running"], reason).catch(() => undefined);
     throw error;
@@ -144,14 +144,14 @@ async function workOn(
     await pace.close();
     log.close();
   }
-  // A stop is told first, because other processes obey it. A job is finished only once its files are there.
+  // A stop is recorded first, because other processes obey it. A job is finished only when its files are written.
   if (end.type === "stopped") await setFinalStatus(ledger, end);
   const errorsPath = await writeFiles(options, ledger, folder, log);
   if (end.type === "finished") await setFinalStatus(ledger, end);
   return { summary: await summarize(ledger, prices), end, errorsPath };
 }
 
-/** Servers keep no shorter beginning than this many tokens. */
+/** The shortest prompt prefix, in tokens, that servers cache. */
 const LEAST_CACHED_TOKENS = 1_024;
 const CHARS_PER_TOKEN = 4;
 
@@ -159,7 +159,7 @@ function isWorthWarming(job: JobRecord, { template }: CompiledTask): boolean {
   return sharedPromptChars(job.task.schema, template) / CHARS_PER_TOKEN >= LEAST_CACHED_TOKENS;
 }
 
-/** The end of a run becomes the state of the job, unless another process has set it already. */
+/** Sets the status of the job from the end of a run, unless another process has set it already. */
 export async function setFinalStatus(ledger: JobLedger, end: ScheduleEnd): Promise<void> {
   if (end.type === "idle") return;
   if (end.type === "stopped") {
@@ -195,7 +195,7 @@ async function writeFiles(
   folder: string,
   log: ResultsLog,
 ): Promise<string | null> {
-  // As it is now: columns may have been found since the run began.
+  // Read again: columns may have been found since the run began.
   const job = await ledger.job();
   try {
     await log.catchUp();

@@ -7,9 +7,9 @@ import { fixedPromptChars, rowMessage } from "../row/row-prompt.ts";
 export interface DryRun {
   rows: number;
   columns: readonly string[];
-  /** The first rows as an agent would get them. */
+  /** The prompts of the first rows. */
   prompts: { itemId: string; text: string }[];
-  /** Tokens that would be sent, taking four characters for one. What the models write comes on top. */
+  /** Estimated input tokens, at four characters a token. Output comes on top. */
   inputTokens: number;
 }
 
@@ -17,7 +17,7 @@ export interface DryRun {
 const SHOWN_ROWS = 3;
 const CHARS_PER_TOKEN = 4;
 
-/** Everything a run would do with the table, without a job and without a model. */
+/** Checks and renders the table as a run would, without a job and without a model. */
 export async function dryRun(input: TableInput, task: JobTask, rowLimit: number | null): Promise<DryRun> {
   const { template } = await compileTask(task);
   const rows = new TableRows({ input, task, template });
@@ -31,7 +31,7 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
     chars += rowMessage({ id: EXAMPLE_ID, headers: rows.headers }, item, template.render(item.row)).length;
   }
   const job = { id: EXAMPLE_ID, headers: rows.headers };
-  // Their messages are counted whole already, with what they have in common.
+  // The rows' messages are counted whole, including the text they share.
   const shared = fixedPromptChars(task.schema);
   return {
     rows: count,
@@ -44,5 +44,5 @@ export async function dryRun(input: TableInput, task: JobTask, rowLimit: number 
   };
 }
 
-/** Stands where a run would have the job's id. */
+/** Placeholder for the job's id. */
 const EXAMPLE_ID = "00000000-0000-4000-8000-000000000000";

@@ -11,23 +11,23 @@ export interface LaneOptions {
   rowAgent: RowAgent;
   limiter: Pick<Limiter, "lastAnswerAtMs">;
   maxAttempts: number;
-  /** Whether another model can still be asked about a row that this attempt's is done with. */
+  /** Whether the fallback model can still be asked about a row that this attempt's model failed. */
   hasFallbackLeft(item: ItemRecord): boolean;
   clock: Clock;
   random: () => number;
-  /** Says that no row can be worked on for now; called before the row is given back, so that no lane takes it again. */
+  /** Pauses the job; called before the row is released, so that no lane claims it again. */
   pause(reason: string): void;
 }
 
-/** What has become of a claimed row, once the ledger has it. */
+/** The outcome of a claimed row, once the ledger has it. */
 export type LaneEnd =
   | { type: "completed"; item: ItemRecord; usage: TokenUsage; stop: boolean }
   | { type: "failed"; item: ItemRecord; usage: TokenUsage; refusal: Refusal | undefined }
   | { type: "retrying"; retry: RowRetry; usage: TokenUsage }
-  /** The row was given back, or another process has it. */
+  /** The row was released, or another process has it. */
   | { type: "let-go"; usage: TokenUsage };
 
-/** Works on one row. It ends when the ledger has the row's outcome; only then is the lane free. */
+/** Works on one row. Resolves when the ledger has the row's outcome; only then is the lane free. */
 export async function workRow(
   options: LaneOptions,
   claim: Claim,
@@ -53,7 +53,7 @@ export async function workRow(
       if (!outcome.apiAway && limiter.lastAnswerAtMs >= beganAtMs) {
         return settleFailure(options, claim, { ...outcome, type: "failed", final: false });
       }
-      // No row has had an answer since, or for too long: the fault is the API's, not the row's.
+      // No row has had an answer since, or for too long: the API is at fault, not the row.
       options.pause(`the API cannot be used: ${outcome.message}`);
       break;
     case "wall":
@@ -87,11 +87,11 @@ async function settleFailure(
   return item ? { type: "failed", item, usage, refusal: failure.refusal } : { type: "let-go", usage };
 }
 
-/** Before a row is tried again; doubles with each attempt. */
+/** Delay before a row is retried; doubles with each attempt. */
 const RETRY_BASE_MS = 500;
 const RETRY_MAX_MS = 30_000;
 
-/** What the model said wrong it may say right at once; what broke needs a moment. */
+/** A wrong answer of the model can be retried at once; after other failures a delay helps. */
 function retryDelay({ random }: LaneOptions, attempts: number, errorClass: ErrorClass): number {
   if (errorClass === "no_report" || errorClass === "schema") return 0;
   return Math.min(RETRY_MAX_MS, RETRY_BASE_MS * 2 ** (attempts - 1)) * (0.9 + 0.2 * random());

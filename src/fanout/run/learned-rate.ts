@@ -1,71 +1,71 @@
-/** A wave: so many of the newest calls were refused that the API takes next to nothing. Strays never come so close. */
+/** A wave: this many of the newest calls were refused, so the API accepts almost nothing. Stray refusals are never so dense. */
 const RECENT_CALLS = 16;
 const WAVE_REFUSALS = 12;
-/** So long after a wave it is certain that there is a limit. */
+/** For this long after a wave a rate limit is assumed to exist. */
 const WAVE_REMEMBERED_MS = 120_000;
-/** After a wave without a Retry-After nothing is sent for so long; it doubles with every probe that is refused. */
+/** Pause after a wave without a Retry-After; it doubles with every refused probe. */
 const FIRST_HOLD_MS = 500;
-/** The longest of those waits: a limit by the minute is noticed soon after its minute is over. */
+/** The longest such pause, so that the end of a per-minute limit is noticed soon after its minute is over. */
 const MAX_HOLD_MS = 10_000;
 
-/** The pace after a first wave, and how much faster it gets in a second until it is refused. */
+/** The pace after a first wave, and its growth per second until a call is refused. */
 const SEARCH_MS_PER_CALL = 500;
 const SEARCH_GROWTH_PER_SECOND = 1.3;
-/** How much too fast it may be when it is refused for the first time. */
+/** How far the pace may exceed the limit at the first refusal. */
 const OVERSHOOT = 1.1;
 
-/** A share of refusals is measured over so many calls, over so many refusals, or over the few that come in a long time. */
+/** The share of refusals is measured over this many calls or refusals, or over fewer calls in a longer time. */
 const MEASURED_MS = 1_000;
 const MEASURED_CALLS = 20;
 const TELLING_REFUSALS = 4;
 const LONG_MEASURED_MS = 10_000;
 const FEW_MEASURED_CALLS = 5;
-/** Whether a cut has helped is judged over more, or over fewer of which none is refused. */
+/** Whether a cut has helped is judged over more calls, or over fewer if none of them is refused. */
 const JUDGED_CALLS = 60;
 const CLEAN_CALLS = 30;
 /** Refusals up to this share are no reason to slow down. */
 const TOLERATED_SHARE = 0.02;
-/** A little below what was seen, so that calls that come unevenly find something saved up. */
+/** The pace is set slightly below the measured rate, so that the bucket has reserves for uneven calls. */
 const KEPT_SHARE = 0.99;
 
-/** Each second without a limit in sight the pace rises by this share: the API may give more now than it gave then. */
+/** Each second without refusals the pace rises by this share: the API's limit may have been raised. */
 const RISE_PER_SECOND = 0.0005;
-/** After so many seconds it rises twice as fast, after twice as many five times, after three times as many ten times … */
+/** After this many seconds it rises twice as fast, after twice as many five times, after three times as many ten times … */
 const FASTER_RISE_SECONDS = 10;
 
-/** Cuts that follow each other within this time belong together: where they turn out to be no use, all are taken back. */
+/** Cuts within this time of each other form an episode: if they do not help, all of them are undone. */
 const EPISODE_MS = 30_000;
-/** How much one call moves the share of calls that are usually refused. */
+/** Weight of one call in the moving average of the usual share of refusals. */
 const USUAL_WEIGHT = 0.005;
-/** So long refusals that no slower pace prevented count as strays; then it is tried again. */
+/** For this long, refusals that a slower pace did not prevent count as strays; then a cut is tried again. */
 const STRAYS_BELIEVED_MS = 60_000;
-/** No API refuses more than this for no reason and is still worth asking; where there is a limit, it is to blame for most. */
+/** The largest believable share of stray refusals; where a limit is known to exist, it causes most refusals. */
 const MOST_STRAYS = 0.3;
 const MOST_STRAYS_AT_LIMIT = 0.05;
 
-/** One call, as the pace sees it. */
+/** One call, as the rate measurement sees it. */
 export interface PacedCall {
   readonly window: CallWindow | null;
   isRefused: boolean;
 }
 
-/** Calls that were sent in a stretch of time, and how many of them were refused. */
+/** Calls sent in a span of time, and how many of them were refused. */
 interface CallWindow {
   readonly sinceMs: number;
   calls: number;
   refused: number;
-  /** Set when the pace was cut at the beginning: the share that was refused before. Did the cut help? */
+  /** Set when the window began with a cut: the share refused before, to judge whether the cut helped. */
   readonly shareBefore: number | null;
 }
 
 /**
- * The rate that the API was seen to allow, learned from what it refuses.
+ * The rate that the API allows, learned from its refusals.
  *
- * From a refusal on, for a second, the calls are counted that get through: of a bucket that is empty these are exactly what
- * flows in. That becomes the pace, if it was exceeded by more than a little. Then the next second is looked at. A limit
- * refuses nothing at the slower pace; where as many are refused as before, they were strays, and the pace is taken back.
- * Where nearly everything is refused nothing can be counted: one call at a time is sent until one gets through, and the pace
- * grows from low.
+ * For a second after a refusal the accepted calls are counted: while the API's bucket is empty, they are exactly what
+ * flows in. That rate becomes the pace, if it was exceeded by more than a little. Then the next second is measured. A limit
+ * refuses nothing at the slower pace; if as many are refused as before, they were strays, and the cut is undone.
+ * When nearly everything is refused there is nothing to count: one call at a time is sent until one is accepted, and the pace
+ * grows from a low value.
  */
 export class LearnedRate {
   /** 0: no limit is known. */
@@ -77,16 +77,16 @@ export class LearnedRate {
   /** The pace before the cuts of this episode. */
   #msPerCallBefore = 0;
   #usualShare = 0;
-  /** Calls since the limit was last seen that were not refused: its bucket was empty then. */
+  /** Calls accepted since the limit was last seen, when its bucket was empty. */
   #givenSinceLimit = 0;
   #waveAtMs = Number.NEGATIVE_INFINITY;
   #recent: PacedCall[] = [];
   #window: CallWindow | null = null;
   #strays = { share: 0, untilMs: 0 };
-  /** After a wave: one call at a time, until one gets through. */
+  /** After a wave: one call at a time, until one is accepted. */
   #probing: { call: PacedCall | null; refused: number } | null = null;
 
-  /** When the next call may be sent; infinite while one has to come back first. */
+  /** When the next call may be sent; infinite while a probe has to return first. */
   get nextAtMs(): number {
     return this.#probing?.call ? Number.POSITIVE_INFINITY : this.#nextAtMs;
   }
@@ -107,7 +107,7 @@ export class LearnedRate {
     return call;
   }
 
-  /** The API has taken the call, or it ended otherwise than by a refusal for the rate. */
+  /** The API accepted the call, or it ended in another way than by a rate-limit refusal. */
   taken(call: PacedCall, now: number): void {
     if (this.#probing?.call !== call) return;
     this.#probing = null;
@@ -115,7 +115,7 @@ export class LearnedRate {
     this.#risenAtMs = now;
   }
 
-  /** The API has refused the call for the rate. Tells for how long nothing should be sent; 0: the others may go on. */
+  /** The API refused the call for its rate. Returns for how long nothing should be sent; 0: other calls may continue. */
   refused(call: PacedCall, now: number): number {
     call.isRefused = true;
     if (call.window) call.window.refused++;
@@ -167,19 +167,19 @@ export class LearnedRate {
     if (!isWhole) return;
     this.#window = null;
     this.#risenAtMs = now;
-    // Nothing got through: that tells no rate, and what comes next is a wave or none.
+    // No call was accepted, so there is no rate to measure; the next refusals decide whether it is a wave.
     if (refused === calls) return;
     if (shareBefore === null) this.#judgeRefusals(window, spanMs, now);
     else this.#judgeCut(window, shareBefore, spanMs, now);
   }
 
-  /** Is too much refused? Then the pace becomes what gets through. */
+  /** If too many calls are refused, the pace becomes the rate of accepted calls. */
   #judgeRefusals({ calls, refused }: CallWindow, spanMs: number, now: number): void {
     const strays = this.#believedStrays(now);
-    // Strays come in clusters too: what is not clearly more than they are is theirs.
+    // Strays come in clusters too: only clearly more refusals than they explain count as a limit.
     const explained = calls * (strays + TOLERATED_SHARE) + 2 * Math.sqrt(calls * strays);
     if (refused <= explained) return;
-    // All of these are lower bounds of what flows in: a bucket that saves nothing refuses half of a pace a little too fast.
+    // Each is a lower bound of the inflow: a bucket without reserves refuses half the calls of a pace slightly too fast.
     const callsPerMs = Math.max(
       (calls - refused) / spanMs,
       this.#givenSinceLimit / (now - this.#limitSeenAtMs),
@@ -190,7 +190,7 @@ export class LearnedRate {
     this.#cut(callsPerMs / (1 - strays), firmShare, now);
   }
 
-  /** Has the cut helped? Where it has not, the pace was not to blame. */
+  /** Judges whether the cut helped. If it did not, the pace was not the cause of the refusals. */
   #judgeCut({ calls, refused }: CallWindow, shareBefore: number, spanMs: number, now: number): void {
     const strays = this.#believedStrays(now);
     const share = refused / calls;
@@ -225,7 +225,7 @@ export class LearnedRate {
   }
 
   #rise(now: number): void {
-    // While something is being measured or probed, the pace stays.
+    // While measuring or probing, the pace does not change.
     if (this.#window || this.#probing) {
       this.#risenAtMs = now;
       return;

@@ -5,7 +5,7 @@ import { LearnedRate, type PacedCall } from "./learned-rate.ts";
 import { exhaustedForMs } from "./rate-headers.ts";
 
 export interface LimiterOptions {
-  /** Requests under way at most. */
+  /** The most requests under way. */
   width: number;
   requestsPerMinute?: number | undefined;
   tokensPerMinute?: number | undefined;
@@ -13,9 +13,9 @@ export interface LimiterOptions {
 }
 
 /**
- * The one gate of all lanes. It starts at full width, narrows when the API says that it is overloaded, and widens again by
- * one for every round of answers. Refusals for the rate teach it the rate that the API allows, and from then on it keeps
- * to that. What one lane learns (Retry-After, nothing left until …) holds for all.
+ * The gate that all lanes share. It starts at full width, narrows when the API says that it is overloaded, and widens again by
+ * one for every round of answers. From rate-limit refusals it learns the rate that the API allows, and from then on keeps
+ * to it. What one lane learns (Retry-After, an exhausted limit with its reset) applies to all.
  */
 export class Limiter implements CallGate {
   readonly maxWidth: number;
@@ -27,7 +27,7 @@ export class Limiter implements CallGate {
   #waiting = new Set<Waiter>();
   #heldUntilMs = 0;
   #timer: Timer | null = null;
-  /** Rises each time the width shrinks, so that one wave of refusals shrinks it once. */
+  /** Incremented each time the width shrinks, so that one wave of refusals shrinks it once. */
   #wave = 0;
   #overloadedWaves = 0;
   #learned = new LearnedRate();
@@ -50,12 +50,12 @@ export class Limiter implements CallGate {
     return this.#inFlight;
   }
 
-  /** When requests may be sent again; in the past while nothing holds them. */
+  /** When requests may be sent again; in the past while nothing delays them. */
   get heldUntilMs(): number {
     return this.#heldUntilMs;
   }
 
-  /** When the API last gave a whole answer; 0: never. */
+  /** When the API last gave a complete answer; 0: never. */
   get lastAnswerAtMs(): number {
     return this.#lastAnswerAtMs;
   }
@@ -93,7 +93,7 @@ export class Limiter implements CallGate {
       if (readyAtMs > now) {
         this.#timer?.cancel();
         this.#timer = null;
-        // A call that must come back first lets the next one in when it does.
+        // While a probe is under way, its return lets the next call in.
         if (readyAtMs === Number.POSITIVE_INFINITY) return;
         this.#timer = this.#clock.after(readyAtMs - now, () => this.#admitWaiting());
         return;
@@ -107,7 +107,7 @@ export class Limiter implements CallGate {
     this.#inFlight++;
     this.#requests?.take(1, now);
     const paced = this.#learned.admitted(now);
-    // What is sent can be counted; what comes back is taken to be as long as of late.
+    // Input can be counted; output is estimated by the length of recent answers.
     const estimate = this.#tokens ? estimateTokens() + (this.#outputTokens ?? FIRST_OUTPUT_TOKENS) : 0;
     this.#tokens?.take(estimate, now);
     const wave = this.#wave;
@@ -131,7 +131,7 @@ export class Limiter implements CallGate {
   #learn(end: CallEnd, paced: PacedCall, wave: number, estimate: number): void {
     const now = this.#clock.monotonic();
     if (end.type === "failed" && end.error.kind === "rate_limit") {
-      // A request that came to nothing has cost about nothing.
+      // A failed request has cost about nothing.
       this.#tokens?.correct(-estimate);
       const ownMs = this.#learned.refused(paced, now);
       this.#hold(end.error.retryAfterMs ?? ownMs);
@@ -168,13 +168,13 @@ export class Limiter implements CallGate {
   }
 }
 
-/** The output of a call before any call has told: a short report. */
+/** Estimated output before the first answer: a short report. */
 const FIRST_OUTPUT_TOKENS = 200;
-/** How much the newest answer moves the estimate of the next one's output. */
+/** Weight of the newest answer in the estimate of output tokens. */
 const OUTPUT_WEIGHT = 0.2;
-/** The first wait of an overloaded API that names none; it doubles with every wave of refusals. */
+/** The first wait for an overloaded API without a Retry-After; it doubles with every wave of refusals. */
 const FIRST_HOLD_MS = 500;
-/** The longest one. */
+/** The longest such wait. */
 const MAX_HOLD_MS = 60_000;
 
 interface Waiter {
@@ -182,7 +182,7 @@ interface Waiter {
   admit: (permit: CallPermit) => void;
 }
 
-/** Spreads a rate evenly, so that no minute ever holds more than its share, wherever it begins. */
+/** Spreads a rate evenly, so that no span of a minute exceeds its share, wherever it begins. */
 class Pacer {
   nextAtMs = 0;
   #msPerUnit: number;

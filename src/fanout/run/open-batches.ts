@@ -8,14 +8,14 @@ import type { CompiledTask } from "../row/compiled-task.ts";
 import type { Companion } from "./companions.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
 
-/** How long an API that takes no batches is waited for, unless the caller says otherwise. */
+/** How long to wait for an API that accepts no batches, unless the caller says otherwise. */
 const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
 
 export interface RunningBatches extends Companion {
   readonly out: BatchRun["out"];
 }
 
-/** Null for a run that has nothing to do with batches: none is asked for, and none is out. */
+/** Null for a run without batches: none is requested, and none is open at the provider. */
 export async function openBatches(
   options: CoordinatorOptions,
   ledger: JobLedger,

@@ -1,11 +1,11 @@
 import type { ResponseHeaders } from "../../agent/model-api.ts";
 
-/** The longest that a header about what is left is believed. */
+/** The longest wait that a rate-limit header can cause. */
 const MAX_HEADER_HOLD_MS = 60_000;
 
 /**
- * How long the headers of an answer say that nothing is left; 0: something is, or they say nothing. The reset is told for the
- * whole of a bucket; where its size is told as well, the time until one more call fits follows from both.
+ * For how long the rate limit is exhausted by the headers of an answer; 0: it is not, or they do not tell. The reset is that of the
+ * whole bucket; where its size is given as well, the time until one more call fits follows from both.
  */
 export function exhaustedForMs(headers: ResponseHeaders): number {
   let ms = 0;

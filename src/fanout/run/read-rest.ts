@@ -5,7 +5,7 @@ import type { AnswerSource, JobLedger, JobStore } from "../ledger/job-ledger.ts"
 import type { ResultCheck } from "../row/result-check.ts";
 import { fittingAnswers } from "./reuse-answers.ts";
 
-/** Rows that go into the ledger at once: few, because the rows under way wait meanwhile. */
+/** Rows appended to the ledger at a time: few, because the rows under way wait meanwhile. */
 const CHUNK_ROWS = 500;
 
 export interface ReadRestOptions {
@@ -14,7 +14,7 @@ export interface ReadRestOptions {
   rows: TableRows;
   /** The first row that the ledger does not have. */
   fromRow: number;
-  /** Set where answers of other jobs may be taken. */
+  /** Set where answers of other jobs may be reused. */
   check: ResultCheck | null;
   signal: AbortSignal;
   onWarning?: ((message: string) => void) | undefined;
@@ -22,9 +22,9 @@ export interface ReadRestOptions {
 }
 
 /**
- * Reads the rows of a large table into the ledger while its first rows are being worked on. A row that another job has
- * answered comes in with that answer, so nobody can claim it in between. When this is cut short, the same command goes on
- * where it ended.
+ * Reads the rest of a large table into the ledger while its first rows are being worked on. A row that another job has
+ * answered is appended with that answer, so it cannot be claimed in between. After an interruption the same command continues
+ * where this ended.
  */
 export async function readRest(options: ReadRestOptions): Promise<void> {
   const { store, ledger, rows, signal } = options;

@@ -7,8 +7,8 @@ import type { ResultCheck } from "../row/result-check.ts";
 const PAGE_ROWS = 1_000;
 
 /**
- * Completes the rows whose question another job has answered, as far as the answers fit this job's schema. Only rows that
- * nobody was asked about are looked at. Tells how many there were.
+ * Completes the rows whose question another job has answered, where the answer fits this job's schema. Only rows without
+ * any attempt are considered. Returns how many were completed.
  */
 export async function reuseAnswers(
   store: JobStore,
@@ -33,7 +33,7 @@ export async function reuseAnswers(
   }
 }
 
-/** The first answer to each question that fits. */
+/** For each question, the first answer that fits the schema. */
 export function fittingAnswers(
   answers: readonly StoredAnswer[],
   check: ResultCheck,

@@ -10,12 +10,12 @@ import { createRowAgent, type OpenRowTools } from "../row/row-agent.ts";
 import type { RowAgent } from "../row/row-outcome.ts";
 import { Limiter } from "./limiter.ts";
 
-/** What any process needs that works on rows, whichever job they belong to. */
+/** What a process needs to work on rows of any job. */
 export interface RowResources {
   callModel: CallModel;
   limiter: Limiter;
   health: ApiHealth;
-  /** Where rows can be handed in by the thousand; null: nowhere. */
+  /** The provider's batch API; null: it has none. */
   batches?: BatchApi | null | undefined;
   outagePatienceMs?: number | undefined;
   concurrency: number;
@@ -26,8 +26,8 @@ export interface RowResources {
 }
 
 /**
- * Patient, because a lost row costs more than a minute: about 13 s of transport trouble of a call that has it alone, ten
- * minutes of an API that answers no call, and rate limits for as long as any call still gets an answer.
+ * Patient, because a lost row costs more than a minute: about 13 s of transport errors if a single call has them, ten
+ * minutes if the API answers no call, and rate limits for as long as any call still gets an answer.
  */
 const FANOUT_RETRY_POLICY: RetryPolicy = {
   transportRetries: 6,
@@ -38,7 +38,7 @@ const FANOUT_RETRY_POLICY: RetryPolicy = {
   outagePatienceMs: 10 * 60_000,
 };
 
-/** The one limiter of all rows, and the way through it to the model. */
+/** The limiter that all rows share, and the model call that passes through it. */
 export function createRowCaller(
   api: ModelApi,
   limits: {

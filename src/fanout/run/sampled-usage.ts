@@ -12,8 +12,8 @@ export interface SampledUsage {
 const MAX_SAMPLED_ROWS = 1_000;
 
 /**
- * What rows that were asked used: those of the job of this key, else of the newest job with the same task, whatever its
- * table. Null when nobody was asked yet.
+ * Usage of rows that a model has answered: those of the job of this key, else of the newest job with the same task, whatever its
+ * table. Null when there is none yet.
  */
 export async function sampledUsage(
   store: JobStore,
@@ -36,7 +36,7 @@ async function sampleOf(store: JobStore, jobId: string): Promise<SampledUsage> {
   if (!opened) return sample;
   await using ledger = opened;
   for await (const item of ledger.items({ statuses: ["completed"] })) {
-    // A row that another job has answered says nothing about the price of an answer.
+    // A row that reused another job's answer tells nothing about the cost of an answer.
     if (totalTokens(item.usage) === 0) continue;
     sample.rows++;
     sample.usage = addUsage(sample.usage, item.usage);

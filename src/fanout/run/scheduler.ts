@@ -30,32 +30,32 @@ export interface SchedulerOptions {
   budget?: BudgetLimits | undefined;
   /** What the job's model costs; needed for a budget in dollars. */
   price?: Price | null | undefined;
-  /** Begin with one row alone, so that the server has its beginning in the cache when the others come. */
+  /** Begin with a single row, so that the server has cached the common prompt prefix when the others follow. */
   warmFirst?: boolean | undefined;
   failFast?: FailFast | undefined;
   clock: Clock;
   random?: () => number;
-  /** Aborted when the user wants out. */
+  /** Aborted when the user interrupts the run. */
   signal: AbortSignal;
-  /** A row has been completed, or has failed for good, here. */
+  /** Called when this process has completed a row, or failed it for good. */
   onSettled?: (item: ItemRecord) => void;
   onRetry?: (retry: RowRetry) => void;
-  /** How often the ledger is asked for rows and orders that come from elsewhere. */
+  /** How often the ledger is polled for rows and orders from other processes. */
   pollMs?: number;
-  /** Whether rows may still come, because the table is being read. */
+  /** Whether more rows may follow, because the table is still being read. */
   isReading?: (() => boolean) | undefined;
-  /** Whether answers are on their way that this process did not ask for by a row of its own: then it stays. */
+  /** Whether answers from batches are outstanding: then a used-up budget does not pause the job yet. */
   holdsOpen?: (() => boolean) | undefined;
-  /** Come back as soon as there is nothing to do here, although others still work on rows. */
+  /** End as soon as there is nothing to do here, although other processes still work on rows. */
   leaveWhenIdle?: boolean;
 }
 
 /** Soon enough for `jobs cancel` to feel immediate. */
 const DEFAULT_POLL_MS = 500;
-/** The longest that a first row is alone. */
+/** The longest time that the first row runs alone. */
 const WARM_MS = 10_000;
 
-/** Keeps the lanes full until nothing is left or something says stop. Rows are claimed one by one as lanes fall free. */
+/** Keeps the lanes full until no row is left or the job is stopped. Rows are claimed one by one as lanes become free. */
 export async function scheduleRows(options: SchedulerOptions): Promise<ScheduleEnd> {
   return new Scheduler(options).run();
 }
@@ -121,9 +121,9 @@ class Scheduler {
     while (!this.#stop && !this.#error) {
       this.#wake = Promise.withResolvers();
       const lanes = this.#lanes.size;
-      // Batches spend beside the lanes.
+      // Batches spend from the same budget as the lanes.
       if (this.#options.holdsOpen) this.#budget.setUsed((await ledger.counts()).usage);
-      // Where several processes work on the job, the ledger gives out no more rows than the budget has room for.
+      // Where several processes work on the job, the ledger's `claim` enforces the budget.
       const affordable = ledger.shared ? Number.POSITIVE_INFINITY : this.#budget.affordableRows(lanes);
       const wanted = Math.min(concurrency - lanes, affordable);
       const free = this.#isCold ? Math.min(wanted, 1 - lanes) : wanted;
@@ -135,7 +135,7 @@ class Scheduler {
       if (this.#isCold && claims.length > 0) this.#warmLater();
       if (claims.length === free && free > 0) continue;
       if (this.#lanes.size === 0 && claims.length === 0) {
-        // In this order: rows that come in after the look are not forgotten.
+        // Read this flag before looking for rows, so that rows appended in between are not missed.
         const isReading = this.#options.isReading?.() ?? false;
         const finished = (await ledger.isDone()) && !isReading;
         this.#idle = !finished;
@@ -158,7 +158,7 @@ class Scheduler {
     this.#lanes.add(lane);
   }
 
-  /** A first row that takes long does not hold up the others: what it begins with is known to the server by then. */
+  /** A slow first row does not delay the others for long: by then the server has cached its prompt prefix. */
   #warmLater(): void {
     this.#warming ??= this.#options.clock.after(WARM_MS, () => {
       this.#isCold = false;
@@ -166,13 +166,13 @@ class Scheduler {
     });
   }
 
-  /** The ledger cannot be used: there is no use in asking for what it could not keep. */
+  /** The ledger has failed: there is no use in requesting answers that it cannot store. */
   #giveUp(error: unknown): void {
     this.#error ??= { cause: error };
     this.#rows.abort(error);
   }
 
-  /** Counts what has become of a row, and tells it. */
+  /** Counts the outcome of a row, and reports it. */
   #take(end: LaneEnd): void {
     this.#isCold = false;
     this.#budget.spend(end.usage);
@@ -200,7 +200,7 @@ class Scheduler {
     if (reason !== null) this.#halt("paused", `the API refuses every request: ${reason}`);
   }
 
-  /** At the end it is known whether the rows that were refused have failed, or were never to blame. */
+  /** Decides at the end whether the refused rows have failed or a common fault was the cause. */
   async #judgeSuspects(): Promise<void> {
     const suspects = this.#commonFault.takeSuspects();
     if (this.#commonFault.reason === null) return this.#tellSuspects(suspects);
@@ -229,7 +229,7 @@ class Scheduler {
     this.#halt("failed", `${this.#failedHere} rows failed (--fail-fast ${asked})`);
   }
 
-  /** The first reason stands. Rows under way go on to their end unless they are to be aborted. */
+  /** The first reason stands. Rows under way run to their end unless they are to be aborted. */
   #halt(
     status: "paused" | "failed" | "cancelled",
     reason: string,
@@ -248,7 +248,7 @@ class Scheduler {
     return clock.after(waitMs, () => this.#wake.resolve());
   }
 
-  /** Orders that come through the ledger: `jobs cancel`, or another process that stopped the job. */
+  /** Polls the ledger for orders: `jobs cancel`, or another process that stopped the job. */
   #poll(): { cancel(): void } {
     const { clock, pollMs = DEFAULT_POLL_MS } = this.#options;
     let timer: Timer;
@@ -277,7 +277,7 @@ class Scheduler {
     const job = await ledger.job();
     this.#obey(job.status, job.error);
     if (!ledger.shared && !this.#options.isReading) return;
-    // Others spend tokens and fail rows too, and a table that is being read grows.
+    // Other processes spend tokens and fail rows too, and a table that is being read grows.
     const counts = await ledger.counts();
     this.#total = counts.total;
     this.#budget.setUsed(counts.usage);
@@ -286,7 +286,7 @@ class Scheduler {
     this.#checkFailFast();
   }
 
-  /** The last row that the budget had room for may be another process's. */
+  /** The last row that the budget allowed may belong to another process. */
   async #checkFleetBudget(counts: JobCounts): Promise<void> {
     const spending = await this.#options.ledger.spending();
     if (!spending || counts.running > 0 || counts.pending === 0 || this.#options.holdsOpen?.()) return;

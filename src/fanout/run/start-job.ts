@@ -12,7 +12,7 @@ export interface StartJobOptions extends CoordinatorOptions {
   input: TableInput;
   task: JobTask;
   settings: JobSettings;
-  /** Where the table goes; a function where the name holds the job's id. */
+  /** Path of the output table; a function where the path contains the job's id. */
   outputPath: string | ((jobId: string) => string);
   /** Start over although the job is known. */
   fresh?: boolean;
@@ -21,7 +21,7 @@ export interface StartJobOptions extends CoordinatorOptions {
   newId?: () => string;
 }
 
-/** Finds or makes the job, works on its rows, writes its files. The same call again goes on where this one ended. */
+/** Finds or creates the job, works on its rows, writes its files. The same call again resumes where this one ended. */
 export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
   const task = await compileTask(options.task);
   const key = jobKey(options.input, options.task);
@@ -43,7 +43,7 @@ interface FoundJob {
   rows: TableRows | null;
 }
 
-/** Enough that reading the rest is soon done, and so little that the first question is asked in a moment. */
+/** Large enough that the rest is soon read, small enough that the first row is asked without delay. */
 const FIRST_ROWS: FirstRows = { rows: 20_000, chars: 16_000_000 };
 
 async function findOrCreate(
@@ -65,7 +65,7 @@ async function findOrCreate(
       signal: options.signal,
     });
   if (known) {
-    // A job that was begun without the answers of others stays without them.
+    // A job that began without reusing answers continues without them.
     const reuse = options.settings.reuse !== false && known.settings.reuse !== false;
     const settings = { ...options.settings, reuse };
     return { job: known, resumed: true, settings, outputPath, rows: known.isReading ? openRows() : null };

@@ -6,14 +6,14 @@ import type { Companion } from "./companions.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
 import { readRest } from "./read-rest.ts";
 
-/** Reads the rest of a run's table beside the work on its rows. */
+/** Reads the rest of the table while its first rows are worked on. */
 export class TableReading implements Companion {
   #options: CoordinatorOptions;
   #ledger: JobLedger;
   #job: JobRecord;
   #task: CompiledTask;
   #rows: TableRows;
-  /** Rows may still come. */
+  /** More rows may follow. */
   isOpen = true;
 
   constructor(
@@ -45,7 +45,7 @@ export class TableReading implements Companion {
       });
     } catch (error) {
       if (!(error instanceof InputError) || signal.aborted) throw error;
-      // Rows were paid for by now. They are kept, and a table that was mended takes their answers over.
+      // Rows have been paid for by now. They are kept, and a job with the corrected table reuses their answers.
       const reason = `the table cannot be read to its end: ${error.message}`;
       await this.#ledger.setStatus("failed", ["running"], reason);
       return;

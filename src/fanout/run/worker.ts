@@ -13,18 +13,18 @@ export interface WorkerOptions extends RowResources {
   /** Leave when there is no job left that runs. */
   exitWhenIdle: boolean;
   listener?: Pick<JobListener, "retrying"> & {
-    /** Joined a job, or left it with so many rows done here. */
+    /** The worker joined a job, or left it after finishing `rows` rows. */
     joined?(job: JobRecord): void;
     left?(job: JobRecord, rows: number): void;
   };
 }
 
-/** Between two looks for jobs to join. */
+/** Interval between two looks for jobs to join. */
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * Works on the rows of whatever jobs run in a shared store, oldest first, until told to stop. It starts no job and ends
- * none but by what the rows themselves say; breaking it off only gives its rows back.
+ * Works on the rows of all running jobs in a shared store, oldest first, until told to stop. It starts no job and ends
+ * one only because of its rows' outcomes; interrupting the worker only releases its rows.
  */
 export async function runWorker(options: WorkerOptions): Promise<void> {
   const { store, signal, clock = systemClock } = options;
@@ -51,7 +51,7 @@ interface Membership {
   rowAgent: RowAgent;
 }
 
-/** A job that was stopped and gone on with may have other settings: it is joined anew. */
+/** A job that was stopped and resumed may have other settings, so it is joined again. */
 async function member(
   options: WorkerOptions,
   joined: Map<string, Membership>,
@@ -73,7 +73,7 @@ async function join(options: WorkerOptions, job: JobRecord): Promise<Membership 
   return { job, ledger, rowAgent: rowAgentFor(options, ledger, job, await compileTask(job.task)) };
 }
 
-/** Takes rows as long as there are any; tells of it only when there were some. */
+/** Works on rows as long as there are any; notifies the listener only when there were some. */
 async function work(
   options: WorkerOptions,
   { job, ledger, rowAgent }: Membership,
@@ -101,13 +101,13 @@ async function work(
     onRetry: (retry) => listener.retrying?.(retry),
   });
   if (told) listener.left?.(job, rows);
-  // A worker that is told to end does not stop the others.
+  // Interrupting one worker does not stop the others.
   if (end.type === "stopped" && end.reason === INTERRUPTED) return;
-  // What keeps this machine from working (its key, its quota, its way to the API) says nothing about the others.
+  // A fault of this machine (its key, its quota, its route to the API) does not concern the others.
   if (end.type === "stopped" && end.status === "paused" && (await ledger.job()).status === "running") {
     throw new Error(`this worker cannot go on: ${end.reason}`);
   }
-  // The coordinator alone knows what follows the rows that were read so far.
+  // Only the coordinator knows whether more rows follow those read so far.
   if (end.type === "finished" && (await ledger.job()).isReading) return;
   await setFinalStatus(ledger, end);
 }

@@ -1,6 +1,6 @@
 import { isObject, type JsonObject } from "../../agent/response-events.ts";
 
-/** What a model gives `spawn_agents_on_csv`. */
+/** The arguments of `spawn_agents_on_csv`. */
 export interface SpawnArguments {
   csvPath: string;
   instruction: string;
@@ -34,7 +34,7 @@ export const SPAWN_PARAMETERS = {
   additionalProperties: false,
 } as const;
 
-/** A text says what is wrong. Unknown arguments are ignored, as models add them. */
+/** A string result says what is wrong. Unknown arguments are ignored, because models add them. */
 export function parseSpawnArguments(args: unknown): SpawnArguments | string {
   if (!isObject(args)) return "failed to parse function arguments: expected an object";
   for (const name of ["csv_path", "instruction"]) {

@@ -28,22 +28,22 @@ export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurr
   cwd: string;
   /** Which tables the model may name. */
   access: TableAccess;
-  /** Decides about tables outside of that; without it none is used. */
+  /** Decides about tables outside of `access`; absent: none is used. */
   approval?: ApprovalPolicy;
   store: JobStore;
   jobsHome: string;
   model: string;
   reasoningEffort: string | null;
-  /** Which tools the agents of a job have; `openTools` of the same options gives them. */
+  /** Which tools the row agents have; `openTools` of the same options opens them. */
   rowTools: JobTask["tools"];
-  /** No job is wider than this, whatever is asked. */
+  /** The highest concurrency of a job, whatever the model requests. */
   maxThreads: number;
   defaultRuntimeSeconds?: number | undefined;
   /** Start over although the same job is known. */
   fresh?: boolean;
 }
 
-/** One blocking call: a table in, one agent a row, a summary back. */
+/** One blocking call: takes a table, runs one agent per row, returns a summary. */
 export function createSpawnAgentsTool(options: SpawnToolOptions): Tool {
   const paths = new TablePaths(options.access, options.cwd, options.approval);
   return {
@@ -76,7 +76,7 @@ interface GrantedFiles {
   judgeFolder: FolderJudge | undefined;
 }
 
-/** Where the table is read and where the results go, as far as the run's walls grant it. */
+/** The paths of the table and the results, if the run's sandbox grants them. */
 async function judgeFiles(
   options: SpawnToolOptions,
   paths: TablePaths,
@@ -103,7 +103,7 @@ async function judgeFiles(
   if ((await paths.refusalOf(path.dirname(input.path))) === null) {
     return { type: "granted", input: input.path, output: besideInput, judgeFolder };
   }
-  // The job's own folder is ours, not the model's: there the results can always go.
+  // The job's own folder is not chosen by the model, so results may always be written there.
   const output = (jobId: string) => path.join(options.jobsHome, jobId, "results.csv");
   return { type: "granted", input: input.path, output, judgeFolder: undefined };
 }

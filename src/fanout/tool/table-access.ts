@@ -4,27 +4,27 @@ import { ApprovalGate, type ApprovalPolicy } from "../../tools/policy/approval.t
 import { neverAsk } from "../../tools/policy/never-ask.ts";
 import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
 
-/** Which files of this machine a model may name, because the walls around its commands grant them too. */
+/** Which files of this machine a model may name: those that the sandbox of its commands grants too. */
 export type TableAccess =
   | { type: "everything" }
   | { type: "roots"; readable: readonly string[]; writable: readonly string[] };
 
 /**
- * What a run's sandbox grants of this machine. Commands that run on a server say nothing about the files here: then it is
- * the working directory, whatever walls the server has.
+ * What a run's sandbox grants on this machine. The sandbox of commands on a server does not concern files here: then it is
+ * the working directory, whatever sandbox the server has.
  */
 export function tableAccess(sandbox: SandboxMode, cwd: string, runsElsewhere: boolean): TableAccess {
   if (sandbox === "none" && !runsElsewhere) return { type: "everything" };
   return { type: "roots", readable: [cwd], writable: sandbox === "read-only" ? [] : [cwd] };
 }
 
-/** What runs, or is believed, outside of the walls later: hooks, settings, the ledger itself. */
+/** Names of files that are later run or trusted outside of the sandbox: hooks, settings, the ledger itself. */
 const PROTECTED_NAMES: ReadonlySet<string> = new Set([".git", ".codex", ".agents", ".procwire"]);
 
-/** A path that was judged: where it really is, or why it may not be used. */
+/** The decision about a path: its real path, or why it may not be used. */
 export type JudgedPath = { type: "granted"; path: string } | { type: "refused"; reason: string };
 
-/** Judges the paths that a model names. The tool reads and writes outside of the walls, so it must ask here first. */
+/** Judges the paths that a model names. The tool itself runs outside of the sandbox, so it must check here first. */
 export class TablePaths {
   #access: TableAccess;
   #cwd: string;
@@ -70,7 +70,7 @@ export class TablePaths {
     return { type: "granted", path: real };
   }
 
-  /** Why nothing may be written in a folder, given by its real path; null when something may. */
+  /** Why a folder, given by its real path, may not be written to; null when it may. */
   async refusalOf(folder: string): Promise<string | null> {
     if (this.#access.type === "everything" || this.#approvedFolders.has(folder)) return null;
     const { writable } = this.#access;
@@ -87,13 +87,13 @@ export class TablePaths {
     return `it lies outside of what this run may write, which is ${writable.join(", ")}`;
   }
 
-  /** Null when the approval policy allows it; else why it does not. */
+  /** Null when the approval policy allows it; otherwise why it does not. */
   async #ask(deed: string, signal: AbortSignal): Promise<string | null> {
     const permission = await this.#gate.permit(
       {
         kind: "unsandboxed",
         cmd: `spawn_agents_on_csv: ${deed}`,
-        // No shell runs it: no rule about commands can speak of it.
+        // No shell runs this, so rules about commands do not apply to it.
         argv: ["spawn_agents_on_csv", deed],
         shell: "other",
         tty: false,
@@ -112,10 +112,10 @@ function isInside(root: string, file: string): boolean {
   return relative === "" || (relative !== ".." && !relative.startsWith(`..${path.sep}`));
 }
 
-/** The same number as in the kernel. */
+/** The same limit as in the kernel. */
 const MAX_LINKS = 40;
 
-/** A path without links in it, also where its end is still to be made. */
+/** Resolves all links in a path, whose last parts need not exist yet. */
 async function followLinks(file: string, links = 0): Promise<string> {
   try {
     return await realpath(file);

@@ -25,20 +25,20 @@ import { readPace } from "./read-pace.ts";
 export interface JobViewsOptions {
   store: JobStore;
   prices: PriceTable;
-  /** Where each job has its folder. */
+  /** The folder that holds a folder for each job. */
   jobsHome: string;
   clock?: Clock | undefined;
 }
 
-/** Points of the curve of a whole job: as many as a page has room for. */
+/** Points of the curve of a whole job: as many as fit on a page. */
 const CURVE_SPANS = 200;
 const LEAST_SPAN_MS = 1_000;
 
-/** Answers what the console asks about jobs, each answer from the ledger as it is now. */
+/** Answers the console's questions about jobs, always from the current ledger. */
 export class JobViews {
   readonly #options: JobViewsOptions;
   readonly #clock: Clock;
-  /** What was counted of jobs that have ended, which count the same until they are changed. */
+  /** Cached counts of ended jobs, valid until the job is changed. */
   readonly #counted = new Map<string, { updatedAtMs: number; counts: JobCounts }>();
 
   constructor(options: JobViewsOptions) {
@@ -46,7 +46,7 @@ export class JobViews {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Never rejects: what cannot be told is an answer too. */
+  /** Never rejects: an error is an answer too. */
   async answer(question: JobsQuestion): Promise<JobsAnswer> {
     try {
       if (question.type === "list") return told(await this.#list());
@@ -79,7 +79,7 @@ export class JobViews {
       try {
         jobs.push(this.#listing(job, await this.#countsOf(job)));
       } catch (error) {
-        // A damaged page may lie anywhere in it.
+        // Opening may succeed and a later read hit a damaged page.
         unreadable.push(`job ${job.id.slice(0, 8)} cannot be read: ${messageOf(error)}`);
       }
     }
@@ -202,7 +202,7 @@ export class JobViews {
 
 /** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
 const RATE_WINDOW_MS = 30_000;
-/** A rate over less than this would jump about. */
+/** A rate over less than this would be unstable. */
 const LEAST_RATE_MS = 5_000;
 
 async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
@@ -214,7 +214,7 @@ async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
   return (rows * 1000) / Math.max(LEAST_RATE_MS, nowMs - sinceMs);
 }
 
-/** A queue that delivers rows to several machines is filled when a run begins: rows that come later would be lost to it. */
+/** The queue of a shared store is filled when a run begins; rows retried during the run would not get into it. */
 function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): string | null {
   if (counts.failed === 0) return "no row has failed";
   return ledger.shared && job.status === "running"
@@ -222,7 +222,7 @@ function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): str
     : null;
 }
 
-/** Of a row's cells, result and error in a table: as much as a line shows. */
+/** Cells, results and errors in the list of rows are cut to this length. */
 const LINE_CHARS = 300;
 
 function rowListing(item: ItemRecord, price: Price | null): RowListing {

@@ -4,10 +4,10 @@ import type { JobDetails } from "../../protocol/job-schemas.ts";
 import { isObject } from "../../protocol/schema.ts";
 import { PACE_FILE } from "../output/pace-file.ts";
 
-/** A run that lives writes every second; what is older was left by one that was killed. */
+/** A live run writes every second; an older file was left by a run that was killed. */
 const FRESH_MS = 10_000;
 
-/** What the process that runs a job last said of its pace; null where nobody has, here. */
+/** The last pace written by the process that runs a job; null where there is none on this machine. */
 export async function readPace(jobsHome: string, jobId: string, nowMs: number): Promise<JobDetails["pace"]> {
   const text = await readFile(path.join(jobsHome, jobId, PACE_FILE), "utf8").catch(() => null);
   if (text === null) return null;

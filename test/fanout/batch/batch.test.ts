@@ -56,7 +56,7 @@ class BatchBench implements AsyncDisposable {
     return parse(await readFile(path.join(this.folder, "out.csv"), "utf8"), { columns: true });
   }
 
-  /** How often each row was answered, by whatever way. */
+  /** How often each row was answered, by batches and single calls together. */
   answers(): Record<string, number> {
     const ids = [
       ...this.mock.answeredItems(),
@@ -96,7 +96,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.match(shown.stdout, /^batches {3}batch_1: 5 rows, done$/m);
   });
 
-  test("asks by single calls what the batch's answer was no report to, and every row is completed", async () => {
+  test("asks rows again by single calls when the batch's answer was not a report, and completes every row", async () => {
     await using bench = await BatchBench.open({
       handler: (request) => {
         const item = request.item?.itemId;
@@ -123,7 +123,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
       "row-4",
       "row-5",
     ]);
-    // What a batch answered is put right, not asked anew: the single call goes on from it.
+    // The single call continues from the batch's answer and repairs it, instead of starting again.
     const steps = (itemId: string) => {
       const asked = bench.mock.single.requests.find((request) => request.item?.itemId === itemId);
       return inputItems(asked?.body ?? {}).map(({ type, role }) => [type, role].filter(Boolean).join(" "));
@@ -141,7 +141,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
       });
       let end = await bench.run();
       if (status === "cancelled") {
-        // Somebody cancelled it at the provider's: single calls cost twice as much, so nobody makes them unasked.
+        // The batch was cancelled at the provider: single calls cost twice as much, so they are not made without a command.
         assert.equal(end.code, 1);
         assert.match(end.stderr, /batch batch_1 was cancelled at the provider/);
         assert.equal(bench.mock.answeredItems().length, 2);
@@ -154,7 +154,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     });
   }
 
-  test("asks by single calls what a batch that failed as a whole was to answer", async () => {
+  test("asks the rows of a batch that failed as a whole by single calls", async () => {
     await using bench = await BatchBench.open({
       handler: (request) => report(request),
       fate: () => ({ status: "failed", errors: { code: "invalid_json_line", message: "line 1 is bad" } }),
@@ -166,7 +166,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.equal(bench.mock.single.requests.length, ROWS);
   });
 
-  test("hands a batch in again that the provider had no room for", async () => {
+  test("submits a batch again that the provider had no capacity for", async () => {
     await using bench = await BatchBench.open({
       handler: (request) => report(request),
       fate: (_, number) =>
@@ -182,7 +182,7 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.equal(bench.mock.single.requests.length, 1);
   });
 
-  test("goes on with a batch that is out although the command that goes on asks for none", async () => {
+  test("resumes an open batch although the resuming command does not ask for batches", async () => {
     let isReady = false;
     await using bench = await BatchBench.open({
       handler: (request) => report(request),
@@ -215,9 +215,9 @@ describe("a job by batch", { concurrency: 3 }, () => {
     assert.deepEqual(bench.mock.cancelled, ["batch_1"]);
   });
 
-  test("hands in no more rows than the budget has room for, and pauses when it is used up", async () => {
+  test("submits no more rows than the budget allows, and pauses when it is used up", async () => {
     await using bench = await BatchBench.open({ handler: (request) => report(request) });
-    // Two tokens a row; the first row tells, and a quarter is put aside.
+    // Two tokens a row; the first row measures that, and a quarter is reserved.
     const end = await bench.run("--budget", "8");
     assert.equal(end.code, 1);
     assert.match(end.stderr, /the budget of 8 tokens is used up/);
@@ -238,7 +238,7 @@ const STEPS: readonly BatchStep[] = ["list files", "upload", "list batches", "cr
 function killAtEveryStep(extra: () => Promise<readonly string[]>): void {
   for (const step of STEPS) {
     for (const when of ["arrived", "done"] as const) {
-      test(`killed with -9 when "${step}" has ${when}, a job hands in nothing twice and has every row once`, async () => {
+      test(`killed with -9 when "${step}" has ${when}, a job submits nothing twice and has every row once`, async () => {
         const reached = Promise.withResolvers<void>();
         let isArmed = true;
         await using bench = await BatchBench.open(

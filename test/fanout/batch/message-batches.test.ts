@@ -22,7 +22,7 @@ interface Setup {
   mock: MockMessageBatches;
   options: { cwd: string; env: Record<string, string> };
   rows(): Promise<Record<string, string>[]>;
-  /** How often each row was asked, by whatever way. */
+  /** How often each row was asked, by batches and single calls together. */
   asked(): Record<string, number>;
 }
 
@@ -73,7 +73,7 @@ describe("a job by Anthropic's message batches", { concurrency: 2 }, () => {
     });
   });
 
-  test("goes on by a single call from an answer that was no report", async () => {
+  test("continues by a single call from an answer that was not a report", async () => {
     const result = (itemId: string) => (itemId === "row-3" ? null : { itemId });
     await withBatches({ result }, async ({ mock, options, rows }) => {
       const end = await runCli(ARGS, options);
@@ -95,7 +95,7 @@ describe("a job by Anthropic's message batches", { concurrency: 2 }, () => {
     ["results", "done"],
   ];
   for (const [step, when] of moments) {
-    test(`killed with -9 when "${step}" has ${when}, hands in nothing twice and has every row once`, async () => {
+    test(`killed with -9 when "${step}" has ${when}, submits nothing twice and has every row once`, async () => {
       const reached = Promise.withResolvers<void>();
       let isArmed = true;
       const onStep = (at: MessageBatchStep, moment: "arrived" | "done") => {

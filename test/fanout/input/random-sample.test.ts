@@ -31,7 +31,7 @@ test("every row is picked about as often as any other, and the same seed picks t
   assert.deepEqual(await pick(3, 10, "00"), ["0", "1", "2"]);
 });
 
-test("a random sample is a job of its own that goes on like any other, with the ids of the whole table", async () => {
+test("a random sample is a job of its own that resumes like any other, with the ids of the whole table", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const run = { table: catTable(50), reading: { randomSample: 5 } };
   const { summary } = await harness.run(run);

@@ -101,7 +101,7 @@ test("a header alone is a table without rows", async () => {
   assert.deepEqual(await read("a,b\n"), { headers: ["a", "b"], rows: [] });
 });
 
-test("a file that is not there is told by its name", async () => {
+test("the error for a missing file contains its name", async () => {
   const table = openTable(path.join(folder, "missing.csv"), "csv", "missing.csv");
   await assert.rejects(table.rows().next(), /^InputError: failed to read csv input missing.csv: ENOENT/);
 });
@@ -110,7 +110,7 @@ test("TSV is split at tabs", async () => {
   assert.deepEqual((await read("a\tb\n1,5\t2\n", "tsv")).rows, [{ a: "1,5", b: "2" }]);
 });
 
-test("JSON lines keep their types; the columns are all that ever appear", async () => {
+test("JSON lines keep their types; the columns are those of all rows together", async () => {
   const { headers, rows } = await read('{"a":1}\n\n{"b":[true],"a":null}\r\n', "jsonl");
   assert.deepEqual(headers, ["a", "b"]);
   assert.deepEqual(rows, [{ a: 1 }, { b: [true], a: null }]);
@@ -171,15 +171,15 @@ test("an id column that is not there is refused", () => {
   checkIdColumn(null, []);
 });
 
-test("a column of equal ids takes time in step with its rows", () => {
+test("a column of equal ids takes time linear in its rows", () => {
   const ids = new ItemIds("id");
-  // With a search from the beginning for each row this takes minutes, and the test runs into its limit.
+  // A search from the beginning for each row would take minutes, and the test would time out.
   for (let row = 0; row < 100_000; row++) ids.item({ id: "same" });
   assert.equal(ids.item({ id: "same" }).itemId, "same-100001");
   assert.equal(ids.duplicates, 100_000);
 });
 
-test("a delimiter and an encoding of its own are read", async () => {
+test("a table with another delimiter and encoding is read", async () => {
   const latin1 = Buffer.from("a;b\né,1;2\n", "latin1");
   const reading = { delimiter: ";", encoding: "windows-1252" };
   assert.deepEqual((await read(latin1, "csv", "", reading)).rows, [{ a: "é,1", b: "2" }]);
@@ -220,7 +220,7 @@ test("a JSON array is read object by object, however it is laid out and cut", as
   }
 });
 
-test("rows that cannot be read are left out and counted where that is asked for", async () => {
+test("rows that cannot be read are skipped and counted when requested", async () => {
   for (const [text, format, rows, first] of [
     ["a,b\n1,2\n3\n4,5,6\n7,8\n", "csv", ["1", "7"], "csv row 3 has 1 fields but header has 2"],
     ['{"a":"1"}\n{\n[]\n{"a":"7"}\n', "jsonl", ["1", "7"], "jsonl line 2 is not JSON: "],

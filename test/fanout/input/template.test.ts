@@ -5,7 +5,7 @@ import { checkColumns, parseTemplate } from "../../../src/fanout/input/template.
 
 const render = (instruction: string, row: Record<string, unknown>) => parseTemplate(instruction).render(row);
 
-test("each {column} is the row's value, every time it stands there", () => {
+test("each {column} is replaced by the row's value, every time it occurs", () => {
   assert.equal(render("{a} and {b c}, {a}", { a: "1", "b c": "2" }), "1 and 2, 1");
 });
 
@@ -42,7 +42,7 @@ test("a blank instruction is refused", () => {
   assert.throws(() => parseTemplate(" \n"), /the instruction is blank/);
 });
 
-test("values that are no text are shown as JSON, absent ones as nothing", () => {
+test("values that are not text are shown as JSON, absent ones as nothing", () => {
   assert.equal(render("{n} {o} {x}|{z}", { n: 4.5, o: { a: [1] }, x: true, z: null }), '4.5 {"a":[1]} true|');
   assert.equal(render("[{gone}]", {}), "[]");
   assert.equal(render("[{toString}]", {}), "[]");

@@ -22,7 +22,7 @@ const noSmallDisk = whyNoSmallDisk();
 interface Setup {
   disk: SmallDisk;
   mock: MockResponses;
-  /** Answers that were held back go out, and later ones at once. */
+  /** Sends the answers held back so far, and later ones at once. */
   answerAll(): void;
   start(...more: string[]): CliRun;
   rows(): Promise<Record<string, string>[]>;
@@ -134,7 +134,7 @@ async function goesOn(mock: MockResponses, start: Setup["start"], rows: Setup["r
   assert.equal(mock.requests.length, ROWS, "no row is asked twice");
 }
 
-/** What is in the files beside the output, a line each. */
+/** The lines of the files beside the output. */
 async function keptReports(disk: SmallDisk): Promise<string[]> {
   const folder = path.dirname(disk.folder);
   const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));

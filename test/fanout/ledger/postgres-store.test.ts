@@ -38,7 +38,7 @@ if (missing) {
     }
   };
 
-  /** Makes the last sign of life of a job's rows an old one, and waits until the engine has drawn its conclusion. */
+  /** Backdates the last heartbeat of a job's rows, and waits until the engine has released them. */
   async function silence(jobId: string): Promise<void> {
     const queue = `job-${jobId}`;
     await query(
@@ -133,7 +133,7 @@ if (missing) {
     await other.endRun();
   });
 
-  test("a row that is finished although the engine delivers it is dropped before anything is asked", async () => {
+  test("a finished row that the engine still delivers is dropped before a model is asked", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 2);
     await query(
@@ -151,7 +151,7 @@ if (missing) {
     await ledger.endRun();
   });
 
-  test("a worker that was given up on cannot report any more", async () => {
+  test("a worker that counts as dead can no longer report", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
     const [late] = await ledger.claim(1);
@@ -189,7 +189,7 @@ if (missing) {
         const failure = { errorClass: "no_report", message: who, usage: NO_USAGE } as const;
         return (await ledger.fail(claim, failure)) ? [`${who} failed`] : [];
       }
-      // A worker that gives its row back settles nothing: the other one's report must still count.
+      // A worker that releases its row settles nothing: the other one's report must still count.
       if (way < 0.3 && who === "late") {
         await ledger.release(claim, NO_USAGE);
         return [];
@@ -222,7 +222,7 @@ if (missing) {
     await other.endRun();
   });
 
-  /** Rows come when the engine has noticed that their worker is silent. */
+  /** Rows are delivered when the engine has noticed that their worker's heartbeat stopped. */
   async function claimAll(ledger: JobLedger, rows: number): Promise<Map<string, Claim>> {
     const claims = new Map<string, Claim>();
     await until("every row is given out again", async () => {
@@ -232,7 +232,7 @@ if (missing) {
     return claims;
   }
 
-  test("a row that the engine gives out again goes on in the process that still works on it", async () => {
+  test("a row that the engine delivers again continues in the process that still works on it", async () => {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
     const [claim] = await ledger.claim(1);
@@ -281,7 +281,7 @@ if (missing) {
     await using store = await PostgresStore.open({ databaseUrl: url, monitorSeconds: 1 });
     const ledger = await startedJob(store, 1);
     assert.equal((await ledger.claim(1)).length, 1);
-    // As if this were the last life the engine gives it.
+    // As if this were the last delivery that the engine allows.
     await query("UPDATE procwire_queue.job SET retry_count = retry_limit WHERE name = $1", [
       `job-${ledger.jobId}`,
     ]);
@@ -298,7 +298,7 @@ if (missing) {
     await next.endRun();
   });
 
-  test("a database that is not there is told in one line", async () => {
+  test("a database that cannot be reached is reported in one line", async () => {
     await assert.rejects(
       PostgresStore.open({ databaseUrl: "postgres://nobody@127.0.0.1:1/none" }),
       /^Error: the database cannot be used: .*ECONNREFUSED/,

@@ -60,7 +60,7 @@ test("only one process runs a job at a time, and the right ends with its holder"
     assert.equal(await first.beginRun(), true);
     assert.equal(await second.beginRun(), false);
     assert.equal(await second.isBeingRun(), true);
-    // Looking and changing states is not running: `jobs cancel` does it from outside.
+    // Reading and changing the status does not need the right to run: `jobs cancel` does it from another process.
     assert.equal(await second.setStatus("cancelled", ["pending"]), true);
     await first[Symbol.asyncDispose]();
     assert.equal(await second.isBeingRun(), false);
@@ -130,7 +130,7 @@ test("a row that waits for its back-off does not wait longer because the clock i
   });
 });
 
-test("reading a table in takes the disk no more than half again of the table", async () => {
+test("reading a table in uses no more disk than one and a half times the table", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     const text = "a word or two about a cat, ".repeat(40);
@@ -142,7 +142,7 @@ test("reading a table in takes the disk no more than half again of the table", a
         inputBytes += `${row.name},"${text}"\n`.length;
         yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "0".repeat(32) };
       }
-      // A second name for every file there is by now, so that one which is removed at the end is still counted.
+      // A hard link to every file that exists by now, so that one removed at the end is still counted.
       await mkdir(kept);
       const partial = path.join(home, `${job.id}.partial`);
       for (const name of await readdir(partial)) await link(path.join(partial, name), path.join(kept, name));
@@ -155,7 +155,7 @@ test("reading a table in takes the disk no more than half again of the table", a
   });
 });
 
-test("a run begins although somebody looks at that very moment whether there is one", async () => {
+test("a run begins although another process checks at that moment whether the job is being run", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
     await store.create(job, noRows(), () => ({ headers: [], isReading: false }));

@@ -4,10 +4,10 @@ import { NO_USAGE } from "../../../src/agent/usage.ts";
 import type { ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 
-/** What a store needs to be put through the contract. */
+/** What the contract's tests need from a store. */
 export interface StoreHarness {
   store: JobStore;
-  /** Lets that much time pass, as far as the store can see. */
+  /** Lets this much time pass for the store. */
   pass(ms: number): Promise<void>;
   /** Leaves a ledger as a killed process does, and opens it as the next process would. */
   afterDeath(ledger: JobLedger): Promise<JobLedger>;
@@ -51,9 +51,9 @@ async function collect<T>(items: AsyncIterable<T>): Promise<T[]> {
   return all;
 }
 
-/** The promises every kind of store keeps. */
+/** The contract that every kind of store keeps. */
 export function storeContract(name: string, open: () => Promise<StoreHarness>): void {
-  // Side by side: a store has to bear that, and the slow ones only wait.
+  // Concurrently: a store has to support that, and slow tests mostly wait.
   suite(`${name} keeps the contract of stores`, { concurrency: 4 }, () => promises(name, open));
 }
 
@@ -91,7 +91,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     return claim;
   }
 
-  /** A delivery engine may hand out fewer than asked at a time. */
+  /** A delivery engine may deliver fewer rows at a time than requested. */
   async function claimSome(ledger: JobLedger, count: number) {
     const claims = [];
     for (let tries = 0; claims.length < count && tries < 200; tries++) {
@@ -103,25 +103,22 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
   const statuses = async (ledger: JobLedger): Promise<ItemStatus[]> =>
     (await collect(ledger.items())).map((item) => item.status);
 
-  contract(
-    "only the items that a run is about are claimed, and it is done when they are",
-    async (harness) => {
-      const ledger = await started(harness, 4);
-      const { settings, outputPath } = await ledger.job();
-      await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
-      assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
-      const claim = await claimOne(ledger);
-      assert.equal(claim.item.itemId, "row-3");
-      assert.equal(await ledger.isDone(), false);
-      await ledger.complete(claim, { result: "{}", usage, stop: false });
-      assert.equal(await ledger.isDone(), true);
-      for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
-      await ledger.setOptions({ settings, outputPath });
-      assert.equal(await ledger.isDone(), false);
-      assert.equal((await claimSome(ledger, 3)).length, 3);
-      await ledger[Symbol.asyncDispose]();
-    },
-  );
+  contract("only the items that a run selects are claimed, and it is done when they are", async (harness) => {
+    const ledger = await started(harness, 4);
+    const { settings, outputPath } = await ledger.job();
+    await ledger.setOptions({ settings: { ...settings, onlyItems: ["row-3"] }, outputPath });
+    assert.deepEqual((await ledger.job()).settings.onlyItems, ["row-3"]);
+    const claim = await claimOne(ledger);
+    assert.equal(claim.item.itemId, "row-3");
+    assert.equal(await ledger.isDone(), false);
+    await ledger.complete(claim, { result: "{}", usage, stop: false });
+    assert.equal(await ledger.isDone(), true);
+    for (let tries = 0; tries < 5; tries++) assert.deepEqual(await ledger.claim(4), []);
+    await ledger.setOptions({ settings, outputPath });
+    assert.equal(await ledger.isDone(), false);
+    assert.equal((await claimSome(ledger, 3)).length, 3);
+    await ledger[Symbol.asyncDispose]();
+  });
 
   contract("a created job is found by its key with everything it was made of", async ({ store }) => {
     const job = newJob();
@@ -223,7 +220,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
         [attempt?.outcome, attempt?.message],
         ["reused", `answered by item a0 of job ${first.jobId}`],
       );
-      // The job that asks is no source for itself, and a row that failed and is asked for again wants a new answer.
+      // A job does not reuse its own answers, and a row that failed and is retried needs a new answer.
       assert.equal(await first.retryFailed({}), 1);
       assert.deepEqual(await first.unasked(-1, 10), []);
       await using own = await store.answersOutside(first.jobId);
@@ -234,7 +231,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     },
   );
 
-  contract("a job is removed with its rows, and its key stands for nothing any more", async (harness) => {
+  contract("a job is removed with its rows, and its key no longer names a job", async (harness) => {
     const { store } = harness;
     const job = newJob();
     await store.create(job, rows(2), () => ({ headers: ["name"], isReading: false }));
@@ -319,7 +316,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal((await ledger.counts()).running, 5);
   });
 
-  contract("the first report wins and every later word of the attempt is refused", async (harness) => {
+  contract("the first report wins and every later outcome of the attempt is refused", async (harness) => {
     await using ledger = await started(harness, 1);
     const claim = await claimOne(ledger);
     const completed = await ledger.complete(claim, { result: '{"n":1}', usage, stop: false });
@@ -447,27 +444,30 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.equal(job.outputPath, "other.csv");
   });
 
-  contract("a row limit that comes later holds, and the rows come back when it goes", async (harness) => {
-    await using ledger = await started(harness, 5);
-    const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
-    await ledger.setOptions({ settings, outputPath: "out.csv" });
-    const first = await claimSome(ledger, 2);
-    assert.deepEqual(
-      first.map((claim) => claim.item.rowIndex),
-      [0, 1],
-    );
-    for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
-    await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
-    const rest = await claimSome(ledger, 3);
-    assert.deepEqual(
-      rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
-      [
-        [2, 1],
-        [3, 1],
-        [4, 1],
-      ],
-    );
-  });
+  contract(
+    "a row limit that is set later applies, and the rows come back when it is lifted",
+    async (harness) => {
+      await using ledger = await started(harness, 5);
+      const settings = { maxAttempts: 3, rowTimeoutMs: 1000, rowLimit: 2 as number | null };
+      await ledger.setOptions({ settings, outputPath: "out.csv" });
+      const first = await claimSome(ledger, 2);
+      assert.deepEqual(
+        first.map((claim) => claim.item.rowIndex),
+        [0, 1],
+      );
+      for (let looks = 0; looks < 3; looks++) assert.deepEqual(await ledger.claim(5), []);
+      await ledger.setOptions({ settings: { ...settings, rowLimit: null }, outputPath: "out.csv" });
+      const rest = await claimSome(ledger, 3);
+      assert.deepEqual(
+        rest.map((claim) => [claim.item.rowIndex, claim.item.attempts]),
+        [
+          [2, 1],
+          [3, 1],
+          [4, 1],
+        ],
+      );
+    },
+  );
 
   contract("items come in the table's order whatever the order they were settled in", async (harness) => {
     await using ledger = await started(harness, 1203);
@@ -520,7 +520,7 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     assert.deepEqual(await ids({ statuses: ["completed"] }, 0, 9), [4, 0, 3, 6, 9]);
   });
 
-  contract("failures, waits and the rows of each second are counted where they are kept", async (harness) => {
+  contract("failures, waits and the rows of each second are counted by the store", async (harness) => {
     await using ledger = await started(harness, 6);
     const { views } = ledger;
     assert.deepEqual(await views.failures(), []);

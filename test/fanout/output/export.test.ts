@@ -7,7 +7,7 @@ import { FanoutHarness } from "../fanout-harness.ts";
 
 const columns = (text: string) => (text.split("\n")[0] ?? "").split(",");
 
-test("our columns stand after the input's own, in their order, and give way to names that are taken", async () => {
+test("our columns follow the input's own, in their order, and get a prefix when a name is taken", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run({ table: "status,item_id,agent_status\na,b,c\n", task: { instruction: "{status}" } });
   assert.deepEqual(columns(await readFile(harness.outputPath, "utf8")), [
@@ -27,7 +27,7 @@ test("our columns stand after the input's own, in their order, and give way to n
   ]);
 });
 
-test("cells are quoted only where they must be, and come back as they were", async () => {
+test("cells are quoted only where needed, and are read back unchanged", async () => {
   await using harness = await FanoutHarness.open((request) =>
     report(request, { text: 'a "quote", and\nmore' }),
   );

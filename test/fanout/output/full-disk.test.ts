@@ -41,7 +41,7 @@ const noSmallDisk = whyNoSmallDisk();
 const skip = skipUnless(noSmallDisk === null, noSmallDisk ?? "");
 
 suite("an output that cannot be written", { concurrency: 3 }, () => {
-  test("for want of room on the disk is one clear line, leaves nothing there, and loses no answer", {
+  test("because the disk is full is reported in one clear line, leaves no file, and loses no answer", {
     skip,
   }, async () => {
     await withTable(

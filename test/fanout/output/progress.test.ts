@@ -36,7 +36,7 @@ const progress = (completed: number, extra: Partial<Progress> = {}): Progress =>
   ...extra,
 });
 
-test("the line tells job, bar, counts, rate, estimate and tokens within its width", () => {
+test("the line shows job, bar, counts, rate, estimate and tokens within its width", () => {
   const line = progressLine(progress(50), 130);
   assert.match(
     line,
@@ -52,7 +52,7 @@ test("the line tells job, bar, counts, rate, estimate and tokens within its widt
   assert.match(progressLine(progress(0, { counts: counts(0, 0) }), 80), /\[#+\] 0 of 0 rows \(100%\)/);
 });
 
-test("it tells when lanes are closed and when the API wants to be left alone", () => {
+test("the line shows when lanes are closed and when requests are delayed for the API", () => {
   assert.match(
     progressLine(progress(1, { width: 4, heldMs: 2500 }), 80),
     /, 4 of 16 lanes open, held for 3s$/,
@@ -63,7 +63,7 @@ test("the rate looks back half a minute and follows a change of pace", () => {
   const meter = new RateMeter();
   assert.deepEqual(meter.sample(counts(0), 0), { ratePerSecond: 0, etaSeconds: null });
   assert.deepEqual(meter.sample(counts(20), 10_000), { ratePerSecond: 2, etaSeconds: 40 });
-  // It stands still for a minute: what was before is forgotten.
+  // No row finishes for a minute: the rate before it is forgotten.
   for (let second = 11; second <= 70; second++) meter.sample(counts(20), second * 1000);
   assert.deepEqual(meter.sample(counts(20), 71_000), { ratePerSecond: 0, etaSeconds: null });
 });
@@ -106,7 +106,7 @@ test("on a terminal the bar is drawn over and lines go above it", () => {
   );
 });
 
-test("elsewhere there is one line every five seconds", async () => {
+test("without a terminal there is one line every five seconds", async () => {
   const screen = new Screen();
   screen.isTTY = false;
   const clock = new ManualClock();
@@ -120,7 +120,7 @@ test("elsewhere there is one line every five seconds", async () => {
   assert.ok(lines.every((line) => line.startsWith("job 1a2b3c4d [")));
 });
 
-test("many failures are not told one by one", () => {
+test("many failures are not shown one by one", () => {
   const screen = new Screen();
   screen.isTTY = false;
   const output = new HumanJobOutput(screen);

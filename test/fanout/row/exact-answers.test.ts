@@ -9,7 +9,7 @@ const NUMBER = { type: "object", properties: { n: { type: "number" } }, required
 const BIG = "12345678901234567890";
 
 suite("exact answers", { concurrency: 4 }, () => {
-  test("an agent without tools is made to report, in the schema's own shape where it can be kept to", async () => {
+  test("an agent without tools is forced to report, with a strict schema where there is one", async () => {
     await using harness = await FanoutHarness.open((request) => report(request, { n: 1 }));
     await harness.run({ table: "name\nTom\n", task: { schema: NUMBER } });
     const body = harness.mock.requests[0]?.body;
@@ -20,7 +20,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.deepEqual(tool.parameters.required, ["job_id", "item_id", "result", "stop"]);
   });
 
-  test("an agent with tools may choose, and a schema that servers cannot keep to is told without strictness", async () => {
+  test("an agent with tools may choose, and a schema without a strict form is sent without strictness", async () => {
     await using harness = await FanoutHarness.open((request) => report(request, { n: 1 }));
     const schema = { type: "object", properties: { n: { type: "number" }, maybe: { type: "string" } } };
     await harness.run({
@@ -35,7 +35,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.deepEqual(tool.parameters.properties.result, schema);
   });
 
-  test("an answer in words is told once that it is no report; a second one ends the attempt", async () => {
+  test("an agent that answers with text is told once to report; a second text ends the attempt", async () => {
     await using harness = await FanoutHarness.open((request) =>
       inputTexts(request.body).length > 1 ? report(request) : says("the answer is 4"),
     );
@@ -74,7 +74,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.match(inputTexts(harness.mock.requests[1]?.body ?? {})[1] ?? "", /result\/n must be number/);
   });
 
-  test("a format in the schema is enforced; one that nobody knows is not", async () => {
+  test("a format in the schema is enforced; an unknown one is not", async () => {
     const schema = {
       type: "object",
       properties: { day: { type: "string", format: "date" }, x: { type: "string", format: "my-own" } },
@@ -117,7 +117,7 @@ suite("exact answers", { concurrency: 4 }, () => {
     assert.equal(row?.["result.n"], BIG);
   });
 
-  test("rows with the same id are all worked on, and told", async () => {
+  test("rows with the same id are all worked on, and reported", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     const warnings: string[] = [];
     await harness.run({
@@ -149,7 +149,7 @@ test("the wrapper of a response format is understood, and one without a schema r
   assert.throws(() => unwrapSchema({ name: "n", strict: true }), /a wrapper without a schema/);
 });
 
-test("a strict schema asks no less than the given one, or there is none", () => {
+test("a strict schema requires no less than the given one, or there is none", () => {
   const part = { type: "object", properties: { a: { $ref: "#/$defs/a" } }, required: ["a"] };
   assert.deepEqual(strictSchema({ ...part, $defs: { a: { type: "string", minLength: 2 } }, $schema: "x" }), {
     ...part,

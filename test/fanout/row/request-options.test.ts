@@ -15,7 +15,7 @@ import { FanoutHarness } from "../fanout-harness.ts";
 const ONE_ROW = "name\nTom\n";
 
 suite("what a job asks for in its requests", { concurrency: 4 }, () => {
-  test("what was set about requests is sent with each, and is a part of the job", async () => {
+  test("request options are sent with each request, and are part of the job", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     const request = { temperature: 0, maxOutputTokens: 100, extraBody: { seed: 7 } };
     await harness.run({ table: ONE_ROW, task: { request }, settings: { serviceTier: "flex" } });
@@ -53,7 +53,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 2);
   });
 
-  test("of several votes the answer of most stands, and no more are asked than it takes", async () => {
+  test("the answer with the most votes wins, and no more agents are asked than needed", async () => {
     await using harness = await FanoutHarness.open((request) => {
       const answers = [{ a: 1, b: 2 }, { a: 0 }, { b: 2, a: 1 }, { a: 1, b: 2 }];
       return report(request, answers[request.index]);
@@ -66,7 +66,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     assert.equal(summary.counts.usage.inputTokens, 4, "every vote is paid for");
   });
 
-  test("an agent without an answer has no vote; a row without any votes fails as one without a report", async () => {
+  test("an agent without an answer has no vote; a row without any votes fails as no_report", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.item?.itemId === "row-1" && request.index % 2 === 0 ? report(request) : says("hm"),
     );
@@ -80,7 +80,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     assert.deepEqual(summary.failuresByClass, [["no_report", 1]]);
   });
 
-  test("columns of images are looked at: addresses as they are, files by their content", async () => {
+  test("image columns are attached: URLs as they are, files by their content", async () => {
     await using harness = await FanoutHarness.open((request) => report(request));
     const file = path.join(harness.folder, "cat.png");
     const pdf = path.join(harness.folder, "cat.pdf");

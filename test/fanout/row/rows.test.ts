@@ -21,7 +21,7 @@ import {
 } from "../../support/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
-/** Plays the fault on the first request of each row, or of the one row named, and a report on all others. */
+/** Answers the first request of each row, or of the one named row, with the fault and all others with a report. */
 function faultOnce(fault: (request: MockRequest) => MockAnswer, only?: string) {
   const hit = new Set<string>();
   return (request: MockRequest): MockAnswer => {
@@ -133,7 +133,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     });
   }
 
-  test("an agent that never reports is asked again up to the limit and then failed by its class", async () => {
+  test("a row whose agent never reports is retried up to the limit and then fails with its class", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.item?.itemId === "row-2" ? says("I would rather not call tools") : report(request),
     );
@@ -144,7 +144,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(row?.status, "failed");
     assert.equal(row?.attempt_count, "3");
     assert.equal(row?.last_error, "worker finished without calling report_agent_job_result");
-    // Each attempt is told once that words are no report.
+    // In each attempt the agent is told once that text is not a report.
     assert.equal(harness.asked.filter((item) => item === "row-2").length, 6);
   });
 
@@ -160,7 +160,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(row?.last_error, "");
   });
 
-  test("of two reports in one answer the first stands", async () => {
+  test("of two reports in one answer the first counts", async () => {
     await using harness = await FanoutHarness.open((request) => {
       const { jobId, itemId } = request.item ?? { jobId: "", itemId: "" };
       const args = (n: number) => ({ job_id: jobId, item_id: itemId, result: { n } });
@@ -249,7 +249,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(harness.mock.requests.length, 0);
   });
 
-  test("a row that hangs is failed as a timeout and the others are not held up", async () => {
+  test("a row that hangs fails as a timeout and does not delay the others", async () => {
     await using harness = await FanoutHarness.open((request) =>
       request.item?.itemId === "row-2" ? { type: "hang" } : report(request),
     );
@@ -265,7 +265,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(row?.attempt_count, "2");
   });
 
-  test("time spent waiting for a rate limit is not the row's", async () => {
+  test("time spent waiting for a rate limit does not count as the row's time", async () => {
     await using harness = await FanoutHarness.open(
       faultOnce(() => ({ type: "status", status: 429, headers: { "retry-after-ms": "600" } })),
     );
@@ -276,7 +276,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(summary.job.status, "completed");
   });
 
-  test("what the model or the API refuses fails at once with its reason", async () => {
+  test("a row that the model or the API refuses fails at once with the reason", async () => {
     const refusals: [MockAnswer, RegExp][] = [
       [answer(refusal("I cannot help with that")), /^the model refused: I cannot help with that$/],
       [
@@ -342,7 +342,7 @@ suite("rows and their agents", { concurrency: 4 }, () => {
     assert.equal(summary.job.status, "completed");
   });
 
-  test("an agent without tools that tries to start a job of its own is told no", async () => {
+  test("an agent without tools that tries to start a job of its own is refused", async () => {
     await using harness = await FanoutHarness.open((request) =>
       toolOutputs(request.body).length === 0
         ? answer(functionCall("n", "spawn_agents_on_csv", { csv_path: "in.csv", instruction: "again" }))

@@ -9,7 +9,7 @@ import { created, type MockAnswer, report } from "../../support/mock-responses.t
 import { runCli } from "../../support/run-cli.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
-/** As the product, only faster: few tries a call, and patience for a long time without any answer. */
+/** The product's policy, only faster: few retries per call, and a long patience without any answer. */
 const QUICK: RetryPolicy = {
   transportRetries: 4,
   rateLimitRetries: 4,
@@ -29,7 +29,7 @@ const OUTAGES: [string, MockAnswer][] = [
 suite("an API that goes away", { concurrency: 4 }, () => {
   for (const [what, fault] of OUTAGES) {
     test(`is waited for when it ${what}, and no row pays for it with an attempt`, async () => {
-      // It works, is away for a hundred requests, and works again.
+      // The API works, is unavailable for a hundred requests, and works again.
       await using harness = await FanoutHarness.open((request) =>
         request.index >= 5 && request.index < 105 ? fault : report(request),
       );
@@ -60,7 +60,7 @@ suite("an API that goes away", { concurrency: 4 }, () => {
     assert.deepEqual([summary.counts.failed, summary.counts.pending], [0, 4]);
   });
 
-  test("is told on the progress line, with what it said last", async () => {
+  test("is shown on the progress line, with its last error", async () => {
     const lines: Progress[] = [];
     let isAway = true;
     await using harness = await FanoutHarness.open((request) =>

@@ -5,14 +5,14 @@ import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 const LONG = "Keep to the rules of the house. ".repeat(200);
 
-test("a long common beginning is sent by one row first, and the others follow when it is known", async () => {
+test("a long common prefix is sent by one row first, and the others follow when it is cached", async () => {
   let isKnown = false;
   await using harness = await FanoutHarness.open(async (request) => {
     if (request.index > 0) {
       assert.ok(isKnown, "a second row was asked before the first was answered");
       return report(request);
     }
-    // All lanes would be there long before.
+    // Without warming, all lanes would have sent their requests long before.
     await new Promise((wake) => setTimeout(wake, 100));
     isKnown = true;
     return report(request);
@@ -26,7 +26,7 @@ test("a long common beginning is sent by one row first, and the others follow wh
   assert.ok(common > LONG.length, `${common} characters are common to all rows`);
 });
 
-test("a short beginning is not worth a row's time: all lanes start at once", async () => {
+test("a short common prefix is not worth the wait: all lanes start at once", async () => {
   const all = Promise.withResolvers<void>();
   await using harness = await FanoutHarness.open(async (request) => {
     if (harness.mock.requests.length === 4) all.resolve();

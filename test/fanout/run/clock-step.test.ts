@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 12;
-/** On a signal the system's clock goes back by an hour, as far as the program can see. */
+/** On a signal, the program sees the system's clock go back by an hour. */
 const STEP_BACK = `
   const real = Date.now;
   let stepMs = 0;

@@ -25,7 +25,7 @@ const REFUSALS: [string, MockAnswer][] = [
 
 suite("a fault that all rows have in common", { concurrency: 3 }, () => {
   for (const [what, refusal] of REFUSALS) {
-    test(`every request is answered with ${what}: the job pauses with the cause, and no row is burned`, async () => {
+    test(`every request is answered with ${what}: the job pauses with the cause, and no row loses an attempt`, async () => {
       let isBroken = true;
       await using harness = await FanoutHarness.open((request) => (isBroken ? refusal : report(request)));
       const table = catTable(ROWS);
@@ -42,7 +42,7 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     });
   }
 
-  test("rows that alone are refused fail as before, also when they are the first ones", async () => {
+  test("rows that are refused individually still fail, even when they are the first ones", async () => {
     await using harness = await FanoutHarness.open((request) =>
       ["row-1", "row-2"].includes(request.item?.itemId ?? "")
         ? { type: "status", status: 400, body: "too odd" }
@@ -68,7 +68,7 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     },
     { what: "API cannot be reached", answer: { type: "reset" }, says: /this worker cannot go on: the API/ },
   ];
-  test("workers whose key, quota or API is no good leave and say why; the others finish the job", {
+  test("workers with a bad key, quota or API leave and say why; the others finish the job", {
     skip: missing ?? false,
   }, async () => {
     await using harness = await FanoutHarness.open((request) => report(request));

@@ -58,7 +58,7 @@ for (const { flag, limit, tokens } of [
       assert.match(first.stdout, /the budget of [^ ]+( tokens)? is used up/, first.stderr);
       const used = () => mock.requests.reduce((sum, { index }) => sum + (index % 3 === 2 ? DEAREST : 100), 0);
       assert.ok(used() <= tokens + DEAREST, `${used()} of ${tokens}`);
-      // What is left is less than two of the dearest rows: the budget is used, too.
+      // Less than the cost of two of the dearest rows is left: the budget is also used up.
       assert.ok(used() > tokens - 2 * DEAREST, `${used()} of ${tokens}`);
     } finally {
       for (const worker of workers) worker.child.kill("SIGKILL");

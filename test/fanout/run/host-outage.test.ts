@@ -62,20 +62,20 @@ async function withTable(handler: MockHandler, body: (setup: Setup) => Promise<v
   }
 }
 
-/** Shells there read nothing of this user's. */
+/** Shells on these hosts read no files of this user. */
 const HOST = { env: { HOME: "/" } };
 
 function startHost(): Promise<ServeChild> {
   return new ServeChild(["--listen", "ws://127.0.0.1:0"], HOST).listening();
 }
 
-/** The server itself dies, without a word; who stands above it ends the rest. */
+/** Kills the server itself without a shutdown; its parent process ends the rest. */
 async function crash(host: ServeChild): Promise<void> {
   process.kill(host.serverPid(), "SIGKILL");
   await host.exited;
 }
 
-/** The same server again, where it was. */
+/** Starts the same server again at the same address. */
 function restarted(host: ServeChild): Promise<ServeChild> {
   return new ServeChild(["--listen", host.url], HOST).listening();
 }
@@ -88,7 +88,7 @@ const done = (rows: readonly Record<string, string>[]) =>
 
 const allDone = Array(ROWS).fill(["completed", "1", '{"said":true}']);
 
-/** Runs a command for each row and reports whether it has run; the answers wait for the gate. */
+/** The agent runs a command for each row and reports whether it ran; the answers wait for the gate. */
 function oneCommand(gate: Promise<void>): MockHandler {
   return async (request) => {
     const [said] = toolOutputs(request.body);
@@ -99,7 +99,7 @@ function oneCommand(gate: Promise<void>): MockHandler {
 }
 
 suite("hosts of --connect that go away", { concurrency: 2 }, () => {
-  test("are waited for, and a row that had run nothing there asks nothing again", async () => {
+  test("are waited for, and a row that had run nothing there makes no call again", async () => {
     const gate = Promise.withResolvers<void>();
     await withTable(oneCommand(gate.promise), async ({ mock, start, rows }) => {
       await using host = await startHost();
@@ -120,7 +120,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
     });
   });
 
-  test("cost a row whose commands ran there a new beginning, not an attempt, and never an answer from dead tools", async () => {
+  test("make a row whose commands ran there start again without losing an attempt, and never report from dead tools", async () => {
     const gate = Promise.withResolvers<void>();
     let held = 0;
     const handler: MockHandler = async (request) => {
@@ -163,7 +163,7 @@ suite("hosts of --connect that go away", { concurrency: 2 }, () => {
     });
   });
 
-  test("that never were there pause the job at once, before anything is asked", async () => {
+  test("that never existed pause the job at once, before a model is asked", async () => {
     await withTable(
       (request) => report(request),
       async ({ mock, start }) => {

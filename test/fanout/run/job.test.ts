@@ -29,7 +29,7 @@ test("a failed row is not asked again by the same call, only by a retry", async 
   willing = true;
   const second = await harness.run({ settings: { maxAttempts: 1 } });
   assert.equal(second.summary.job.status, "completed_with_errors");
-  // Three rows, and one of them was told that words are no report.
+  // Three rows, and the agent of one of them was told that text is not a report.
   assert.equal(harness.mock.requests.length, 4);
   await using ledger = await new SqliteStore(harness.jobsHome).open(first.summary.job.id);
   assert.equal(await ledger?.retryFailed({}), 1);
@@ -50,11 +50,11 @@ test("another instruction, model, schema or table is another job; fresh starts o
   ].map(({ summary }) => summary.job.id);
   assert.equal(new Set(ids).size, 6);
   assert.equal((await harness.run()).summary.job.id, ids[5]);
-  // The other schema and the shorter table ask nothing that was not answered before.
+  // The other schema and the shorter table reuse all answers.
   assert.equal(harness.mock.requests.length, 3 * 4);
 });
 
-test("an interrupt releases the rows under way, writes the table and can be gone on from", async () => {
+test("an interrupt releases the rows under way, writes the table and can be resumed from", async () => {
   const controller = new AbortController();
   let patient = false;
   await using harness = await FanoutHarness.open((request) => {
@@ -77,7 +77,7 @@ test("an interrupt releases the rows under way, writes the table and can be gone
   assert.deepEqual(harness.asked.slice(askedBefore).toSorted(), ["row-3", "row-4", "row-5", "row-6"]);
 });
 
-test("a used-up quota pauses the job at once, burns no row and says why", async () => {
+test("a used-up quota pauses the job at once, costs no row an attempt and says why", async () => {
   let paid = false;
   await using harness = await FanoutHarness.open((request) =>
     paid || request.item?.itemId === "row-1"
@@ -105,7 +105,7 @@ test("a key that is refused pauses the job instead of failing every row", async 
   assert.ok(harness.mock.requests.length <= 2);
 });
 
-/** As the product retries, without its patience. */
+/** The product's retry policy, without its patience. */
 const impatient = {
   transportRetries: 2,
   rateLimitRetries: 2,
@@ -126,13 +126,13 @@ test("an API that is gone pauses the job instead of failing its rows one by one"
   assert.equal((await harness.run({ table: catTable(20) })).summary.job.status, "completed");
 });
 
-test("a row that alone cannot get through fails by its class while the others complete", async () => {
+test("a single row that cannot reach the API fails with its class while the others complete", async () => {
   const stuck: [MockAnswer, string][] = [
     [{ type: "status", status: 500, body: "oops" }, "transport"],
     [{ type: "status", status: 429, headers: { "retry-after-ms": "1" }, body: "too big" }, "rate_limit"],
   ];
   for (const [refused, errorClass] of stuck) {
-    // The others are answered while it waits, so it is the row and not the API.
+    // The others are answered while it waits, so the row is at fault, not the API.
     await using harness = await FanoutHarness.open(async (request) => {
       if (request.item?.itemId !== "row-1") return report(request);
       while (harness.told.length === 0) await setImmediate();
@@ -148,7 +148,7 @@ test("a row that alone cannot get through fails by its class while the others co
   }
 });
 
-test("a rate that is asked for is kept although there are lanes", async () => {
+test("a requested rate is kept although more lanes are free", async () => {
   const at: number[] = [];
   await using harness = await FanoutHarness.open((request) => {
     at.push(performance.now());
@@ -181,7 +181,7 @@ test("fail-fast by count and by percent ends the job as failed with rows left", 
   }
 });
 
-test("a budget of tokens pauses the job before it is passed, and a larger one goes on", async () => {
+test("a budget of tokens pauses the job before it is exceeded, and a larger one resumes it", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const first = await harness.run({ table: catTable(10), concurrency: 1, budget: { tokens: 7 } });
   assert.equal(first.summary.job.status, "paused");
@@ -192,7 +192,7 @@ test("a budget of tokens pauses the job before it is passed, and a larger one go
   assert.equal(harness.mock.requests.length, 10);
 });
 
-test("a sample does the first rows alone, and the whole goes on from there", async () => {
+test("a sample works on the first rows only, and the whole job resumes from there", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const sample = await harness.run({ table: catTable(10), settings: { rowLimit: 3 } });
   assert.equal(sample.summary.job.status, "paused");
@@ -254,7 +254,7 @@ test("an input that is refused leaves no job and asks nothing", async () => {
   assert.deepEqual(await new SqliteStore(harness.jobsHome).list(), []);
 });
 
-test("results are in results.jsonl as they come, and the file is mended from the ledger", async () => {
+test("results are in results.jsonl as they finish, and the file is repaired from the ledger", async () => {
   await using harness = await FanoutHarness.open((request) => report(request, { n: request.item?.itemId }));
   const { summary } = await harness.run();
   const file = path.join(harness.jobsHome, summary.job.id, "results.jsonl");
@@ -272,7 +272,7 @@ test("results are in results.jsonl as they come, and the file is mended from the
   );
 });
 
-// It takes a quarter of a second; a gate that takes stray refusals for a rate takes a minute.
+// It takes a quarter of a second; a gate that mistakes stray refusals for a rate limit takes a minute.
 test("ten rows in a hundred refused with 429 lose nothing", { timeout: 30_000 }, async () => {
   let asked = 0;
   await using harness = await FanoutHarness.open((request) =>

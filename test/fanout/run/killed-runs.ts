@@ -91,7 +91,7 @@ async function completedItems(store: SqliteStore): Promise<string[]> {
   return ids;
 }
 
-/** The same numbers for the same seed, so that a failure can be looked at again. */
+/** The same numbers for the same seed, so that a failure can be reproduced. */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {

@@ -24,7 +24,7 @@ export function killOneOfThreeWorkers(): void {
       await open.promise;
       return report(request);
     });
-    // The one that will die gets a model that never answers, so that it surely holds rows.
+    // The worker to be killed gets a model that never answers, so that it certainly holds rows.
     const tarPit = await startMockResponses(() => ({ type: "hang" }));
     const url = await postgres.createDatabase();
     const database = ["--database-url", url, "--heartbeat", "10"];

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { type SimulationCounts, seededRandom, simulateRate } from "./rate-simulation.ts";
 
-/** Lanes that start at once: what they are refused in the first moment nobody could know. */
+/** Lanes that start at once: their first refusals cannot be avoided, because the limit is not known yet. */
 const WIDTH = 64;
 const SECONDS = 240;
 
@@ -124,7 +124,7 @@ for (const workers of [2, 4]) {
         random: seededRandom(1),
       });
       assert.ok(counts.answered >= 0.95 * counts.allowed, `${counts.answered} of ${counts.allowed}`);
-      // Each learns a share that the others move.
+      // Each worker learns a share that the others change.
       assert.ok(refusedShare(counts) < 0.2, `${counts.refused} refused, ${counts.answered} answered`);
     });
   }

@@ -51,7 +51,7 @@ test("all lanes are full from the start and no more", async () => {
   assert.equal(limiter.inFlight, 64);
 });
 
-test("a permit given back lets the next one in; twice is once", async () => {
+test("a permit given back lets the next call in; giving it back twice has no further effect", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 1 });
   await enter(3);
   permits[0]?.leave(answered);
@@ -124,7 +124,7 @@ test("refusals without a delay wait longer each time and start over after an ans
   assert.equal(limiter.heldUntilMs - clock.now(), 500);
 });
 
-test("a stray refusal holds nobody else", async () => {
+test("a stray refusal delays no other call", async () => {
   const { limiter, permits, enter, clock } = setup({ width: 8 });
   await enter(8);
   permits[0]?.leave(refused());
@@ -134,7 +134,7 @@ test("a stray refusal holds nobody else", async () => {
   assert.ok(limiter.heldUntilMs <= clock.monotonic());
 });
 
-test("after a wave of refusals one call at a time is sent, later each time, until one gets through", async () => {
+test("after a wave of refusals one call at a time is sent, with growing delays, until one is accepted", async () => {
   const { clock, limiter, permits, enter } = setup({ width: 32 });
   await enter(16);
   for (const permit of permits.splice(0)) permit.leave(refused());
@@ -172,7 +172,7 @@ test("a header that says nothing is left holds until its reset", async () => {
   assert.equal(permits.length, 3);
 });
 
-/** Sixty seconds in thirty-three parts add up to a hair less than sixty seconds. */
+/** By floating-point rounding, thirty-three parts of sixty seconds add up to slightly less than sixty seconds. */
 const ROUNDING_MS = 0.001;
 
 test("no minute holds more requests than --rpm, wherever it begins", async () => {
@@ -216,7 +216,7 @@ test("a header that tells the size of the bucket holds for one call's share of i
 });
 
 test("tokens are paced by the estimate and corrected by what was really used", async () => {
-  // 600 a minute is 10 a second; each call sends 20, and is thought to get 200 back as long as none has told.
+  // 600 a minute is 10 a second; each call sends 20, and 200 of output are assumed until the first answer.
   const { clock, permits, enter } = setup({ width: 10, tokensPerMinute: 600 }, 20);
   await enter(4);
   assert.equal(permits.length, 1);
@@ -226,7 +226,7 @@ test("tokens are paced by the estimate and corrected by what was really used", a
   assert.equal(permits.length, 1);
   await clock.advance(1);
   assert.equal(permits.length, 2);
-  // The 50 that came back are expected of the second one too: 70, so 7 s.
+  // The 50 output tokens of the first are expected of the second one too: 70, so 7 s.
   await clock.advance(6_999);
   assert.equal(permits.length, 2);
   await clock.advance(1);

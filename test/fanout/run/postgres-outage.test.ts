@@ -13,7 +13,7 @@ import { type CliRun, startCli } from "../../support/run-cli.ts";
 import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
-/** The way to a database; it can be taken away, so that connections are reset and new ones refused. */
+/** A proxy to a database that can be cut, so that connections are reset and new ones refused. */
 class DatabaseRoad implements AsyncDisposable {
   #target: URL;
   #server: Server | null = null;
@@ -71,7 +71,7 @@ class DatabaseRoad implements AsyncDisposable {
 }
 
 const ROWS = 40;
-/** When any process of the fleet last had the engine look for silent workers. */
+/** When any process of the fleet last had the engine look for workers without heartbeats. */
 const LAST_LOOK =
   "SELECT extract(epoch FROM max(monitor_on)) AS at FROM procwire_queue.queue WHERE name LIKE 'job-%'";
 const missing = await postgresMissing();
@@ -81,7 +81,7 @@ interface Fleet {
   road: DatabaseRoad;
   postgres: TestPostgres;
   mock: MockResponses;
-  /** Answers that were held back go out, and later ones at once. */
+  /** Sends the answers held back so far, and later ones at once. */
   answerAll(): void;
   query(sql: string): Promise<Record<string, unknown>[]>;
   runs: { coordinator: CliRun; worker: CliRun };
@@ -162,7 +162,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     await withFleet(async ({ road, postgres, mock, answerAll, query, runs }) => {
       await road.takeAway();
       await postgres.restart();
-      // As far as the engine can see, the fleet has been silent for an hour.
+      // For the engine, the last heartbeats of the fleet are an hour old.
       await query("UPDATE procwire_queue.job SET heartbeat_on = heartbeat_on - interval '1 hour'");
       for (const run of [runs.coordinator, runs.worker]) {
         await until("the outage to be told", () => /database: .*waiting/.test(run.stderr), run.ended);
@@ -171,7 +171,7 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
       for (const run of [runs.coordinator, runs.worker]) {
         await until("its end to be told", () => /database is back/.test(run.stderr), run.ended);
       }
-      // The engine looks for silent workers, and has no reason to take a row from anybody.
+      // The engine looks for workers without heartbeats, and must not take a row from any worker.
       const looks = async () => Number((await query(LAST_LOOK))[0]?.at);
       const before = await looks();
       await until("the engine has looked", async () => (await looks()) > before, runs.coordinator.ended);

@@ -12,10 +12,10 @@ export interface SimulatedLimit {
 }
 
 export interface SimulationOptions {
-  /** Undefined: whatever comes is answered. */
+  /** Undefined: every call is answered. */
   limit?: SimulatedLimit | undefined;
   latencyMs: number;
-  /** What the API says about its limit: nothing, when to come again, or what is left with every answer. */
+  /** What the API says about its limit: nothing, when to retry, or what is left with every answer. */
   tells?: "nothing" | "retry-after" | "headers" | undefined;
   /** The share of calls that are refused for no reason. */
   strayShare?: number | undefined;
@@ -30,11 +30,11 @@ export interface SimulationCounts {
   /** Calls that were answered within the time. */
   answered: number;
   refused: number;
-  /** What the limit would have given in that time, if every call had come when it could. */
+  /** What the limit would have allowed in that time, if every call had come as early as possible. */
   allowed: number;
 }
 
-/** Workers that ask without end, through the calls and the gate of the fan-out, on a clock that is moved by hand. */
+/** Workers that send calls without end through the fan-out's caller and limiter, on a manual clock. */
 export async function simulateRate(options: SimulationOptions): Promise<SimulationCounts> {
   const {
     limit,

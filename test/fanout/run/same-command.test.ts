@@ -22,7 +22,7 @@ suite("the same command started several times at once", { concurrency: 2 }, () =
     const options = { cwd: harness.folder, env: { OPENAI_BASE_URL: harness.mock.url } };
     const args = ["fanout", "cats.csv", "--instruction", "{name}", "--output", "out.csv"];
     const runs = Array.from({ length: 4 }, () => startCli(args, options));
-    // Nothing is answered before all but one have ended.
+    // No request is answered before all processes but one have ended.
     let ended = 0;
     for (const run of runs) {
       void run.ended.then(() => {

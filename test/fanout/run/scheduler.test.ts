@@ -44,7 +44,7 @@ const item = (rowIndex: number): ItemRecord => ({
   completedAtMs: null,
 });
 
-/** A ledger whose every step the test sees, and whose commits it can hold up or break. */
+/** A ledger that records every step, and whose commits the test can delay or break. */
 function fakeLedger(rows: number) {
   const log: string[] = [];
   let next = 0;
@@ -140,7 +140,7 @@ test("a lane takes its next row only after its last one is committed", async () 
   commit.run = (what) => (what === "fail row-1" ? held.promise : Promise.resolve());
   const { clock, ended } = run(ledger, async () => refused);
   await clock.advance(10);
-  // The other lane goes through all the other rows; this one waits for its commit.
+  // The other lane works through all the other rows; this one waits for its commit.
   await until(
     "the other rows to be committed",
     () => log.filter((line) => line.startsWith("committed")).length === 3,
@@ -165,7 +165,7 @@ test("with one lane rows are strictly one after another", async () => {
   );
 });
 
-test("a ledger that breaks stops the job, aborts the rows under way and is the error that is told", async () => {
+test("a ledger that fails stops the job, aborts the rows under way and is the error that is reported", async () => {
   const { ledger, commit } = fakeLedger(10);
   commit.run = async (what) => {
     if (what === "fail row-1") throw new Error("disk full");
@@ -184,7 +184,7 @@ test("a ledger that breaks stops the job, aborts the rows under way and is the e
   assert.equal(aborted, 1);
 });
 
-test("an interrupt gives rows back and claims no more", async () => {
+test("an interrupt releases rows and claims no more", async () => {
   const { ledger, log } = fakeLedger(10);
   const controller = new AbortController();
   const { clock, ended } = run(
@@ -204,7 +204,7 @@ test("an interrupt gives rows back and claims no more", async () => {
   );
 });
 
-test("an order from outside is obeyed at the next look", async () => {
+test("an order from another process is obeyed at the next poll", async () => {
   const { ledger } = fakeLedger(1);
   const stopped: JobLedger = { ...ledger, job: async () => ({ ...job, status: "paused", error: "quota" }) };
   const done = Promise.withResolvers<RowOutcome>();

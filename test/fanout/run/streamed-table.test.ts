@@ -70,7 +70,7 @@ test("a run that was stopped in the middle of the table reads on from there, wit
   assert.deepEqual(ids.slice(0, 9), ["0", "1", "2", "3", "4", "5", "6", "0-2", "1-2"]);
 });
 
-test("a row that cannot be read ends the job, keeps what was answered, and the mended table pays for the rest only", async () => {
+test("a row that cannot be read ends the job and keeps its answers; the corrected table pays only for the rest", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const lines = catTable(ROWS).trimEnd().split("\n");
   const broken = [...lines.slice(0, 1_000), "cat,too many fields", ...lines.slice(1_000)].join("\n");
@@ -84,7 +84,7 @@ test("a row that cannot be read ends the job, keeps what was answered, and the m
   assert.equal(harness.asked.length, ROWS);
 });
 
-test("rows that come later are taken from other jobs before anybody could ask them", async () => {
+test("rows that are read later reuse answers of other jobs before they can be claimed", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   await harness.run({ ...FEW_ROWS, table: catTable(ROWS), concurrency: 32 });
   const again = await harness.run({ ...FEW_ROWS, table: `${catTable(ROWS)}one more\n` });
@@ -106,7 +106,7 @@ test("columns that only later rows have reach their agents and the output", asyn
   assert.match(await readFile(harness.outputPath, "utf8"), /^name,late,/);
 });
 
-test("a column that the instruction names and no row has is told before anything is asked", async () => {
+test("a column that the instruction names and no row has is refused before a model is asked", async () => {
   await using harness = await FanoutHarness.open((request) => report(request));
   const run = { ...FEW_ROWS, table: catTable(ROWS), task: { instruction: "{nothing}" } };
   await assert.rejects(harness.run(run), /unknown placeholder \{nothing\}/);
@@ -115,7 +115,7 @@ test("a column that the instruction names and no row has is told before anything
 
 const missing = await postgresMissing();
 
-test("on Postgres, too, the rows of a table in parts are asked, and each one once", {
+test("on Postgres, too, the rows of a table that is read in parts are asked once each", {
   skip: skipUnless(missing === null, missing ?? ""),
 }, async () => {
   const postgres = await startPostgres();

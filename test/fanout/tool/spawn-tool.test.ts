@@ -44,7 +44,7 @@ async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<vo
   }
 }
 
-/** Answers as the original's own test server does: the main agent spawns once, workers report, anybody else is done. */
+/** Answers as the test server of upstream Codex does: the main agent spawns once, row agents report, all others are done. */
 function agentJobsResponder(spawnArguments: () => object): MockHandler {
   let seenMain = false;
   let calls = 0;
@@ -91,7 +91,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     });
   });
 
-  /** The main agent makes one call of the tool and then says what came back; workers do as they are told. */
+  /** The main agent calls the tool once and then repeats its output; row agents follow the given handler. */
   function spawning(
     args: object,
     worker: (request: MockRequest) => MockAnswer = (request) => report(request),
@@ -209,7 +209,7 @@ suite("procwire exec with fan-out", { concurrency: 3 }, () => {
     });
   });
 
-  test("a job that asks for more than the cap is told its width", async () => {
+  test("a job that requests more concurrency than the cap reports its actual width", async () => {
     const args = { csv_path: "cats.csv", instruction: "{name}", max_concurrency: 1000 };
     await withExec(spawning(args), async ({ folder, mock, exec }) => {
       await writeFile(path.join(folder, "cats.csv"), catTable(30));

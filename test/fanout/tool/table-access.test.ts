@@ -27,7 +27,7 @@ interface World {
   workspace: string;
   /** A folder of the same user that no sandbox grants. */
   outside: string;
-  /** Lets the main agent call the tool once; gives back what the tool said, and how many rows were asked. */
+  /** Lets the main agent call the tool once; returns the tool's output, and how many rows were asked. */
   spawn(sandbox: string, args: object): Promise<{ said: string; rowsAsked: number }>;
 }
 

@@ -1,4 +1,4 @@
-/** What the console is told of jobs, from ledgers that real runs have left. */
+/** The console's answers about jobs, from ledgers of real runs. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
@@ -33,7 +33,7 @@ function viewsOf(harness: FanoutHarness) {
   };
 }
 
-test("a job is told with its rows, failures, money and what was said about a row", async () => {
+test("a job is shown with its rows, failures, cost and the transcript of a row", async () => {
   await using harness = await FanoutHarness.open((request) =>
     request.item?.itemId === "row-2" ? says("I will not") : report(request, { cat: request.item?.itemId }),
   );
@@ -81,7 +81,7 @@ test("a job is told with its rows, failures, money and what was said about a row
   assert.equal((await views.answer({ type: "job", jobId: "../other" })).type, "missing");
 });
 
-test("failed rows are pending again when somebody asks for it, with the command that asks them", async () => {
+test("failed rows become pending on request, and the answer names the command that asks them", async () => {
   let refuses = true;
   await using harness = await FanoutHarness.open((request) =>
     refuses && request.item?.itemId !== "row-1" ? says("no") : report(request),
@@ -103,7 +103,7 @@ test("failed rows are pending again when somebody asks for it, with the command 
     type: "refused",
     reason: "no row has failed",
   });
-  // What was counted of the ended job is counted anew.
+  // The cached counts of the ended job are counted again.
   const [again] = (await told({ type: "list" }, jobList)).jobs;
   assert.deepEqual([again?.status, again?.failed, again?.pending], ["paused", 0, 2]);
   refuses = false;
@@ -111,7 +111,7 @@ test("failed rows are pending again when somebody asks for it, with the command 
   assert.deepEqual([end.summary.counts.completed, end.summary.job.status], [3, "completed"]);
 });
 
-test("a job that runs tells its pace, its rate and when it will be done", async () => {
+test("a running job shows its pace, its rate and when it will be done", async () => {
   const hold = Promise.withResolvers<void>();
   await using harness = await FanoutHarness.open(async (request) => {
     if (request.item?.itemId === "row-4") await hold.promise;

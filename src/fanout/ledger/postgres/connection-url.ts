@@ -1,19 +1,19 @@
 import net from "node:net";
 
-/** What a client asks a server before anything else: whether it speaks TLS. */
+/** The SSLRequest message, which a client sends first to ask whether the server speaks TLS. */
 const TLS_QUESTION = Buffer.from([0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f]);
 const TLS_YES = "S";
-/** A server that says nothing for so long will not say it later. */
+/** How long to wait for the server's answer. */
 const PROBE_MS = 5_000;
 const DEFAULT_PORT = 5432;
 
 /**
- * The URL so that the driver takes `sslmode` as psql does: `require` encrypts and does not ask who it is, `verify-ca` and
- * `verify-full` do; without one, or with `prefer` or `allow`, the connection is encrypted where the server offers it.
+ * Rewrites the URL so that the driver treats `sslmode` as psql does: `require` encrypts without verifying, `verify-ca` and
+ * `verify-full` verify; without one, or with `prefer` or `allow`, the connection is encrypted where the server offers it.
  */
 export async function connectionUrl(url: string): Promise<string> {
   const parsed = URL.parse(url);
-  // Sockets of this machine and settings without a URL's form are as the driver has them.
+  // Unix sockets, and connection strings that are not URLs, are left to the driver.
   if (!parsed?.hostname || parsed.searchParams.has("host")) return url;
   const mode = parsed.searchParams.get("sslmode");
   if (mode === null || mode === "prefer" || mode === "allow") {
@@ -21,7 +21,7 @@ export async function connectionUrl(url: string): Promise<string> {
       parsed.hostname.replace(/^\[|\]$/g, ""),
       Number(parsed.port || DEFAULT_PORT),
     );
-    // A server that cannot be asked now is told of by the first connection.
+    // If the server cannot be reached now, the first connection reports the error.
     if (offersTls === null) return url;
     parsed.searchParams.set("sslmode", offersTls ? "prefer" : "disable");
   }

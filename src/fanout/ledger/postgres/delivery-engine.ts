@@ -1,17 +1,17 @@
 /**
- * The part of pg-boss that delivers rows, in our own words: what is used of it is seen here, and nothing else.
+ * The interface of the part of pg-boss that delivers rows: exactly what is used of it.
  */
 export interface DeliveryEngine {
   on(event: "error", listener: (error: unknown) => void): unknown;
   start(): Promise<unknown>;
   stop(options: { graceful: boolean }): Promise<void>;
   createQueue(name: string, options?: QueueOptions): Promise<void>;
-  /** Looks for workers that are silent, and gives their rows to others. */
+  /** Looks for workers without a recent heartbeat, and gives their rows to others. */
   supervise(): Promise<void>;
   deleteQueue(name: string): Promise<void>;
   insert(name: string, deliveries: NewDelivery[], options: InTransaction): Promise<unknown>;
   fetch(name: string, options: { batchSize: number }): Promise<EngineDelivery[]>;
-  /** These two count only for the very attempt that is named. */
+  /** These two take effect only for exactly the named attempt. */
   touch(name: string, attempts: DeliveryAttempt[]): Promise<unknown>;
   complete(name: string, attempts: DeliveryAttempt[], data: null, options: InTransaction): Promise<unknown>;
 }
@@ -49,7 +49,7 @@ export interface NewDelivery {
 
 export interface DeliveryAttempt {
   id: string;
-  /** Rises each time the delivery is given to another worker. */
+  /** Incremented each time the delivery is given to another worker. */
   retryCount: number;
 }
 

@@ -3,10 +3,10 @@ import type { NewItem } from "../../job.ts";
 import { INSERT_ITEMS } from "./postgres-statements.ts";
 import { execute, storable } from "./statement.ts";
 
-/** Rows written by one statement while a table is read in. */
+/** Rows per INSERT statement while a table is read in. */
 const INSERT_ROWS = 1_000;
 
-/** Tells how many rows there were. */
+/** Returns how many rows there were. */
 export async function insertItems(
   client: PoolClient,
   jobId: string,

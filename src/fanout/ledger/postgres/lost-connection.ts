@@ -7,7 +7,7 @@ import { isObject } from "../../../agent/response-events.ts";
 const LOST =
   /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|08\w{3}|57P0[1235]|53300)$/;
 
-/** What the driver says without a code. */
+/** Messages of the driver that come without a code. */
 const LOST_TEXT =
   /^(Connection terminated|timeout exceeded when trying to connect|timeout expired|Client has encountered a connection error|Client was closed)/;
 

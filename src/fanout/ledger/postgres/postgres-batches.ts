@@ -34,11 +34,11 @@ export interface PostgresBatchesOptions {
   queue: RowQueue;
   jobId: string;
   clock: Clock;
-  /** In a transaction: an agent's report wants the job to end. */
+  /** Cancels the job inside a transaction, because an agent's report requests it. */
   cancelJob(client: PoolClient): Promise<void>;
 }
 
-/** The parts of a job in a database. A row that is left to single calls goes into the queue with the same transaction. */
+/** The batch parts of a job in a database. A row that is left to single calls is queued in the same transaction. */
 export class PostgresBatches implements BatchLedger {
   #options: PostgresBatchesOptions;
   #database: PostgresDatabase;
@@ -60,7 +60,7 @@ export class PostgresBatches implements BatchLedger {
     return this.#leading !== null;
   }
 
-  /** Ends the connection with its lock. */
+  /** Closes the connection, which releases its lock. */
   async stopLeading(): Promise<void> {
     this.#leading?.release(true);
     this.#leading = null;

@@ -6,19 +6,19 @@ import type { PostgresDatabase } from "./postgres-database.ts";
 import { CLAIM_ITEMS, COUNT_RUNNING, LOCK_KEY, SUM_ATTEMPTS } from "./postgres-statements.ts";
 import { type DatabaseRow, execute } from "./statement.ts";
 
-/** Attempts whose ids may still come to light after those of later ones: they are summed up anew each time. */
+/** The newest attempts may commit out of the order of their ids, so this many are summed up again each time. */
 const UNSETTLED_ATTEMPTS = 1_000;
 /** No attempt has a higher id than this. */
 const LAST_ID = Number.MAX_SAFE_INTEGER;
 
 /**
- * The budget of a job whose rows several processes work on. Rows are given out under one lock, so that each process counts
- * what all others have under way: the budget is passed by no more than one row, however many processes there are.
+ * The budget of a job that several processes work on. Rows are claimed under one lock, so that each process counts
+ * what all others have under way: the budget is exceeded by no more than one row, however many processes there are.
  */
 export class PostgresBudget {
   #database: PostgresDatabase;
   #jobId: string;
-  /** The sum of the attempts up to this id, which does not change any more. */
+  /** The sum of the attempts up to this id, which no longer changes. */
   #settled = { lastId: 0, spending: decodeSpending(undefined) };
 
   constructor(database: PostgresDatabase, jobId: string) {
@@ -37,13 +37,13 @@ export class PostgresBudget {
     });
   }
 
-  /** How many rows it is worth asking the engine for; one at least, because it may be one that a dead process has left. */
+  /** How many rows to request from the engine; at least one, because it may be a row that a dead process left. */
   async worthTaking(budget: FleetBudget, limit: number): Promise<number> {
     const room = await this.#database.transaction((client) => this.#room(client, budget, []));
     return Math.max(1, Math.min(limit, room));
   }
 
-  /** Claims as many of these rows as there is room for, the first ones first. */
+  /** Claims as many of these rows as the budget allows, in their order. */
   claim(
     budget: FleetBudget,
     values: { itemIds: readonly string[]; tokens: readonly string[]; now: number },
@@ -61,7 +61,7 @@ export class PostgresBudget {
     });
   }
 
-  /** Rows that may be begun beside those that other processes work on. */
+  /** How many rows may begin besides those that other processes work on. */
   async #room(client: PoolClient, budget: FleetBudget, exceptItemIds: readonly string[]): Promise<number> {
     const jobBudget = new JobBudget(budget, budget.price ?? null);
     jobBudget.setSpending(await this.#spending(client, budget));

@@ -5,7 +5,7 @@ import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** The ledger's connections, and the ways its statements run. All but `tryTransaction` ride out an outage. */
+/** The ledger's connections, and the ways its statements run. All but `tryTransaction` retry through an outage. */
 export class PostgresDatabase {
   readonly outage: Outage;
   #pool: Pool;
@@ -24,22 +24,22 @@ export class PostgresDatabase {
   }
 
   /**
-   * For a change that can be made only once and gives its row back. Where the answer to it was lost, `lookUp` finds the row
+   * For a change that can be made only once and returns its row. Where the answer to it was lost, `lookUp` finds the row
    * if the change was made after all.
    */
   changeOnce(change: Statement, lookUp: Statement, values: Values): Promise<DatabaseRow | undefined> {
     return this.outage.ride((isRepeat) => changeOnce(this.#pool, change, lookUp, values, isRepeat));
   }
 
-  /** All of the task's statements count, or none does. */
+  /** All of the task's statements are committed, or none. */
   transaction<T>(task: (client: PoolClient, isRepeat: boolean) => Promise<T>): Promise<T> {
     return this.outage.ride((isRepeat) => this.tryTransaction((client) => task(client, isRepeat)));
   }
 
-  /** A transaction that cannot be repeated, because what it reads is gone then. */
+  /** A transaction that cannot be repeated, because its input can be read only once. */
   async tryTransaction<T>(task: (client: PoolClient) => Promise<T>): Promise<T> {
     const client = await this.#pool.connect();
-    // A connection that is lost while it is ours says so on its own as well; the statement under way says it to us.
+    // A connection that is lost while checked out also emits an error itself; the statement under way reports it to us.
     let lost: Error | undefined;
     const onError = (error: Error) => {
       lost = error;
@@ -61,10 +61,10 @@ export class PostgresDatabase {
     }
   }
 
-  /** A connection of its own for as long as the caller wants; what it locks is let go with it. */
+  /** A dedicated connection for as long as the caller wants; its locks are released with it. */
   async connection(): Promise<PoolClient> {
     const client = await this.#pool.connect();
-    // The statement under way tells of a lost connection; without a listener it would end the program too.
+    // The statement under way reports a lost connection; without a listener the event would also end the program.
     client.on("error", () => undefined);
     return client;
   }

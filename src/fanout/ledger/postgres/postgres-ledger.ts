@@ -53,7 +53,7 @@ export interface PostgresLedgerOptions {
   newToken: () => string;
   /** How often the engine is told that rows are still being worked on. */
   touchEveryMs: number;
-  /** Told what happened in the background. */
+  /** Called with errors of background work. */
   onError: (error: unknown) => void;
 }
 
@@ -63,9 +63,9 @@ const DEAD_LETTERS_BATCH = 100;
 const DEAD_LETTERS_EVERY_MS = 5_000;
 
 /**
- * One job in a database that several machines share. The engine decides which process works on a row; the ledger decides which report counts. A
- * row's settle is one guarded statement here, and only then is the engine told: dying in between means that the row is
- * delivered once more and dropped before anything is asked.
+ * One job in a database that several machines share. The engine decides which process works on a row; the ledger decides
+ * which report counts. A row is settled by one guarded statement, and only then is the engine told: if the process dies in
+ * between, the row is delivered once more and dropped before a model is called.
  */
 export class PostgresLedger implements JobLedger {
   readonly jobId: string;
@@ -81,7 +81,7 @@ export class PostgresLedger implements JobLedger {
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
   #deadLettersAtMs = 0;
-  /** Rows that come in are to go into batches, so they are not put into the queue. */
+  /** New rows are meant for batches, so they are not put into the queue. */
   #isBatch = false;
 
   constructor(options: PostgresLedgerOptions) {
@@ -143,7 +143,7 @@ export class PostgresLedger implements JobLedger {
     return budget ? this.#budget.spending(budget) : null;
   }
 
-  /** Anybody may join: the engine keeps them apart. */
+  /** Any number of processes may join: the engine gives each its own rows. */
   async beginRun(options: { join?: boolean } = {}): Promise<boolean> {
     if (this.#touching) return true;
     await this.#queue.create();
@@ -253,7 +253,7 @@ export class PostgresLedger implements JobLedger {
       const { rows } = await execute(client, READ_JOB, { jobId: this.jobId });
       return rows[0]?.status === to;
     });
-    // Nothing of a finished job is left to deliver; should rows be asked for again, its queue is made again.
+    // A finished job has nothing left to deliver; if rows are retried, its queue is created again.
     if (changed && (to === "completed" || to === "completed_with_errors")) await this.#queue.remove();
     return changed;
   }
@@ -288,8 +288,8 @@ export class PostgresLedger implements JobLedger {
   }
 
   /**
-   * A row that this process is working on comes again when the engine has heard nothing for too long, as after an outage.
-   * The attempt goes on, with the right that was just given.
+   * The engine delivers a row again that this process works on when heartbeats were missing for too long, as after an outage.
+   * The attempt continues, with the new delivery.
    */
   #withoutOwn(deliveries: readonly Delivery[]): Delivery[] {
     const tokens = new Map([...this.#deliveries].map(([token, { itemId }]) => [itemId, token]));
@@ -326,7 +326,7 @@ export class PostgresLedger implements JobLedger {
     await this.#queue.buried(dead);
   }
 
-  /** Tells the engine that the rows held here are worked on. What fails now is tried again at the next beat. */
+  /** Sends the engine a heartbeat for the rows held here. A failed one is retried at the next beat. */
   #touch = (): Promise<void> =>
     this.#queue.touch([...this.#deliveries.values()]).catch(this.#options.onError);
 
@@ -342,14 +342,14 @@ export class PostgresLedger implements JobLedger {
     );
   }
 
-  /** The ledger has the row's end: the engine may forget it. Should that fail, the row is delivered again and dropped. */
+  /** The ledger has the row's outcome, so the engine may forget it. If that fails, the row is delivered again and dropped. */
   async #letGo(claim: Claim): Promise<void> {
     const delivery = this.#deliveries.get(claim.token);
     this.#deliveries.delete(claim.token);
     if (delivery) await this.#queue.done([delivery]).catch(this.#options.onError);
   }
 
-  /** Back into the ledger and back into the queue in one step, so that a row is never in neither. */
+  /** Makes the row pending and queues it in one transaction, so that it is never lost to both. */
   async #putBack(
     claim: Claim,
     dueAtMs: number,
@@ -369,7 +369,7 @@ export class PostgresLedger implements JobLedger {
     return changed;
   }
 
-  /** The values that say which attempt a statement is about, when it ended and what was said in it. */
+  /** The values that identify an attempt, with its end time and transcript. */
   #held(claim: Claim, transcript: string | undefined): Record<string, unknown> {
     return {
       jobId: this.jobId,

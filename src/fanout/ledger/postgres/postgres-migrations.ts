@@ -60,7 +60,7 @@ const MIGRATIONS: readonly Migration[] = [
   `,
   },
   {
-    // The attempt that has settled a row, so that a report whose answer was lost is known again.
+    // The attempt that settled a row, so that a report is recognised when the answer to its statement was lost.
     version: 2,
     sql: `ALTER TABLE ${ITEMS} ADD COLUMN settled_token text`,
   },
@@ -90,8 +90,8 @@ const MIGRATIONS: readonly Migration[] = [
   `,
   },
   {
-    // Parts of the table that are handed to the provider as batches. A row's batch_part is the part it is in, an empty text
-    // once it has been left to single calls, or nothing where batches were never a question. A job whose table is still being read says so.
+    // Parts of the table that are submitted to the provider as batches. A row's batch_part is the part it is in, an empty text
+    // once it is left to single calls, or NULL if it was never in a batch. A job records whether its table is still being read.
     version: 4,
     sql: `
   ALTER TABLE ${JOBS} ADD COLUMN is_reading boolean NOT NULL DEFAULT false;
@@ -127,13 +127,13 @@ const MIGRATIONS: readonly Migration[] = [
 const MIGRATION_LOCK = 7_041_985_260;
 
 /**
- * Workers on many machines may come at once: one migrates, the others wait for it. A database that is as it should be is
- * left alone, so that a role without the right to create anything can use it.
+ * Workers on many machines may start at once: one migrates, the others wait for it. An up-to-date database is
+ * not changed, so that a role without the right to create anything can use it.
  */
 export async function migrate(pool: Pool): Promise<void> {
   if (await isCurrent(pool)) return;
   const client = await pool.connect();
-  // The statement that is under way tells of a lost connection; without a listener it would end the program too.
+  // The statement under way reports a lost connection; without a listener the event would also end the program.
   client.on("error", () => undefined);
   try {
     await client.query("SELECT pg_advisory_lock($1)", [MIGRATION_LOCK]);
@@ -163,7 +163,7 @@ async function isCurrent(pool: Pool): Promise<boolean> {
   return missingMigrations(MIGRATIONS, rows[0]?.version ?? 0, "database").length === 0;
 }
 
-/** What a role needs to run jobs and to work on them: rows, and nothing that changes tables. */
+/** Grants a role what it needs to run jobs and to work on them: access to rows, no right to alter tables. */
 export async function grantDataRights(pool: Pool, role: string, schemas: readonly string[]): Promise<void> {
   const name = quoted(role);
   for (const schema of [LEDGER_SCHEMA, ...schemas]) {
@@ -176,7 +176,7 @@ export async function grantDataRights(pool: Pool, role: string, schemas: readonl
   }
 }
 
-/** A name as SQL takes it, whatever is in it. */
+/** Quotes any name as an SQL identifier. */
 function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }

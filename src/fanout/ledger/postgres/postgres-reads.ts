@@ -14,10 +14,10 @@ import {
   READ_UNASKED,
 } from "./postgres-statements.ts";
 
-/** Rows read at a time where many are wanted. */
+/** Rows per page where many are read. */
 const PAGE_ROWS = 500;
 
-/** What can be asked about one job. */
+/** Read queries about one job. */
 export class PostgresReads {
   #database: PostgresDatabase;
   #jobId: string;

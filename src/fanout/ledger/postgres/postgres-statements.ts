@@ -6,15 +6,15 @@ import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 
 /**
- * Only rows before this one are worked on, as the job has it now: another machine may have changed it.
+ * Only rows before this one are worked on. Read from the job each time: another machine may have changed it.
  */
 const ROW_LIMIT = `COALESCE((SELECT (settings_json ->> 'rowLimit')::bigint FROM ${JOBS} WHERE id = :jobId), 9007199254740991)`;
 
-/** Whether a row is one of those that the job is about now. */
+/** Whether the job's settings select a row now. */
 const wanted = (table: string) => `${table}.row_index < ${ROW_LIMIT} AND COALESCE((
     SELECT jsonb_exists(settings_json -> 'onlyItems', ${table}.item_id) FROM ${JOBS} WHERE id = :jobId), true)`;
 
-/** Rows that single calls are made for: none that is in a batch, or is to be put into one. */
+/** Rows for single calls: none that is in a batch or meant for one. */
 const single = (
   table: string,
 ) => `(${table}.batch_part = '' OR (${table}.batch_part IS NULL AND NOT COALESCE((
@@ -26,17 +26,17 @@ export const FIND_JOB_IDS = statement(
   `SELECT id FROM ${JOBS} WHERE starts_with(id, :prefix) ORDER BY id LIMIT 3`,
 );
 
-/** Held to the end of the transaction. */
+/** The lock is held to the end of the transaction. */
 export const LOCK_KEY = statement("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))");
 
-/** Its rows and attempts go with it. */
+/** Deletes its rows and attempts as well (cascade). */
 export const DELETE_JOB = statement(`DELETE FROM ${JOBS} WHERE id = :jobId AND status <> 'running'`);
 
 export const LIST_JOBS = statement(`SELECT * FROM ${JOBS} ORDER BY created_at DESC, id`);
 
 export const READ_JOB = statement(`SELECT * FROM ${JOBS} WHERE id = :jobId`);
 
-/** The key stands for the new job from now on. */
+/** From now on the key names the new job. */
 export const RETIRE_KEY = statement(`UPDATE ${JOBS} SET is_current = false WHERE key = :key`);
 
 export const INSERT_JOB = statement(`
@@ -91,13 +91,13 @@ export const READ_OPEN_ITEMS = statement(`
     AND status IN ('pending', 'running')
   ORDER BY row_index LIMIT :pageRows`);
 
-/** Which of these rows are still to be worked on. */
+/** Selects those of these rows that still need single calls. */
 export const FILTER_OPEN_ITEMS = statement(`
   SELECT item_id FROM ${ITEMS} AS item
   WHERE job_id = :jobId AND item_id = ANY (:itemIds) AND ${wanted("item")} AND ${single("item")}
     AND status IN ('pending', 'running')`);
 
-/** A row that is still running was left behind by a worker that died: that attempt does not count. */
+/** A delivered row that is still marked running was left by a worker that died: that attempt does not count. */
 export const CLAIM_ITEMS = statement(`
   UPDATE ${ITEMS} AS item
   SET status = 'running', attempt_token = given.token, started_at = :now,
@@ -107,12 +107,12 @@ export const CLAIM_ITEMS = statement(`
     AND ${wanted("item")} AND ${single("item")} AND (SELECT status FROM ${JOBS} WHERE id = :jobId) = 'running'
   RETURNING item.*`);
 
-/** Rows under way, wherever, besides those that are about to be given out once more. */
+/** Rows under way in any process, except those about to be claimed again. */
 export const COUNT_RUNNING = statement(`
   SELECT COUNT(*) AS n FROM ${ITEMS}
   WHERE job_id = :jobId AND status = 'running' AND NOT (item_id = ANY (:exceptItemIds::text[]))`);
 
-/** What an attempt has cost, in millionths of a dollar; half of what went through a batch is spared. */
+/** The cost of an attempt, in millionths of a dollar; tokens in a batch cost half. */
 const ATTEMPT_COST = `(input_tokens - cached_input_tokens) * :input::float8 + cached_input_tokens * :cachedInput::float8
     + output_tokens * :output::float8 - 0.5 * ((batch_input_tokens - batch_cached_input_tokens) * :input::float8
     + batch_cached_input_tokens * :cachedInput::float8 + batch_output_tokens * :output::float8)`;
@@ -128,10 +128,10 @@ export const SUM_ATTEMPTS = statement(`
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "job_id = :jobId AND row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
 
-/** The end of an attempt and what was said in it are one statement: both are kept, or neither. */
+/** Ends an attempt and stores its transcript in one statement: both are kept, or neither. */
 function endAttempt(change: string, outcome: AttemptOutcome, guard = HELD): Statement {
   const failure = change.includes(":errorClass") ? ":errorClass::text, :message::text" : "NULL, NULL";
-  // An attempt that was given back before anything was said or spent leaves no trace.
+  // An attempt that was released before anything was said or spent is not stored.
   const isKept =
     outcome === "released"
       ? "(:transcript::text IS NOT NULL OR :inputTokens::bigint + :outputTokens::bigint > 0)"
@@ -161,7 +161,7 @@ export const FAIL_ITEM = endAttempt(
   "failed",
 );
 
-/** The row as this very attempt has settled it. */
+/** The row, if exactly this attempt settled it. */
 export const READ_SETTLED_BY = statement(`
   SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :token`);
 
@@ -179,7 +179,7 @@ export const READ_ATTEMPTS = statement(`
   SELECT attempt.* FROM ${ATTEMPTS} AS attempt JOIN ${ITEMS} AS item USING (job_id, row_index)
   WHERE item.job_id = :jobId AND item.item_id = :itemId ORDER BY attempt.id`);
 
-/** A row that has failed before and is asked for again is not among them: its user wants a new answer. */
+/** Excludes rows that failed before and are retried: their user wants a new answer. */
 const UNASKED =
   "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_part, '') = ''";
 
@@ -205,7 +205,7 @@ export const FIND_ANSWERS = statement(`
     AND item.result_json IS NOT NULL
   ORDER BY job.created_at DESC`);
 
-/** A row whose workers died too often. */
+/** Fails a row whose workers died too often. */
 export const FAIL_DEAD_ITEM = statement(`
   UPDATE ${ITEMS} SET status = 'failed', error_class = 'spawn', last_error = :message, completed_at = :now
   WHERE job_id = :jobId AND item_id = :itemId AND status IN ('pending', 'running')`);
@@ -225,9 +225,9 @@ export const SET_STATUS = statement(`
 export const SET_OPTIONS = statement(`
   UPDATE ${JOBS} SET settings_json = :settings, output_path = :outputPath, updated_at = :now WHERE id = :jobId`);
 
-// --- parts of the table that are handed to the provider as batches
+// --- parts of the table that are submitted to the provider as batches
 
-/** Held by the connection, so that a process that dies does not hold it. */
+/** The lock belongs to the connection, so it is released when the process dies. */
 export const TRY_LEAD = statement(
   "SELECT pg_try_advisory_lock(hashtextextended('batches of ' || :jobId, 0)) AS leads",
 );
@@ -240,7 +240,7 @@ export const READ_FRESH = statement(`
     AND row_index > :after AND ${wanted("item")}
   ORDER BY row_index LIMIT :pageRows`);
 
-/** The part and its rows in one statement; no part where no row is free. */
+/** Creates the part and assigns its rows in one statement; no part if no row is free. */
 export const ASSIGN_ROWS = statement(`
   WITH taken AS (
     UPDATE ${ITEMS} SET batch_part = :part::text
@@ -265,7 +265,7 @@ export const READ_PART_ROW = statement(`SELECT * FROM ${ITEMS} WHERE ${IN_PART} 
 export const READ_ITEM_AT = statement(`
   SELECT item_id FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex`);
 
-/** What is not given stays as it is. */
+/** Values that are not given stay unchanged. */
 export const UPDATE_PART = statement(`
   UPDATE ${BATCHES} SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
     file_id = CASE WHEN :hasFileId::boolean THEN :fileId ELSE file_id END,
@@ -281,7 +281,7 @@ export const COMPLETE_PART_ROW = endAttempt(
   `${IN_PART} AND row_index = :rowIndex`,
 );
 
-/** The row as an answer of this very part has settled it. */
+/** The row, if an answer of exactly this part settled it. */
 export const READ_SETTLED_BY_PART = statement(`
   SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND row_index = :rowIndex AND settled_token = :part`);
 
@@ -297,7 +297,7 @@ export const RELEASE_PART_ROW = statement(`
 
 export const RELEASE_PART = statement(`UPDATE ${ITEMS} SET batch_part = '' WHERE ${IN_PART}`);
 
-// --- what people look at
+// --- views for people
 
 const SHOWN = `job_id = :jobId AND row_index < ${ROW_LIMIT}
     AND (:statuses::text[] IS NULL OR status = ANY (:statuses))

@@ -27,40 +27,40 @@ import { type DatabaseRow, execute } from "./statement.ts";
 
 export interface PostgresStoreOptions {
   databaseUrl: string;
-  /** A worker that is silent for so long has lost its rows; at least 10. */
+  /** A worker without a heartbeat for this long loses its rows; at least 10. */
   heartbeatSeconds?: number | undefined;
-  /** How often the engine looks for silent workers. */
+  /** How often the engine looks for workers without heartbeats. */
   monitorSeconds?: number;
-  /** How long the database may be away before the work is given up. */
+  /** How long the database may be unavailable before the work is given up. */
   outagePatienceMs?: number | undefined;
-  /** Aborted when the user wants out. */
+  /** Aborted when the user interrupts the run. */
   signal?: AbortSignal | undefined;
   clock?: Clock;
   newToken?: () => string;
-  /** Told what happened in the background, such as a lost connection that is being made again. */
+  /** Called with errors of background work, such as a lost connection that is being re-established. */
   onError?: (error: unknown) => void;
 }
 
-/** With the engine's look every few seconds, rows of a dead worker come back within half a minute. */
+/** As the engine checks every few seconds, rows of a dead worker are released within half a minute. */
 const DEFAULT_HEARTBEAT_SECONDS = 20;
 const DEFAULT_MONITOR_SECONDS = 5;
-/** Several beats fit into the time after which a worker counts as dead. */
+/** Heartbeats within the time after which a worker counts as dead. */
 const BEATS_PER_HEARTBEAT = 4;
 /** The engine's tables. */
 const QUEUE_SCHEMA = "procwire_queue";
-/** Connections of one process: enough for its lanes to settle without waiting long. */
+/** Connections per process: enough for its lanes to settle rows without long waits. */
 const LEDGER_CONNECTIONS = 8;
 const QUEUE_CONNECTIONS = 4;
-/** A database that takes no connection for so long is away. */
+/** A database that accepts no connection for this long counts as unavailable. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Longer than a restart, a fail-over or a lunch-time mistake takes. */
+/** Longer than a restart, a fail-over or an operator's mistake usually takes. */
 const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
 /**
- * After an outage everybody first says that they are alive, for which they look every moment; nobody is held to be dead
- * before that.
+ * After an outage all workers first send a heartbeat, as each polls for the database in short intervals; until then no worker
+ * counts as dead.
  */
 const ALIVE_AGAIN_MS = 3_000;
-/** Jobs that several machines share: the ledger in Postgres is the truth, pg-boss beside it delivers the rows. */
+/** Jobs that several machines share: the ledger in Postgres is authoritative, pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
   #engine: DeliveryEngine;
@@ -133,7 +133,7 @@ export class PostgresStore implements JobStore {
     await this.#database.grantDataRights(role, [QUEUE_SCHEMA]);
   }
 
-  /** The lock ends with its connection, so a process that dies does not hold it. */
+  /** The lock ends with its connection, so it is released when the process dies. */
   withKey<T>(key: string, _signal: AbortSignal, task: () => Promise<T>): Promise<T> {
     return this.#database.tryTransaction(async (client) => {
       await execute(client, LOCK_KEY, { key });
@@ -252,7 +252,7 @@ export class PostgresStore implements JobStore {
   }
 }
 
-/** Postgres' code for a deed that the role has no right to. */
+/** Postgres' code for an operation that the role has no right to. */
 const INSUFFICIENT_PRIVILEGE = "42501";
 
 function isMissingRight(error: unknown): boolean {

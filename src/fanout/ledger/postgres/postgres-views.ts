@@ -3,7 +3,7 @@ import { decodeFailureGroup, decodeItem, decodeSettledSpan, likePattern } from "
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./postgres-statements.ts";
 
-/** What people look at of a job in a database. */
+/** Views for people of a job in a database. */
 export class PostgresViews implements LedgerViews {
   #database: PostgresDatabase;
   #jobId: string;

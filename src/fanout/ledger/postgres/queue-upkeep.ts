@@ -5,7 +5,7 @@ import type { Delivery, RowQueue } from "./row-queue.ts";
 /** Rows put into the queue at a time. */
 const ENQUEUE_ROWS = 5_000;
 
-/** Every row that is not finished has a delivery, or gets one. */
+/** Queues every unfinished row that has no delivery yet. */
 export async function enqueueMissing(
   database: PostgresDatabase,
   queue: RowQueue,
@@ -30,8 +30,8 @@ export async function enqueueMissing(
 }
 
 /**
- * What was delivered and is finished, or lies behind the row limit, is dropped: it is queued again when the limit is
- * lifted. What belongs to a job that has just been stopped goes back.
+ * Drops delivered rows that are finished or beyond the row limit: those are queued again when the limit is
+ * lifted. Rows of a job that has just been stopped go back to the queue.
  */
 export async function dropUnwanted(
   database: PostgresDatabase,

@@ -8,7 +8,7 @@ import type {
   NewDelivery,
 } from "./delivery-engine.ts";
 
-/** The right to work on one row, as the engine gave it. */
+/** The right to work on one row, given by the engine. */
 export interface Delivery extends DeliveryAttempt {
   itemId: string;
   rowIndex: number;
@@ -23,18 +23,18 @@ export interface QueuedRow {
 
 /** The queue for rows whose workers died too often. */
 const DEAD_LETTERS = "dead-rows";
-/** Workers that may die at one row before the row itself is held to be the reason. */
+/** How many workers may die at one row before the row itself is considered the cause. */
 export const MAX_DELIVERIES_LOST = 5;
-/** The engine's own limit for one delivery; a row's time is bounded by us, and long before. */
+/** The engine's own time limit for a delivery; the row's deadline ends it long before. */
 const EXPIRE_SECONDS = 23 * 3600;
-/** What is done is of no further use to the engine. */
+/** How long the engine keeps finished deliveries, which nobody needs. */
 const DELETE_AFTER_SECONDS = 600;
 /** Rows put into the queue by one statement. */
 const INSERT_BATCH = 1_000;
 
 /**
- * The rows of one job as the engine (pg-boss) delivers them: each to one worker at a time, again when that worker goes
- * silent, and to the dead letters when that happens too often. The ledger stays the truth about what is finished.
+ * The rows of one job as the engine (pg-boss) delivers them: each to one worker at a time, again when that worker's heartbeat
+ * stops, and to the dead letters when that happens too often. The ledger stays authoritative for what is finished.
  */
 export class RowQueue {
   #engine: DeliveryEngine;
@@ -58,7 +58,7 @@ export class RowQueue {
   async #create(): Promise<void> {
     await this.#engine.createQueue(DEAD_LETTERS);
     await this.#engine.createQueue(this.#name, {
-      // One live delivery a row: putting a row in twice is putting it in once.
+      // At most one live delivery per row: queueing a row twice has no effect.
       policy: "exclusive",
       heartbeatSeconds: this.#heartbeatSeconds,
       retryLimit: MAX_DELIVERIES_LOST,
@@ -68,7 +68,7 @@ export class RowQueue {
     });
   }
 
-  /** Rows that are in the queue already stay as they are. */
+  /** Rows that are already queued stay as they are. */
   async put(rows: readonly QueuedRow[], client?: PoolClient): Promise<void> {
     for (let from = 0; from < rows.length; from += INSERT_BATCH) {
       const deliveries = rows.slice(from, from + INSERT_BATCH).map((row) => this.#insert(row));
@@ -78,12 +78,12 @@ export class RowQueue {
   }
 
   async take(limit: number): Promise<Delivery[]> {
-    // Rows whose delivery was lost on the way come again after a heartbeat.
+    // Rows whose delivery was lost on the way are delivered again after a heartbeat timeout.
     const given = await this.#outage.ride(() => this.#engine.fetch(this.#name, { batchSize: limit }));
     return given.map(delivery);
   }
 
-  /** The worker is alive and at it. */
+  /** Heartbeat: the worker is alive and works on these rows. */
   async touch(deliveries: readonly Delivery[]): Promise<void> {
     if (deliveries.length > 0) await this.#engine.touch(this.#name, deliveries.map(attempt));
   }
@@ -95,7 +95,7 @@ export class RowQueue {
     await (client ? complete() : this.#outage.ride(complete));
   }
 
-  /** Rows of any job whose deliveries were lost too often; the caller fails them in the ledger and says `buried`. */
+  /** Rows of any job whose deliveries were lost too often; the caller fails them in the ledger and calls `buried`. */
   async takeDead(limit: number): Promise<DeadRow[]> {
     const dead = await this.#outage.ride(() => this.#engine.fetch(DEAD_LETTERS, { batchSize: limit }));
     return dead.map((one) => ({ ...attempt(one), jobId: one.data.jobId, itemId: one.data.itemId }));
@@ -114,7 +114,7 @@ export class RowQueue {
     const delivery: NewDelivery = {
       data: { jobId: this.#jobId, itemId: row.itemId, rowIndex: row.rowIndex },
       singletonKey: row.itemId,
-      // Higher goes first, so this is the table's order.
+      // Higher priority goes first, so this gives the table's order.
       priority: -row.rowIndex,
     };
     if (row.dueAtMs > 0) delivery.startAfter = new Date(row.dueAtMs);
@@ -122,7 +122,7 @@ export class RowQueue {
   }
 }
 
-/** A row whose workers died, too often. */
+/** A row whose workers died too often. */
 interface DeadRow extends DeliveryAttempt {
   jobId: string;
   itemId: string;

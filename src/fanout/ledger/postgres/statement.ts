@@ -2,12 +2,12 @@ import type { Pool, PoolClient, QueryResult } from "pg";
 
 /** One SQL statement. Its values have names (`:jobId`), so that no statement depends on the order of a list. */
 export interface Statement {
-  /** As Postgres wants it, with `$1` where the first name stands. */
+  /** As Postgres expects it, with `$1` in place of the first name. */
   readonly text: string;
   readonly names: readonly string[];
 }
 
-/** A row as the database gives it; `record-codec.ts` makes a record of it. */
+/** A row as the database returns it; `record-codec.ts` decodes it. */
 export type DatabaseRow = Record<string, unknown>;
 
 /** A colon before a word is a value; two colons are a cast. */
@@ -37,7 +37,7 @@ export function execute(
   );
 }
 
-/** Postgres has no place for the character 0 in a text. */
+/** Postgres cannot store the character NUL in a text. */
 export function storable(text: string): string {
   return text.replaceAll("\0", "");
 }

@@ -1,10 +1,10 @@
 import type { AttemptFailure, Report } from "../job-ledger.ts";
 import { usageValues } from "../record-codec.ts";
 
-/** What an attempt has left behind, however it ended. */
+/** The record of an attempt's end, whatever its outcome. */
 export type AttemptEnd = Pick<Report, "usage" | "transcript"> & Partial<AttemptFailure>;
 
-/** It, as INSERT_ATTEMPT takes it. */
+/** Its values for INSERT_ATTEMPT. */
 export function endValues({ usage, errorClass, message, transcript }: AttemptEnd) {
   return {
     ...usageValues(usage),

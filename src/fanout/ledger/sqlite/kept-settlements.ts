@@ -18,14 +18,14 @@ import { messageOf } from "../../../protocol/message-of.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
 import { oneOf } from "../record-codec.ts";
 
-/** Which attempt it was: the row is settled only if the ledger still holds it for this very token. */
+/** Identifies the attempt: the row is settled only if the ledger still holds it for this token. */
 export interface KeptAttempt {
   rowIndex: number;
   token: string;
   startedAtMs: number | null;
 }
 
-/** The end of a row that the ledger's file had no room for. */
+/** The outcome of a row that the ledger's file could not store. */
 export type KeptSettlement =
   | { type: "reported"; attempt: KeptAttempt; report: Report }
   | { type: "failed"; attempt: KeptAttempt; failure: AttemptFailure };
@@ -33,14 +33,14 @@ export type KeptSettlement =
 export interface KeptSettlementsOptions {
   jobId: string;
   ledgerFile: string;
-  /** Where the job's output goes: a place its user can write to. */
+  /** Path of the job's output: a place where its user can write. */
   outputPath: () => string;
   tell: (message: string) => void;
 }
 
 /**
- * Ends of rows that were paid for and that the ledger cannot take for now, in a file on another disk: beside the job's
- * output, else in the folder for temporary files. Whatever ends this process, the next run of the job settles them without
+ * Keeps paid outcomes of rows that the ledger cannot store for now in a file on another disk: beside the job's
+ * output, else in the folder for temporary files. However this process ends, the next run of the job settles them without
  * asking a model. The file is removed once the ledger has them.
  */
 export class KeptSettlements {
@@ -52,7 +52,7 @@ export class KeptSettlements {
     this.#options = options;
   }
 
-  /** Where no place can be written it stays in memory, and that is told. */
+  /** Where no place is writable the settlement stays in memory, and that is reported. */
   keep(settlement: KeptSettlement): void {
     this.#open++;
     const line = `${JSON.stringify(settlement)}\n`;
@@ -64,7 +64,7 @@ export class KeptSettlements {
         if (isFirst) this.#options.tell(`what rows reported meanwhile is kept in ${file}`);
         return;
       } catch {
-        // Full as well, or not ours to write: the next place.
+        // Full as well, or not writable: try the next place.
       }
     }
     this.#options.tell(
@@ -72,7 +72,7 @@ export class KeptSettlements {
     );
   }
 
-  /** The ledger has one of them after all. */
+  /** The ledger has stored one of them. */
   settled(): void {
     this.#open--;
     if (this.#open > 0 || this.#file === null) return;
@@ -80,7 +80,7 @@ export class KeptSettlements {
     this.#file = null;
   }
 
-  /** What earlier runs of the job have left behind, each with the file it is in. */
+  /** Settlements that earlier runs of the job left, with their files. */
   left(): { file: string; settlements: KeptSettlement[] }[] {
     const found: { file: string; settlements: KeptSettlement[] }[] = [];
     for (const folder of this.#folders()) {
@@ -116,7 +116,7 @@ export class KeptSettlements {
   }
 }
 
-/** Other people can write to the folder for temporary files, so nothing there is followed or taken on trust. */
+/** Other users can write to the folder for temporary files, so links there are not followed and files not trusted. */
 function append(file: string, line: string): void {
   const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW } = constants;
   const descriptor = openSync(file, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW, 0o600);
@@ -140,7 +140,7 @@ function readOwn(file: string): KeptSettlement[] {
   }
 }
 
-/** A line that was cut short tells nothing. */
+/** A truncated line is ignored. */
 function decodeLine(line: string): KeptSettlement[] {
   let value: unknown;
   try {

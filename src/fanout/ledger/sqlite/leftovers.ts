@@ -2,12 +2,12 @@ import { readdir, readFile, rm, stat } from "node:fs/promises";
 import path from "node:path";
 import { takeLock } from "./sqlite-database.ts";
 
-/** A job that is only just being made has no ledger to be locked yet. */
+/** A job that is just being created has no ledger that could be locked yet, so younger folders are left alone. */
 const YOUNGEST_LEFTOVER_MS = 60_000;
 
 /**
- * Removes what processes that died have left in the folder of jobs: jobs that were never read in whole, and tables from
- * standard input. Tells how many there were.
+ * Removes what dead processes left in the folder of jobs: jobs that were not completely created, and tables from
+ * standard input. Returns how many there were.
  */
 export async function removeLeftovers(home: string, ledgerFile: string, nowMs: number): Promise<number> {
   let removed = 0;
@@ -24,7 +24,7 @@ export async function removeLeftovers(home: string, ledgerFile: string, nowMs: n
   return removed;
 }
 
-/** Removes the keys that stand for a job; that job can no longer be gone on with. */
+/** Removes the keys that name a job; the same command can no longer resume it. */
 export async function removeKeysOf(keysFolder: string, jobId: string): Promise<void> {
   for (const name of await readdir(keysFolder).catch(() => [])) {
     if (name.endsWith(".lock")) continue;
@@ -34,7 +34,7 @@ export async function removeKeysOf(keysFolder: string, jobId: string): Promise<v
   }
 }
 
-/** Its writer holds it in one transaction from the first row to the last. */
+/** Its writer keeps one transaction open from the first row to the last. */
 async function isBeingWritten(folder: string, ledgerFile: string, nowMs: number): Promise<boolean> {
   const found = await stat(folder).catch(() => null);
   if (!found || nowMs - found.mtimeMs < YOUNGEST_LEFTOVER_MS) return true;
@@ -45,7 +45,7 @@ async function isBeingWritten(folder: string, ledgerFile: string, nowMs: number)
     lock?.close();
     return lock === null;
   } catch {
-    // Not even a database: nobody writes it.
+    // It is not a database, so no process writes it.
     return false;
   }
 }

@@ -28,15 +28,15 @@ const PAGE_ROWS = 500;
 export interface SqliteBatchesOptions {
   db: SqliteDatabase;
   clock: Clock;
-  /** Which rows the job is about now. */
+  /** Which rows the job's settings select now. */
   wanted(): { rowLimit: number; onlyItems: string | null };
-  /** Several statements that are one change, made again when there is room on the disk. */
+  /** Runs several statements as one change, retried when the disk has room again. */
   change<T>(statements: () => T): Promise<T>;
-  /** Inside of a change: an agent's report wants the job to end. */
+  /** Cancels the job inside a change, because an agent's report requests it. */
   cancelJob(): void;
 }
 
-/** The parts of a job in one SQLite file. Its rows are this process's alone while it has the right to run the job. */
+/** The batch parts of a job in one SQLite file. While this process has the right to run the job, no other changes its rows. */
 export class SqliteBatches implements BatchLedger {
   #options: SqliteBatchesOptions;
   #db: SqliteDatabase;

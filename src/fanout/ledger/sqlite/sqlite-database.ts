@@ -5,20 +5,20 @@ import { migrate } from "./sqlite-migrations.ts";
 /** A statement's values by their names. */
 type Values = Readonly<Record<string, SQLInputValue>>;
 
-/** How long a statement waits for another process's (a `jobs cancel`) before it gives up. */
+/** How long a statement waits for one of another process (a `jobs cancel`) before it gives up. */
 const BUSY_TIMEOUT_MS = 5_000;
 
 /**
- * A ledger's file and the statements that were made for it. WAL with `synchronous = NORMAL`: what was committed survives
- * the death of the process at any instant; a power cut may take back the last moments, which then are asked again.
+ * A ledger's file and its prepared statements. WAL with `synchronous = NORMAL`: what was committed survives
+ * the death of the process at any instant; a power cut may lose the last commits, whose rows are then asked again.
  */
 export class SqliteDatabase {
   #db: DatabaseSync;
   #statements = new Map<string, StatementSync>();
 
   /**
-   * `isNew`: the file is thrown away unless all of it is written, so it needs no journal, which would take as much of the
-   * disk once more.
+   * `isNew`: the file is discarded unless it is written completely, so it needs no journal, which would double its use of the
+   * disk.
    */
   constructor(path: string, options: { isNew?: boolean } = {}) {
     this.#db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
@@ -27,14 +27,14 @@ export class SqliteDatabase {
     migrate(this.#db);
   }
 
-  /** Tells how many rows it changed. */
+  /** Returns how many rows it changed. */
   run(sql: string, values: Values = {}): number {
     return Number(this.#statement(sql).run(values).changes);
   }
 
   /**
-   * The first row of a statement, which is run to its end all the same: a change is committed only there, and the driver's
-   * own `get` leaves it before and never says when the commit failed.
+   * The first row of a statement, which still runs to its end: a change is committed only there, and the driver's
+   * own `get` stops before and never reports a failed commit.
    */
   get(sql: string, values: Values = {}): Record<string, SQLOutputValue> | undefined {
     return this.all(sql, values)[0];
@@ -51,13 +51,13 @@ export class SqliteDatabase {
       this.commit();
       return value;
     } catch (error) {
-      // A full disk has ended it already.
+      // A full disk has already ended the transaction.
       if (this.#db.isTransaction) this.#db.exec("ROLLBACK");
       throw error;
     }
   }
 
-  /** For a transaction that waits for something between its statements; closing without a commit takes it back. */
+  /** For a transaction with asynchronous work between its statements; closing without a commit rolls it back. */
   begin(): void {
     this.#db.exec("BEGIN IMMEDIATE");
   }
@@ -81,8 +81,8 @@ export class SqliteDatabase {
 }
 
 /**
- * The right to run a job is an open transaction on a file of its own: the system ends it with the process, however that
- * ends. Null: another process has it, and had it all the time that was waited.
+ * The right to run a job is an open transaction on a separate file: the system ends it with the process, however that
+ * ends. Null: another process had it during the whole wait.
  */
 export function takeLock(path: string, waitMs = 0): DatabaseSync | null {
   const lock = new DatabaseSync(path, { timeout: waitMs });

@@ -64,10 +64,10 @@ import { SqliteViews } from "./sqlite-views.ts";
 import { isUnwritable, type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
 import { itemValues } from "./write-ledger.ts";
 
-/** Rows read at a time where many are wanted, so that a large job is never whole in memory. */
+/** Rows per page where many are read, so that a large job is never in memory as a whole. */
 const PAGE_ROWS = 500;
 
-/** Whoever only looks whether a job is being run has its lock for a moment; that must not refuse a run. */
+/** A process that only checks whether a job is being run holds its lock for a moment; that must not refuse a run. */
 const OUTWAIT_LOOK_MS = 500;
 
 export interface SqliteLedgerOptions extends PatienceOptions {
@@ -207,7 +207,7 @@ export class SqliteLedger implements JobLedger {
   async release(claim: Claim, usage: TokenUsage, transcript?: string): Promise<boolean> {
     return this.#change(() => {
       const isHeld = this.#db.run(RELEASE_ITEM, { ...held(claim), ...usageValues(usage) }) === 1;
-      // An attempt in which nothing was said leaves no trace.
+      // An attempt in which nothing was said is not stored.
       if (isHeld && transcript !== undefined) this.#keep(attemptOf(claim), "released", { usage, transcript });
       return isHeld;
     });
@@ -301,7 +301,7 @@ export class SqliteLedger implements JobLedger {
     this.#db.close();
   }
 
-  /** What has cost a model's answer is kept elsewhere while it waits for room here. */
+  /** A paid outcome is kept in another file while it waits for room here. */
   async #settle(settlement: KeptSettlement): Promise<ItemRecord | null> {
     try {
       return this.#db.transaction(() => this.#applySettlement(settlement));
@@ -314,7 +314,7 @@ export class SqliteLedger implements JobLedger {
     return item;
   }
 
-  /** The ends of rows that an earlier run could not write. */
+  /** Settles the outcomes that an earlier run could not write. */
   async #settleKept(): Promise<void> {
     for (const { file, settlements } of this.#kept.left()) {
       await this.#change(() => {
@@ -366,12 +366,12 @@ export class SqliteLedger implements JobLedger {
     });
   }
 
-  /** A change is made whole or not at all, so it can be made again when there is room. */
+  /** A change is atomic, so it can be retried when there is room. */
   #write<T>(change: () => T): Promise<T> {
     return this.#outage.ride(async () => change());
   }
 
-  /** Several statements that are one change. */
+  /** Runs several statements as one change. */
   #change<T>(statements: () => T): Promise<T> {
     return this.#write(() => this.#db.transaction(statements));
   }
@@ -390,7 +390,7 @@ export class SqliteLedger implements JobLedger {
     );
   }
 
-  /** The rows that single calls may be made for. */
+  /** Selects the rows for single calls. */
   #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
     return { ...this.#wanted(), batch: this.#batch ? 1 : 0 };
   }
@@ -406,7 +406,7 @@ export class SqliteLedger implements JobLedger {
   }
 }
 
-/** Beyond any table. */
+/** Larger than any row index. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 function attemptOf({ item, token }: Claim): KeptAttempt {

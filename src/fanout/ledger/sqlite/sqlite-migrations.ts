@@ -72,8 +72,8 @@ const MIGRATIONS: readonly Migration[] = [
   `,
   },
   {
-    // Parts of the table that are handed to the provider as batches. A row's batch_part is the part it is in, an empty text
-    // once it has been left to single calls, or nothing where batches were never a question. A job whose table is still being read says so.
+    // Parts of the table that are submitted to the provider as batches. A row's batch_part is the part it is in, an empty text
+    // once it is left to single calls, or NULL if it was never in a batch. A job records whether its table is still being read.
     version: 3,
     sql: `
   ALTER TABLE agent_jobs ADD COLUMN is_reading INTEGER NOT NULL DEFAULT 0;
@@ -103,12 +103,12 @@ const MIGRATIONS: readonly Migration[] = [
   },
 ];
 
-/** The version is kept in the file itself. */
+/** The version is stored in the file itself. */
 export function migrate(db: DatabaseSync): void {
   if (missingMigrations(MIGRATIONS, versionOf(db), "ledger").length === 0) return;
   db.exec("BEGIN IMMEDIATE");
   try {
-    // Another process may have done it while this one waited.
+    // Another process may have migrated it while this one waited.
     for (const next of missingMigrations(MIGRATIONS, versionOf(db), "ledger")) {
       db.exec(`${next.sql}; PRAGMA user_version = ${next.version}`);
     }

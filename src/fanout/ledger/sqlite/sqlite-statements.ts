@@ -27,20 +27,20 @@ export const COUNT_ITEMS = `
     SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output
   FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status`;
 
-/** Rows of a process that died; the attempt it was at does not count. */
+/** Makes running rows of a dead process pending; their attempts do not count. */
 export const RECOVER_ITEMS = `
   UPDATE agent_job_items SET status = 'pending', attempt_token = NULL, due_at = 0,
     attempt_count = MAX(0, attempt_count - 1)
   WHERE status = 'running'`;
 
-/** No back-off is this long: a row that waits longer was put off by a clock that has been set back since. */
+/** No back-off is this long: a row that waits longer was delayed by a clock that has been set back since. */
 const LONGEST_WAIT_MS = 10 * 60_000;
 
-/** Rows that are to be worked on, whatever has become of them. */
+/** Rows that the job's settings select, in any state. */
 const WANTED = `row_index < :rowLimit
       AND (:onlyItems IS NULL OR item_id IN (SELECT value FROM json_each(:onlyItems)))`;
 
-/** Rows that single calls are made for: none that is in a batch, or is to be put into one. */
+/** Rows for single calls: none that is in a batch or meant for one. */
 const SINGLE = "(batch_part = '' OR (batch_part IS NULL AND NOT :batch))";
 
 export const CLAIM_ITEM = `
@@ -82,7 +82,7 @@ export const RELEASE_ITEM = `
   UPDATE agent_job_items SET status = 'pending', due_at = 0, attempt_count = attempt_count - 1, ${SPEND}
   WHERE ${HELD}`;
 
-/** What was said in an attempt, once the row's own statement has counted. */
+/** Stores an attempt, after the guarded statement has changed its row. */
 export const INSERT_ATTEMPT = `
   INSERT INTO agent_job_attempts (row_index, outcome, error_class, message, input_tokens, cached_input_tokens,
     output_tokens, reasoning_output_tokens, batch_input_tokens, batch_cached_input_tokens, batch_output_tokens,
@@ -94,7 +94,7 @@ export const READ_ATTEMPTS = `
   SELECT attempt.* FROM agent_job_attempts AS attempt JOIN agent_job_items AS item USING (row_index)
   WHERE item.item_id = :itemId ORDER BY attempt.id`;
 
-/** A row that has failed before and is asked for again is not among them: its user wants a new answer. */
+/** Excludes rows that failed before and are retried: their user wants a new answer. */
 const UNASKED =
   "status = 'pending' AND attempt_count = 0 AND error_class IS NULL AND question IS NOT NULL AND COALESCE(batch_part, '') = ''";
 
@@ -120,7 +120,7 @@ export const SET_STATUS = `
 export const SET_OPTIONS = `
   UPDATE agent_jobs SET settings_json = :settings, output_path = :outputPath, updated_at = :now`;
 
-/** Shows whether the file can be written. */
+/** Tests whether the file can be written. */
 export const CHANGE_NOTHING = "UPDATE agent_jobs SET updated_at = updated_at";
 
 export const RETRY_FAILED_ITEMS = `
@@ -141,7 +141,7 @@ export const READ_ITEM = "SELECT * FROM agent_job_items WHERE item_id = :itemId"
 export const READ_SETTLED = `
   SELECT * FROM agent_job_items WHERE completed_at >= :since AND row_index < :rowLimit ORDER BY completed_at`;
 
-// --- parts of the table that are handed to the provider as batches
+// --- parts of the table that are submitted to the provider as batches
 
 export const READ_PARTS = "SELECT * FROM agent_job_batches ORDER BY created_at, id";
 
@@ -168,7 +168,7 @@ export const READ_PART_ROWS = `
 
 export const READ_PART_ROW = `SELECT * FROM agent_job_items WHERE ${IN_PART} AND row_index = :rowIndex`;
 
-/** What is not given stays as it is. */
+/** Values that are not given stay unchanged. */
 export const UPDATE_PART = `
   UPDATE agent_job_batches SET state = COALESCE(:state, state), answered = COALESCE(:answered, answered),
     file_id = CASE WHEN :hasFileId THEN :fileId ELSE file_id END,
@@ -191,7 +191,7 @@ export const RELEASE_PART_ROW = `
 
 export const RELEASE_PART = `UPDATE agent_job_items SET batch_part = '' WHERE ${IN_PART}`;
 
-// --- what people look at
+// --- views for people
 
 const SHOWN = `row_index < :rowLimit
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
@@ -212,7 +212,7 @@ export const COUNT_FAILURES = `
   FROM agent_job_items WHERE status = 'failed' AND error_class IS NOT NULL AND row_index < :rowLimit
   GROUP BY error_class ORDER BY n DESC, error_class`;
 
-/** Numbers come from JavaScript as fractions, which nothing is cut off of when they are divided. */
+/** JavaScript binds numbers as REAL, which would turn the integer division into a fractional one. */
 const SPAN = "CAST(:span AS INTEGER)";
 
 export const COUNT_SETTLED = `

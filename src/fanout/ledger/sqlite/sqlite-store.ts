@@ -13,22 +13,22 @@ import type { PatienceOptions } from "./unwritable-file.ts";
 import { writeLedger } from "./write-ledger.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
-/** Files in here are named by a key and hold the id of the job it stands for. */
+/** Each file in this folder is named by a key and holds the id of its job. */
 const KEYS_FOLDER = "by-key";
-/** A job that is still being read in; left behind only by a crash in that moment, and removed before the next is made. */
+/** A job that is still being created; only a crash leaves one behind, and it is removed before the next is created. */
 const PARTIAL_SUFFIX = ".partial";
 
-/** Each is an open file while answers are looked for; the newest are the likeliest to have them. */
+/** Each is an open file while answers are looked up; the newest jobs are the likeliest to have them. */
 const MAX_ANSWERING_JOBS = 200;
 
-/** How often a process looks whether another one, which makes the same job, has come to an end with it. */
+/** Poll interval while another process creates the same job. */
 const KEY_LOOK_MS = 50;
 
 export interface SqliteStoreOptions extends PatienceOptions {
   newToken?: () => string;
 }
 
-/** Jobs of this machine: a folder each, with the ledger and what is written beside it. */
+/** Jobs of this machine: a folder each, with the ledger and the job's other files. */
 export class SqliteStore implements JobStore {
   #home: string;
   #clock: Clock;
@@ -59,7 +59,7 @@ export class SqliteStore implements JobStore {
   async find(key: string): Promise<JobRecord | null> {
     const id = await readIfThere(path.join(this.#home, KEYS_FOLDER, key));
     if (id === null) return null;
-    // The folder may have been deleted by hand, which is a fine way to forget a job.
+    // The folder may have been deleted by hand, which is a valid way to remove a job.
     const ledger = await this.#openExact(id.trim());
     if (!ledger) return null;
     await using opened = ledger;
@@ -73,7 +73,7 @@ export class SqliteStore implements JobStore {
     await this.removeLeftovers();
     try {
       await writeLedger(path.join(partial, LEDGER_FILE), job, rows, table);
-      // The key first: should this process die here, the key stands for a job that is not there, which is no job.
+      // The key first: if this process dies here, the key names a job that does not exist, which counts as none.
       await this.#pointKey(job.key, job.id);
       await rename(partial, folder);
     } catch (error) {
@@ -168,7 +168,7 @@ export class SqliteStore implements JobStore {
 
   async #openExact(id: string): Promise<SqliteLedger | null> {
     const file = path.join(this.#home, id, LEDGER_FILE);
-    // Opening would make an empty one; a folder without a ledger belongs to a job that is kept elsewhere.
+    // Opening would create an empty ledger; a folder without one belongs to a job in another store.
     if (!existsSync(file)) return null;
     try {
       return SqliteLedger.open(file, this.#ledgerOptions);
@@ -203,7 +203,7 @@ export class SqliteStore implements JobStore {
   }
 }
 
-/** A ledger with a damaged page answers nothing; the rows are asked instead. */
+/** A ledger with a damaged page gives no answers; a model is asked instead. */
 function answersOf(ledger: SqliteLedger, questions: readonly string[]): StoredAnswer[] {
   try {
     return ledger.findAnswers(questions);

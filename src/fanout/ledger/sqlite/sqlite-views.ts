@@ -3,7 +3,7 @@ import { decodeFailureGroup, decodeItem, decodeSettledSpan, likePattern } from "
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
 
-/** What people look at of a job in one SQLite file. */
+/** Views for people of a job in one SQLite file. */
 export class SqliteViews implements LedgerViews {
   #db: SqliteDatabase;
   #rowLimit: () => number;

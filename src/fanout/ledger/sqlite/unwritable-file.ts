@@ -6,26 +6,26 @@ import { Outage } from "../../../async/outage.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { CHANGE_NOTHING } from "./sqlite-statements.ts";
 
-/** What waiting for a file that cannot be written depends on. */
+/** Options for waiting while the ledger's file cannot be written. */
 export interface PatienceOptions {
   clock?: Clock | undefined;
-  /** How long the ledger may be impossible to write before the work on its rows is given up. */
+  /** How long the ledger may be unwritable before the work on its rows is given up. */
   outagePatienceMs?: number | undefined;
-  /** Aborted when the user wants out. */
+  /** Aborted when the user interrupts the run. */
   signal?: AbortSignal | undefined;
-  /** Told when the ledger cannot be written, and when it can be again. */
+  /** Called when the ledger becomes unwritable, and when it is writable again. */
   onError?: ((error: unknown) => void) | undefined;
 }
 
-/** Time to notice, and to make room. */
+/** Time for a person to notice and to free disk space. */
 const DEFAULT_PATIENCE_MS = 10 * 60_000;
-/** With less room than this the next reports would only fail again. */
+/** With less free space than this the next reports would fail again. */
 const ROOM_BYTES = 1024 * 1024;
 
-/** SQLite's codes, without their details: another process holds it for too long, the disk failed, the disk is full. */
+/** SQLite's primary result codes: another process locks it for too long, the disk failed, the disk is full. */
 const UNWRITABLE: ReadonlySet<number> = new Set([5, 10, 13]);
 
-/** Has changes of a ledger wait while its file cannot be written: what was paid for is not thrown away for want of room. */
+/** Delays changes of a ledger while its file cannot be written, so that paid answers are not lost to a full disk. */
 export function waitForRoom(db: SqliteDatabase, file: string, options: PatienceOptions): Outage {
   return new Outage({
     words: {
