@@ -20,10 +20,12 @@ const library = tracked("src/**/*.ts", "src/*.ts").filter((path) => !/^src\/(cli
 
 const WEB_CONSOLE = ["console.css", "console.js", "icon.svg", "index.html"].map((name) => `dist/web/${name}`);
 
-/** Commands, and the program that runs them. */
+/** Programs that are no commands: the one that runs them, and the thread that reads jobs for the web console. */
+const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-worker.ts"];
+
+/** Commands, and those programs. */
 const bundles = tracked("src/cli/*.ts").filter(
-  (path) =>
-    path === "src/cli/procwire.ts" || readFileSync(path, "utf8").includes("\nexport const command: Command"),
+  (path) => PROGRAMS.includes(path) || readFileSync(path, "utf8").includes("\nexport const command: Command"),
 );
 
 describe("the main package", () => {
