@@ -309,9 +309,15 @@ export class Session {
     return invalidRequest(`unknown process id ${processId}${more}`);
   }
 
-  /** Runs one of the calls that keep their order for a process. */
+  /**
+   * Runs one of the calls that keep their order for a process. A start keeps its place among them, so one that is under
+   * way at a call's turn came after that call: waiting for it would be waiting for oneself.
+   */
   inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
-    return this.#input.inOrder(processId, async () => task(await this.steered(processId)));
+    return this.#input.inOrder(processId, async () => {
+      const startsLater = this.#slots.get(processId)?.type === "starting";
+      return task(startsLater ? null : await this.steered(processId));
+    });
   }
 
   /** Input, in its order, and who gave it. */

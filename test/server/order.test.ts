@@ -78,6 +78,23 @@ describe("the order of requests", () => {
     assert.deepEqual(host.process("slow").written, ["1", "<closed>"]);
   });
 
+  test("input for an unknown process that a start overtakes is refused, and holds nothing up", async () => {
+    const { host, client } = await setup();
+    const early = client.request("process/write", { processId: "p", chunk: base64("early") });
+    const resize = client.request("process/resize", { processId: "p", size: { rows: 2, cols: 3 } });
+    const close = client.request("process/closeStdin", { processId: "p" });
+    const start = client.request("process/start", startParams("p", ["x"]));
+    const write = client.request("process/write", { processId: "p", chunk: base64("1") });
+    const snapshot = client.request("process/snapshot", { processId: "p" });
+    assert.deepEqual((await early).result, { status: "unknownProcess" });
+    assert.equal((await resize).error?.message, "unknown process id p");
+    assert.deepEqual((await close).result, { status: "unknownProcess" });
+    assert.equal((await start).error, undefined);
+    assert.deepEqual((await write).result, { status: "accepted" });
+    assert.equal((await snapshot).error, undefined);
+    assert.deepEqual(host.process("p").written, ["1"]);
+  });
+
   test("a process that cannot be started frees its id, and requests waiting for it fail", async () => {
     const { host, client } = await setup();
     const gate = Promise.withResolvers<void>();
