@@ -4,7 +4,6 @@ import { JobPage } from "./job-page.tsx";
 import { JobsPage } from "./jobs-page.tsx";
 import { ProcessPage } from "./process-page.tsx";
 import { ProcessesPage } from "./processes-page.tsx";
-import { Refusal } from "./refusal.tsx";
 import { hrefOf, type Route, useRoute } from "./route.ts";
 import { RowPage } from "./row-page.tsx";
 import { ServerPage } from "./server-page.tsx";
@@ -22,10 +21,12 @@ export function Console() {
 function Guest({ share }: { share: ShareLink }) {
   const [protocols] = useState(() => tokenProtocols(share.token));
   const link = useClient(protocols);
-  if (link.type === "connecting") return <p class="notice">Connecting…</p>;
+  if (link.type === "connecting") return <Alone>Connecting…</Alone>;
   if (link.type === "failed") {
     return (
-      <Refusal reason="This link does not work, or no longer: its time may be over, or the process has ended." />
+      <Alone isAlert>
+        This link does not work, or no longer: its time may be over, or the process has ended.
+      </Alone>
     );
   }
   return (
@@ -61,14 +62,24 @@ function SignedIn() {
   }, []);
   switch (asked.type) {
     case "asking":
-      return <p class="notice">Connecting…</p>;
+      return <Alone>Connecting…</Alone>;
     case "unreachable":
-      return <p class="notice">The server cannot be reached. Reload the page when it runs again.</p>;
+      return <Alone>The server cannot be reached. Reload the page when it runs again.</Alone>;
     case "nobody":
       return <SignIn problem={problem} onToken={(token) => void enter(token)} />;
     case "me":
       return <Frame me={asked.me} />;
   }
+}
+
+/** All there is to say while nothing else can be shown. */
+function Alone({ isAlert = false, children }: { isAlert?: boolean; children: ComponentChildren }) {
+  return (
+    <main class="sign-in">
+      <h1>procwire</h1>
+      <p role={isAlert ? "alert" : undefined}>{children}</p>
+    </main>
+  );
 }
 
 function SignIn({ problem, onToken }: { problem: string | null; onToken: (token: string) => void }) {
@@ -104,8 +115,8 @@ function SignIn({ problem, onToken }: { problem: string | null; onToken: (token:
 function Frame({ me }: { me: Me }) {
   const route = useRoute();
   const link = useClient();
-  if (link.type === "connecting") return <p class="notice">Connecting…</p>;
-  if (link.type === "failed") return <Refusal reason={link.reason} />;
+  if (link.type === "connecting") return <Alone>Connecting…</Alone>;
+  if (link.type === "failed") return <Alone isAlert>{link.reason}</Alone>;
   const { client } = link;
   return (
     <>

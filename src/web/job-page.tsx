@@ -22,7 +22,7 @@ export function JobPage({ jobId }: { jobId: string }) {
     [jobId],
   );
   if (told === null) return <p class="notice">Looking…</p>;
-  if (told.type === "refused") return <Refusal reason={told.reason} />;
+  if (told.type === "refused") return <Refusal title={`Job ${jobId.slice(0, 8)}`} reason={told.reason} />;
   const details = told.value;
   const { job } = details;
   return (

@@ -101,7 +101,9 @@ export function ProcessPage({
 
   if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
   if (attached.type === "refused") {
-    return <Refusal reason={`${attached.reason}. It may have ended a while ago.`} />;
+    return (
+      <Refusal title={`Process ${handle}`} reason={`${attached.reason}. It may have ended a while ago.`} />
+    );
   }
   const { process, argv } = attached;
   const act = (run: () => Promise<unknown>, done?: string) => {

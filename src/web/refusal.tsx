@@ -1,8 +1,11 @@
 /** What a page shows in place of what was refused. */
-export function Refusal({ reason }: { reason: string }) {
+export function Refusal({ title, reason }: { title: string; reason: string }) {
   return (
-    <p class="notice" role="alert">
-      {reason}
-    </p>
+    <>
+      <h1>{title}</h1>
+      <p class="notice" role="alert">
+        {reason}
+      </p>
+    </>
   );
 }

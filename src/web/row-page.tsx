@@ -37,7 +37,7 @@ export function RowPage({
   );
   if (!look) return <p class="notice">Looking…</p>;
   const { told, processes } = look;
-  if (told.type === "refused") return <Refusal reason={told.reason} />;
+  if (told.type === "refused") return <Refusal title={`Row ${itemId}`} reason={told.reason} />;
   const details = told.value;
   const { row } = details;
   return (

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -87,12 +88,17 @@ export async function screenText(page: Page): Promise<string> {
 
 const AXE = readFileSync(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8");
 
-/** Accessibility faults of the page as it is now. */
-export async function axeFaults(page: Page): Promise<string[]> {
-  // The page's own policy lets no foreign script in; the checker is put there from outside.
-  const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
-  const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
-  return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+/** The page as it is now has no accessibility fault, neither in the light theme nor in the dark one. */
+export async function assertNoAxeFaults(page: Page, what: string): Promise<void> {
+  for (const colorScheme of ["light", "dark"] as const) {
+    await page.emulateMedia({ colorScheme });
+    // The page's own policy lets no foreign script in; the checker is put there from outside.
+    const found = await page.evaluate(`(() => { ${AXE}; return axe.run(document); })()`);
+    const { violations } = found as { violations: { id: string; nodes: { html: string }[] }[] };
+    const faults = violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+    assert.deepEqual(faults, [], `${what}, ${colorScheme}`);
+  }
+  await page.emulateMedia({ colorScheme: null });
 }
 
 export async function keepScreenshot(page: Page, name: string): Promise<void> {
