@@ -95,6 +95,7 @@ static struct {
   int is_ready;
   int is_ending;
   int is_leaving;
+  int is_outdated;  // SIGHUP came while it was starting: it hands over as soon as it can
   long long kill_at_ms;  // 0: not
   long long start_at_ms;
   long long alive_at_ms;
@@ -484,6 +485,7 @@ static void start_server(void) {
   keeper.channel = ends[0];
   keeper.is_ready = 0;
   keeper.is_leaving = 0;
+  keeper.is_outdated = 0;
   keeper.kill_at_ms = 0;
   keeper.alive_at_ms = now_ms();
   watch_fd(keeper.channel, EPOLLIN, &keeper.server_watch);
@@ -506,6 +508,25 @@ static void tell_inheritance(void) {
     count++;
   }
   send_packet(KEEPER_HAS_ALL, 0, count, NULL, 0);
+}
+
+static void ask_to_leave(long long within_ms) {
+  if (keeper.is_leaving) return;
+  keeper.is_leaving = 1;
+  keeper.kill_at_ms = now_ms() + within_ms;
+  send_packet(KEEPER_LEAVE, 0, 0, NULL, 0);
+}
+
+// To a server program that is looked up anew: one that is starting may be the former program still, so it is not enough.
+static void hand_over(void) {
+  if (keeper.server <= 0 || keeper.is_leaving || keeper.is_ending) return;
+  if (!keeper.is_ready) {
+    keeper.is_outdated = 1;
+    return;
+  }
+  keeper.is_outdated = 0;
+  notify_reloading();
+  ask_to_leave(LEAVE_WITHIN_MS);
 }
 
 // True when the descriptors are kept.
@@ -546,6 +567,7 @@ static int take_packet(const struct keeper_packet* packet, const int* fds, unsig
       keeper.is_ready = 1;
       keeper.was_ready = 1;
       notify("READY=1");
+      if (keeper.is_outdated) hand_over();
       return 0;
     default: return 0;
   }
@@ -634,13 +656,6 @@ static int server_ended(int status) {
   return -1;
 }
 
-static void ask_to_leave(long long within_ms) {
-  if (keeper.is_leaving) return;
-  keeper.is_leaving = 1;
-  keeper.kill_at_ms = now_ms() + within_ms;
-  send_packet(KEEPER_LEAVE, 0, 0, NULL, 0);
-}
-
 // -1 to go on.
 static int take_signal(const struct signalfd_siginfo* info) {
   // Sent by a program, not by a terminal.
@@ -658,10 +673,7 @@ static int take_signal(const struct signalfd_siginfo* info) {
       return -1;
     case SIGHUP:
       if (is_sent) {
-        if (keeper.server > 0 && keeper.is_ready) {
-          notify_reloading();
-          ask_to_leave(LEAVE_WITHIN_MS);
-        }
+        hand_over();
         return -1;
       }
       break;

@@ -6,7 +6,7 @@ import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../prot
 import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
 import { type HandshakeOptions, type ServerTraits, shakeHands } from "./handshake.ts";
 import { LastAcks } from "./last-acks.ts";
-import { type ReconnectPolicy, retryUntilResumed } from "./resume.ts";
+import { type ReconnectPolicy, retryUntilAnswered, retryUntilResumed } from "./resume.ts";
 import { SilenceWatch } from "./silence-watch.ts";
 
 export interface LinkOptions {
@@ -82,13 +82,13 @@ export class Link {
   /** Connects and shakes hands. */
   static async open(options: LinkOptions, listener: LinkListener, signal?: AbortSignal): Promise<Link> {
     const link = new Link(options, listener);
-    const { resumeSessionId, takeOver, initializeTimeoutMs } = options;
-    const attached = await link.#attach(
-      { resumeSessionId, takeOver, takeOverFrom: null },
-      initializeTimeoutMs,
-      signal ?? link.#ended.signal,
-    );
-    link.#adopt(attached);
+    const { resumeSessionId, takeOver, initializeTimeoutMs, reconnect, clock } = options;
+    const until = signal ?? link.#ended.signal;
+    const attach = () =>
+      link.#attach({ resumeSessionId, takeOver, takeOverFrom: null }, initializeTimeoutMs, until);
+    // A resume that was lost may have been done: the session then counts as attached for a while.
+    const isRepeatable = reconnect !== null && resumeSessionId === null;
+    link.#adopt(await (isRepeatable ? retryUntilAnswered(attach, reconnect, clock, until) : attach()));
     return link;
   }
 

@@ -1,6 +1,6 @@
 import type { Clock } from "../async/clock.ts";
 import { sleep } from "../async/clock.ts";
-import { ErrorCode, isTakenOver, RequestError } from "../protocol/errors.ts";
+import { DisconnectedError, ErrorCode, isTakenOver, RequestError } from "../protocol/errors.ts";
 
 /** How long and how often a client tries to reconnect. */
 export interface ReconnectPolicy {
@@ -40,6 +40,39 @@ export async function retryUntilResumed<T>(
     await sleep(clock, delayMs, signal);
     delayMs = Math.min(delayMs * 2, policy.maxDelayMs);
   }
+}
+
+/**
+ * How many connections are tried for a new session. A server that is being replaced takes its last connections with it;
+ * the next one has the same address and takes those that come after.
+ */
+const FIRST_CONNECTIONS = 3;
+
+/**
+ * Tries again when a connection was made and lost before it was answered: nothing has been done by then. One that could
+ * not be made at all is final: nobody may ever listen there. Rejects with the last error.
+ */
+export async function retryUntilAnswered<T>(
+  attempt: () => Promise<T>,
+  { firstDelayMs }: ReconnectPolicy,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<T> {
+  for (let connections = 1; ; connections++) {
+    try {
+      return await attempt();
+    } catch (error) {
+      if (signal.aborted || connections === FIRST_CONNECTIONS || !isLost(error)) throw error;
+    }
+    await sleep(clock, firstDelayMs, signal);
+  }
+}
+
+/** The peer was there and has gone away. */
+function isLost(error: unknown): boolean {
+  return causes(error).some(
+    (cause) => cause instanceof DisconnectedError || ("code" in cause && cause.code === "ECONNRESET"),
+  );
 }
 
 /** The server no longer knows the session, or knows it as somebody else's, or wants nobody: waiting would change nothing. */

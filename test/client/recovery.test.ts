@@ -36,6 +36,47 @@ async function settle(): Promise<void> {
   for (let turn = 0; turn < 200; turn++) await Promise.resolve();
 }
 
+describe("a first connection", () => {
+  const reset = () => Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" });
+
+  it("that is lost before it is answered is made again, at most twice", async () => {
+    const server = new ScriptedServer();
+    const clock = new ManualClock();
+    const { initialize } = server.answers;
+    assert.ok(initialize);
+    server.refuse = reset;
+    server.answers.initialize = (_, peer) => {
+      peer.cut("server is being replaced");
+      return NO_ANSWER;
+    };
+    const connecting = ExecServerClient.connect(server.open, { clock });
+    await settle();
+    server.refuse = null;
+    await clock.advance(100);
+    await settle();
+    assert.equal(server.connections.length, 1);
+    server.answers.initialize = initialize;
+    await clock.advance(100);
+    const client = await connecting;
+    assert.equal(server.calls("initialize").length, 2);
+    await client.close();
+
+    server.refuse = reset;
+    const refused = assert.rejects(ExecServerClient.connect(server.open, { clock }), /ECONNRESET/);
+    await settle();
+    await clock.advance(200);
+    await refused;
+  });
+
+  it("is not made again where nobody listens, or where a session may have been resumed", async () => {
+    const server = new ScriptedServer();
+    server.refuse = () => Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+    await assert.rejects(ExecServerClient.connect(server.open), /ECONNREFUSED/);
+    server.refuse = reset;
+    await assert.rejects(ExecServerClient.connect(server.open, { resumeSessionId: "S" }), /ECONNRESET/);
+  });
+});
+
 describe("a lost connection", () => {
   it("is resumed at once, with the session, a take-over and the extensions", async () => {
     const { server, client, states } = await rig();
