@@ -8,8 +8,10 @@ import path from "node:path";
 export interface TestPostgres {
   /** A URL of an empty database of its own. */
   createDatabase(): Promise<string>;
-  /** Ends the server at once, as a crash does, and starts it again on the same port with the same data. */
-  restart(): Promise<void>;
+  /** Ends the server at once, as a crash does. */
+  stop(): Promise<void>;
+  /** Starts it again on the same port with the same data. */
+  start(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -102,10 +104,12 @@ export async function startPostgres(
       await query(`CREATE DATABASE ${name}`);
       return url(name);
     },
-    async restart() {
+    async stop() {
       // Immediate shutdown: no session is closed properly, and the next start recovers.
       running.server.kill("SIGQUIT");
       await running.exited;
+    },
+    async start() {
       running = await start();
     },
     async close() {

@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { after, before, test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import pg from "pg";
@@ -275,6 +278,28 @@ if (missing) {
     assert.equal(await database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values), undefined);
     await database.close();
     await ledger.endRun();
+  });
+
+  test("a report that a database neither takes nor refuses is kept in a file until it is taken", async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), "procwire-slow-pg-"));
+    const kept = async () => (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
+    await using store = await PostgresStore.open({ databaseUrl: url });
+    await using ledger = await startedJob(store, 1);
+    const { settings } = await ledger.job();
+    await ledger.setOptions({ settings, outputPath: path.join(folder, "out.csv") });
+    const [claim] = await ledger.claim(1);
+    assert.ok(claim);
+    const blocker = new pg.Client({ connectionString: url });
+    await blocker.connect();
+    await blocker.query("BEGIN");
+    await blocker.query("SELECT 1 FROM procwire.agent_job_items WHERE job_id = $1 FOR UPDATE", [
+      ledger.jobId,
+    ]);
+    const settled = ledger.complete(claim, { result: "{}", usage: NO_USAGE, stop: false });
+    await until("the report is kept", async () => (await kept()).length === 1).finally(() => blocker.end());
+    assert.equal((await settled)?.status, "completed");
+    assert.deepEqual(await kept(), []);
+    await rm(folder, { recursive: true });
   });
 
   test("a row at which every worker dies ends in the dead letters and fails as spawn", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -78,6 +78,7 @@ const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
 
 interface Fleet {
+  folder: string;
   road: DatabaseRoad;
   postgres: TestPostgres;
   mock: MockResponses;
@@ -85,6 +86,8 @@ interface Fleet {
   answerAll(): void;
   query(sql: string): Promise<Record<string, unknown>[]>;
   runs: { coordinator: CliRun; worker: CliRun };
+  /** Runs the same commands once more, after their processes were killed. */
+  startAgain(): void;
 }
 
 /** A coordinator and a worker, each with rows under way whose answers are held back. */
@@ -115,14 +118,29 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
   };
   try {
     await writeFile(path.join(folder, "cats.csv"), catTable(ROWS));
-    const coordinator = start(["cats.csv", "--instruction", "{name}", "--output", "out.csv"]);
+    const startCoordinator = () => start(["cats.csv", "--instruction", "{name}", "--output", "out.csv"]);
+    const startWorker = () => start(["worker", "--exit-when-idle"]);
+    const coordinator = startCoordinator();
     await until("the coordinator's rows", () => mock.inFlight === 4, coordinator.ended);
-    const worker = start(["worker", "--exit-when-idle"]);
+    const worker = startWorker();
     await until("the worker's rows", () => mock.inFlight === 8, worker.ended);
+    const fleet = { coordinator, worker };
 
-    await disturb({ road, postgres, mock, answerAll: gate.resolve, query, runs: { coordinator, worker } });
+    await disturb({
+      folder,
+      road,
+      postgres,
+      mock,
+      answerAll: gate.resolve,
+      query,
+      runs: { coordinator, worker },
+      startAgain: () => {
+        fleet.worker = startWorker();
+        fleet.coordinator = startCoordinator();
+      },
+    });
 
-    for (const run of [coordinator, worker]) {
+    for (const run of [fleet.coordinator, fleet.worker]) {
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
     }
@@ -161,7 +179,8 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
   test("keeps its rows over a crash and an outage longer than any heartbeat, and hands none to another worker", async () => {
     await withFleet(async ({ road, postgres, mock, answerAll, query, runs }) => {
       await road.takeAway();
-      await postgres.restart();
+      await postgres.stop();
+      await postgres.start();
       // For the engine, the last heartbeats of the fleet are an hour old.
       await query("UPDATE procwire_queue.job SET heartbeat_on = heartbeat_on - interval '1 hour'");
       for (const run of [runs.coordinator, runs.worker]) {
@@ -180,6 +199,23 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     });
   });
 
+  test("and that is killed meanwhile loses no report: those in hand are settled at the next start", async () => {
+    await withFleet(async ({ folder, postgres, mock, answerAll, runs, startAgain }) => {
+      const kept = () => keptReports(folder);
+      await postgres.stop();
+      answerAll();
+      await until("all reports are kept", async () => (await kept()).length === 8, runs.worker.ended);
+      for (const run of [runs.coordinator, runs.worker]) {
+        run.child.kill("SIGKILL");
+        await run.ended;
+      }
+      await postgres.start();
+      assert.equal(mock.requests.length, 8);
+      startAgain();
+      await until("nothing is kept any more", async () => (await kept()).length === 0);
+    });
+  });
+
   test("goes on when its sessions are ended again and again while rows are settled", async () => {
     await withFleet(async ({ answerAll, query, runs, mock }) => {
       answerAll();
@@ -193,3 +229,12 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
     });
   });
 });
+
+/** The lines of the files beside the output. */
+async function keptReports(folder: string): Promise<string[]> {
+  const names = (await readdir(folder)).filter((name) => name.startsWith(".procwire-reports-"));
+  const texts = await Promise.all(
+    names.map((name) => readFile(path.join(folder, name), "utf8").catch(() => "")),
+  );
+  return texts.flatMap((text) => text.split("\n").filter((line) => line !== ""));
+}

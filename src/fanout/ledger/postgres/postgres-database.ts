@@ -5,7 +5,7 @@ import { type DatabaseRow, execute, type Statement } from "./statement.ts";
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** The ledger's connections, and the ways its statements run. All but `tryTransaction` retry through an outage. */
+/** The ledger's connections, and the ways its statements run. All but those that try retry through an outage. */
 export class PostgresDatabase {
   readonly outage: Outage;
   #pool: Pool;
@@ -28,7 +28,17 @@ export class PostgresDatabase {
    * if the change was made after all.
    */
   changeOnce(change: Statement, lookUp: Statement, values: Values): Promise<DatabaseRow | undefined> {
-    return this.outage.ride((isRepeat) => changeOnce(this.#pool, change, lookUp, values, isRepeat));
+    return this.outage.ride((isRepeat) => this.tryChangeOnce(change, lookUp, values, isRepeat));
+  }
+
+  /** For a caller that acts on an outage itself. */
+  tryChangeOnce(
+    change: Statement,
+    lookUp: Statement,
+    values: Values,
+    isRepeat: boolean,
+  ): Promise<DatabaseRow | undefined> {
+    return changeOnce(this.#pool, change, lookUp, values, isRepeat);
   }
 
   /** All of the task's statements are committed, or none. */

@@ -17,23 +17,22 @@ import {
 } from "../../job.ts";
 import type { Spending } from "../../money/job-budget.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
+import { attemptOf, type KeptSettlement } from "../kept-settlements.ts";
 import { decodeItem, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
 import { PostgresBudget } from "./postgres-budget.ts";
-import { changeOnce, type PostgresDatabase } from "./postgres-database.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresReads } from "./postgres-reads.ts";
+import { PostgresSettlements } from "./postgres-settlements.ts";
 import {
   ADOPT_ITEMS,
   CLAIM_ITEMS,
-  COMPLETE_ITEM,
   COUNT_READ_ROWS,
   FAIL_DEAD_ITEM,
-  FAIL_ITEM,
   FINISH_JOB_INSERT,
   READ_JOB,
-  READ_SETTLED_BY,
   RELEASE_ITEM,
   RETRY_FAILED_ITEMS,
   RETRY_ITEM,
@@ -77,6 +76,7 @@ export class PostgresLedger implements JobLedger {
   #queue: RowQueue;
   #reads: PostgresReads;
   #budget: PostgresBudget;
+  #settlements: PostgresSettlements;
   #clock: Clock;
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
@@ -92,13 +92,21 @@ export class PostgresLedger implements JobLedger {
     this.#reads = new PostgresReads(options.database, options.jobId);
     this.#budget = new PostgresBudget(options.database, options.jobId);
     this.#clock = options.clock;
+    const cancelJob = (client: PoolClient) => this.#cancelJob(client);
+    this.#settlements = new PostgresSettlements({
+      database: options.database,
+      jobId: options.jobId,
+      clock: options.clock,
+      cancelJob,
+      tell: (message) => options.onError(new Error(message)),
+    });
     this.views = new PostgresViews(options.database, options.jobId);
     this.batches = new PostgresBatches({
       database: options.database,
       queue: options.queue,
       jobId: options.jobId,
       clock: options.clock,
-      cancelJob: (client) => this.#cancelJob(client),
+      cancelJob,
     });
   }
 
@@ -146,6 +154,8 @@ export class PostgresLedger implements JobLedger {
   /** Any number of processes may join: the engine gives each its own rows. */
   async beginRun(options: { join?: boolean } = {}): Promise<boolean> {
     if (this.#touching) return true;
+    this.#settlements.outputPath = (await this.job()).outputPath;
+    await this.#settlements.settleLeft();
     await this.#queue.create();
     if (!options.join) await enqueueMissing(this.#database, this.#queue, this.jobId);
     this.#touchLater();
@@ -188,24 +198,12 @@ export class PostgresLedger implements JobLedger {
     });
   }
 
-  async complete(claim: Claim, { result, usage, stop, transcript }: Report): Promise<ItemRecord | null> {
-    const values = { ...this.#held(claim, transcript), ...usageValues(usage), result };
-    const row = stop
-      ? await this.#database.transaction(async (client, isRepeat) => {
-          const settled = await changeOnce(client, COMPLETE_ITEM, READ_SETTLED_BY, values, isRepeat);
-          if (settled) await this.#cancelJob(client);
-          return settled;
-        })
-      : await this.#database.changeOnce(COMPLETE_ITEM, READ_SETTLED_BY, values);
-    await this.#letGo(claim);
-    return row ? decodeItem(row) : null;
+  complete(claim: Claim, report: Report): Promise<ItemRecord | null> {
+    return this.#settle(claim, { type: "reported", attempt: attemptOf(claim), report });
   }
 
-  async fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
-    const values = this.#failed(claim, failure);
-    const row = await this.#database.changeOnce(FAIL_ITEM, READ_SETTLED_BY, values);
-    await this.#letGo(claim);
-    return row ? decodeItem(row) : null;
+  fail(claim: Claim, failure: AttemptFailure): Promise<ItemRecord | null> {
+    return this.#settle(claim, { type: "failed", attempt: attemptOf(claim), failure });
   }
 
   retry(claim: Claim, failure: AttemptFailure, delayMs: number): Promise<boolean> {
@@ -266,6 +264,7 @@ export class PostgresLedger implements JobLedger {
       now: this.#clock.now(),
     });
     this.#isBatch = options.settings.batch === true;
+    this.#settlements.outputPath = options.outputPath;
     if (this.#touching) await enqueueMissing(this.#database, this.#queue, this.jobId);
   }
 
@@ -340,6 +339,12 @@ export class PostgresLedger implements JobLedger {
       },
       { keepAlive: false },
     );
+  }
+
+  async #settle(claim: Claim, settlement: KeptSettlement): Promise<ItemRecord | null> {
+    const row = await this.#settlements.settle(settlement);
+    await this.#letGo(claim);
+    return row ? decodeItem(row) : null;
   }
 
   /** The ledger has the row's outcome, so the engine may forget it. If that fails, the row is delivered again and dropped. */

@@ -20,6 +20,7 @@ import {
 } from "../../job.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
+import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } from "../kept-settlements.ts";
 import {
   decodeAnswer,
   decodeAttempt,
@@ -30,7 +31,6 @@ import {
 } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { type AttemptEnd, endValues } from "./attempt-end.ts";
-import { type KeptAttempt, type KeptSettlement, KeptSettlements } from "./kept-settlements.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import {
@@ -408,10 +408,6 @@ export class SqliteLedger implements JobLedger {
 
 /** Larger than any row index. */
 const NO_LIMIT = Number.MAX_SAFE_INTEGER;
-
-function attemptOf({ item, token }: Claim): KeptAttempt {
-  return { rowIndex: item.rowIndex, token, startedAtMs: item.startedAtMs };
-}
 
 function held(claim: Claim): { rowIndex: number; token: string } {
   return { rowIndex: claim.item.rowIndex, token: claim.token };

@@ -12,11 +12,11 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { isObject } from "../../../agent/response-events.ts";
-import { ERROR_CLASSES } from "../../../protocol/job-schemas.ts";
-import { messageOf } from "../../../protocol/message-of.ts";
-import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { oneOf } from "../record-codec.ts";
+import { isObject } from "../../agent/response-events.ts";
+import { ERROR_CLASSES } from "../../protocol/job-schemas.ts";
+import { messageOf } from "../../protocol/message-of.ts";
+import type { AttemptFailure, Claim, Report } from "./job-ledger.ts";
+import { oneOf } from "./record-codec.ts";
 
 /** Identifies the attempt: the row is settled only if the ledger still holds it for this token. */
 export interface KeptAttempt {
@@ -25,23 +25,28 @@ export interface KeptAttempt {
   startedAtMs: number | null;
 }
 
-/** The outcome of a row that the ledger's file could not store. */
+export function attemptOf({ item, token }: Claim): KeptAttempt {
+  return { rowIndex: item.rowIndex, token, startedAtMs: item.startedAtMs };
+}
+
+/** The outcome of a row that the ledger cannot store for now. */
 export type KeptSettlement =
   | { type: "reported"; attempt: KeptAttempt; report: Report }
   | { type: "failed"; attempt: KeptAttempt; failure: AttemptFailure };
 
 export interface KeptSettlementsOptions {
   jobId: string;
-  ledgerFile: string;
+  /** The ledger itself, where it is a file of this machine. */
+  ledgerFile?: string;
   /** Path of the job's output: a place where its user can write. */
   outputPath: () => string;
   tell: (message: string) => void;
 }
 
 /**
- * Keeps paid outcomes of rows that the ledger cannot store for now in a file on another disk: beside the job's
- * output, else in the folder for temporary files. However this process ends, the next run of the job settles them without
- * asking a model. The file is removed once the ledger has them.
+ * Keeps paid outcomes of rows in a file while the ledger cannot store them, because its disk is full or its database away:
+ * beside the job's output, else in the folder for temporary files. However this process ends, the next run of the job on this
+ * machine settles them without asking a model. The file is removed once the ledger has them.
  */
 export class KeptSettlements {
   #options: KeptSettlementsOptions;
@@ -103,8 +108,9 @@ export class KeptSettlements {
 
   #places(): string[] {
     const name = `${this.#prefix()}${process.pid}.jsonl`;
+    const { ledgerFile } = this.#options;
     // The ledger's own disk comes last: it has no room.
-    const full = deviceOf(path.dirname(this.#options.ledgerFile));
+    const full = ledgerFile === undefined ? null : deviceOf(path.dirname(ledgerFile));
     return this.#folders()
       .toSorted((a, b) => Number(deviceOf(a) === full) - Number(deviceOf(b) === full))
       .map((folder) => path.join(folder, name));
