@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -11,7 +11,11 @@ import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ManualClock } from "../src/async/clock.ts";
+import type { ExecServerClient as UniversalClient } from "../src/client/exec-server-client.ts";
 import { ExecServerClient } from "../src/client/node/socket-client.ts";
+import type { ExecProcess } from "../src/exec/exec-process.ts";
+import { lines } from "../src/exec/lines.ts";
+import { waitFor } from "../src/exec/wait-for-output.ts";
 import { clientContract } from "../test/contract/client-contract.ts";
 import { FaultProxy } from "../test/support/fault-proxy.ts";
 import { until } from "../test/support/until.ts";
@@ -102,4 +106,102 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
     });
     await client.close();
   });
+
+  it("leaves a session to the client that has it, whatever the connections of others do", async () => {
+    await using proxy = await FaultProxy.before(url);
+    const states: string[] = [];
+    const clock = new ManualClock();
+    const first = await ExecServerClient.connectWebSocket({
+      url: proxy.url,
+      clock,
+      onConnectionState: ({ type }) => states.push(type),
+    });
+    const resumeSessionId = first.sessionId;
+    assert.ok(resumeSessionId !== null);
+    // This server knows no take-over.
+    const attached = { message: /already attached/ };
+    await assert.rejects(
+      ExecServerClient.connectWebSocket({ url, resumeSessionId, takeOver: true }),
+      attached,
+    );
+    await first.call("environment/status", {});
+    assert.deepEqual(states, ["connected"]);
+    // Another client resumes the session while the first cannot: the first does not take it back.
+    await proxy.refuse();
+    await until("the loss", () => states.at(-1) === "reconnecting");
+    const resumed: UniversalClient[] = [];
+    await until("the session", async () => {
+      const tried = ExecServerClient.connectWebSocket({ url, resumeSessionId });
+      await tried.then((client) => resumed.push(client)).catch(() => undefined);
+      return resumed.length > 0;
+    });
+    const [second] = resumed;
+    assert.ok(second);
+    await proxy.listenAgain();
+    await until("the end of the first", async () => {
+      await clock.advance(1000);
+      return states.at(-1) === "disconnected";
+    });
+    await assert.rejects(first.call("environment/status", {}), attached);
+    await second.call("environment/status", {});
+    await Promise.all([first.close(), second.close()]);
+  });
+
+  it("ends a start whose connection was cut, by the process or by an error that says it may have started", async () => {
+    await using proxy = await FaultProxy.before(url);
+    const clock = new ManualClock();
+    const states: string[] = [];
+    const client = await ExecServerClient.connectWebSocket({
+      url: proxy.url,
+      clock,
+      onConnectionState: ({ type }) => states.push(type),
+    });
+    for (let round = 0; round < 5; round++) {
+      const processId = `cut-start-${round}`;
+      const starting = start(client, processId, ["echo", processId]);
+      let isOver = false;
+      const outcome = starting
+        .then(
+          (child) => waitFor(child, processId),
+          (error: unknown) => error,
+        )
+        .finally(() => {
+          isOver = true;
+        });
+      for (let turn = 0; turn < round; turn++) await new Promise((resolve) => setImmediate(resolve));
+      proxy.cut({ reset: round % 2 === 0 });
+      // This server takes a start that was cut for one under way, for ever. Only the time of that runs fast.
+      await until("its end", async () => {
+        await clock.advance(states.at(-1) === "connected" ? 100 : 5);
+        return isOver;
+      });
+      const told = await outcome;
+      if (told instanceof Error) assert.match(told.message, /to start.*it may have started/);
+    }
+    await client.close();
+  });
+
+  it("reports output that the server has evicted meanwhile as a gap of unknown size", async () => {
+    await using proxy = await FaultProxy.before(url);
+    const client = await ExecServerClient.connectWebSocket({ url: proxy.url });
+    const [go, done] = [join(home, "go"), join(home, "done")];
+    const flood = `echo ready; while [ ! -e ${go} ]; do sleep 0.02; done
+      head -c 4000000 /dev/zero | tr '\\0' x; echo; echo last; touch ${done}`;
+    const child = await start(client, "flood", ["/bin/sh", "-c", flood]);
+    await waitFor(child, "ready");
+    await proxy.refuse();
+    await writeFile(go, "");
+    await until("the whole output", () => existsSync(done));
+    await proxy.listenAgain();
+    const seen: unknown[] = [];
+    for await (const line of lines(child, { onGap: "yield" }))
+      seen.push(typeof line === "string" ? line.slice(0, 5) : line.bytes);
+    assert.deepEqual(seen, ["ready", null, "xxxxx", "last"]);
+    await client.close();
+  });
 });
+
+function start(client: UniversalClient, processId: string, argv: string[]): Promise<ExecProcess> {
+  const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
+  return client.start({ processId, argv, cwd: "/", env, tty: false });
+}

@@ -117,6 +117,8 @@ export const CALLS: readonly CallCase[] = [
 export interface EventCase {
   what: string;
   model: MockHandler;
+  /** The program is interrupted, as by Ctrl-C, once it has told this. */
+  interruptOn?: string;
   because?: string;
 }
 
@@ -199,6 +201,11 @@ export const EVENTS: readonly EventCase[] = [
     model: inTurn(answer(call("a", "echo x", { workdir: "/no/such" }))),
     because: "the original puts words of its own before the reason",
   },
+  {
+    what: "an interrupt during a command",
+    model: inTurn(answer(call("a", "sleep 1000"))),
+    interruptOn: "item.started",
+  },
 ];
 
 /** What a model read after each call. */
@@ -216,8 +223,8 @@ export async function runCalls(program: Program): Promise<string[]> {
 }
 
 /** What a program read, a line each. */
-export async function runEvents(program: Program, { model }: EventCase): Promise<string[]> {
-  const { stdout } = await run(program, model);
+export async function runEvents(program: Program, { model, interruptOn }: EventCase): Promise<string[]> {
+  const { stdout } = await run(program, model, interruptOn);
   return stdout
     .trim()
     .split("\n")
@@ -226,7 +233,7 @@ export async function runEvents(program: Program, { model }: EventCase): Promise
     .map((event) => JSON.stringify(inOrder(event)));
 }
 
-async function run(program: Program, handler: MockHandler) {
+async function run(program: Program, handler: MockHandler, interruptOn?: string) {
   using place = codexHome();
   const model = await startMockResponses(handler);
   try {
@@ -247,6 +254,7 @@ async function run(program: Program, handler: MockHandler) {
     let stdout = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => {
       stdout += text;
+      if (interruptOn !== undefined && stdout.includes(interruptOn)) child.kill("SIGINT");
     });
     child.stderr.resume();
     await once(child, "close");

@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
+import { callError } from "./call-error.ts";
 import { asText, type CollectedOutput, collectOutput } from "./collect-output.ts";
 import type { EnvPolicy, ExecBackend, ExitReason, StartParams, TerminalSize } from "./exec-process.ts";
 import { guardSecrets, HOST_ENVIRONMENT } from "./host-environment.ts";
@@ -74,7 +75,11 @@ export async function runToEnd(
   const { timeoutMs, clock = systemClock } = options;
   options.signal?.throwIfAborted();
   const late = new AbortController();
-  const isLate = () => late.abort(new TimeoutError(`\`${argv[0]}\` to start`, timeoutMs ?? 0));
+  const caller = new Error("called from here");
+  const isLate = () => {
+    const error = new TimeoutError(`\`${argv[0]}\` to start`, timeoutMs ?? 0);
+    late.abort(callError(error, { method: "process/start", argv }, caller));
+  };
   const timer = timeoutMs === undefined ? null : clock.after(timeoutMs, isLate);
   try {
     return await runUntil(backend, argv, options, late.signal);

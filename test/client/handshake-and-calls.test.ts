@@ -4,6 +4,7 @@ import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError } from "../../src/async/deadline.ts";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
+import { run } from "../../src/exec/run-program.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
@@ -191,6 +192,32 @@ describe("calls", () => {
     for (let count = 0; count < 5000; count++) process.write(new Uint8Array(1)).catch(() => undefined);
     await settle();
     assert.equal(server.calls("process/write").length, 1024);
+    await client.close();
+  });
+
+  it("of a run whose start is not answered in its time reject, and what starts later is ended", async () => {
+    const server = new ScriptedServer();
+    const clock = new ManualClock();
+    const client = await ExecServerClient.connect(server.open, { clock });
+    server.answers["process/start"] = () => NO_ANSWER;
+    server.answers["process/terminate"] = () => ({ running: true });
+    const running = run(client.backend, ["slow"], { cwd: "/", timeoutMs: 500, clock });
+    const refused = assert.rejects(running, (error: Error) => {
+      assert.ok(error instanceof ExecServerError && error.cause instanceof TimeoutError, error.stack);
+      assert.deepEqual(
+        [error.code, error.method, error.argv, error.message],
+        ["TIMEOUT", "process/start", ["slow"], "timed out waiting for `slow` to start after 500 ms"],
+      );
+      assert.match(error.stack ?? "", /handshake-and-calls\.test\.ts/);
+      return true;
+    });
+    await settle();
+    await clock.advance(500);
+    await refused;
+    const [start] = server.current.messages.filter((message) => "id" in message).slice(-1);
+    assert.ok(start && "id" in start);
+    server.current.respond(start.id, { processId: server.calls("process/start")[0]?.processId });
+    await server.until(() => server.calls("process/terminate").length > 0);
     await client.close();
   });
 

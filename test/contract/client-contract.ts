@@ -88,6 +88,10 @@ export function clientContract(
       if (options.noCloseStdin) {
         await assert.rejects(patiently(running, "the run"), NO_CLOSE_STDIN);
         await assert.rejects(patiently(talking, "the talk"), NO_CLOSE_STDIN);
+        // Nor does the refusal wait behind input that nobody reads.
+        await using deaf = await context.backend.start(params(["sleep", "1000"], { pipeStdin: true }));
+        const unread = communicate(deaf, new Uint8Array(8_000_000));
+        await assert.rejects(patiently(unread, "the refusal"), NO_CLOSE_STDIN);
       } else {
         assert.equal((await patiently(running, "the run")).stdout, "a\nb\n");
         assert.equal((await patiently(talking, "the talk")).stdout, "c\nd\n");

@@ -5,6 +5,7 @@ import type {
   ExecProcess,
   ExitStatus,
   StartParams,
+  TerminateMode,
   TtyState,
 } from "../../src/exec/exec-process.ts";
 import { waitOn } from "../../src/exec/wait-condition.ts";
@@ -67,6 +68,8 @@ export class ScriptedProcess implements ExecProcess {
   /** What was written, and what was signalled as `<name>`. */
   readonly input: string[] = [];
   terminated = false;
+  /** How the last call to end it wanted that. */
+  terminateMode: TerminateMode | undefined;
   /** Whether being terminated ends it. */
   diesWhenTerminated = true;
   writeStatus: "accepted" | "stdinClosed" = "accepted";
@@ -134,8 +137,9 @@ export class ScriptedProcess implements ExecProcess {
     this.input.push(`<${name}>`);
   }
 
-  async terminate() {
+  async terminate(mode?: TerminateMode) {
     this.terminated = true;
+    this.terminateMode = mode;
     const running = this.log.exit === null;
     if (this.diesWhenTerminated && running) {
       this.exit(143, { signal: "SIGTERM", reason: "terminated" });

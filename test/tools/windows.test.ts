@@ -291,6 +291,8 @@ test("the output and the end that a cancelled call missed are left to the next o
     await clock.advance(1000);
     await next.result;
   }
+  // It has ended by now, and whoever asks first does not wait for the answer.
+  await (await begin("write_stdin", { session_id }, { signal: AbortSignal.abort() })).result;
   const last = await begin("write_stdin", { session_id });
   await clock.advance(0);
   const output = await last.result;
@@ -306,6 +308,8 @@ test("no call gets more than 10,000 tokens of output, whatever it asks for", asy
   await clock.advance(0);
   const shown = textOf(await result);
   assert.match(shown, /^x{20000}…15000 tokens truncated…x{20000}$/);
+  const rest = await begin("read_output", { session_id: 1, offset: 1000, max_output_tokens: 1_000_000 });
+  assert.match((await rest.result).text, /^Bytes 1000 to 41000 of 100000\nOutput:\nx{40000}$/);
   await unified.close();
 });
 
@@ -331,6 +335,7 @@ test("a session can be ended, at once or with time to clean up, and its end is r
     await clock.advance(0);
     const output = await killed;
     assert.deepEqual([backend.last.terminated, fact(output, "exit_code")], [true, 143]);
+    assert.equal(backend.last.terminateMode?.type, force ? "force" : "graceful");
     const gone = await (await begin("kill_session", { session_id })).result;
     assert.match(gone.text, new RegExp(`^\\w+ failed: Unknown process id ${session_id}$`));
   }
