@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
@@ -172,6 +172,8 @@ suite("procwire exec", { concurrency: 3 }, () => {
       assert.match(stderr, /^sandbox: workspace-write$/m);
       assert.match(stdout, /\/etc\/there.*Read-only file system/);
       assert.ok(existsSync(path.join(folder, "here")));
+      const readOnly = await runCli(["exec", "-s", "read-only", "go"], { cwd: folder, env });
+      assert.match(readOnly.stdout, /'here'.*Read-only file system/);
     });
   });
 
@@ -197,6 +199,10 @@ suite("procwire exec", { concurrency: 3 }, () => {
         /sandbox `bubblewrap` is not available: .*; --dangerously-bypass-approvals-and-sandbox runs/,
       );
       assert.equal(mock.requests.length, 0);
+      // Whoever wants none is not refused, by either name of that.
+      const none = await runCli([...args, "-s", "danger-full-access"], { cwd: folder, env });
+      assert.equal(none.code, 0, none.stderr);
+      assert.match(none.stderr, /^sandbox: none$/m);
     });
   });
 
@@ -289,7 +295,12 @@ suite("procwire exec", { concurrency: 3 }, () => {
         ? answer(functionCall("c", "exec_command", { cmd: "echo kept", login: false }))
         : says("noted");
     };
-    await withExec(model, async ({ exec }) => {
+    await withExec(model, async ({ folder, exec }) => {
+      // An older thread, of a run that ended in the middle of a call.
+      const threads = path.join(folder, ".procwire", "threads");
+      await mkdir(threads, { recursive: true });
+      const cut = { type: "function_call", call_id: "cut", name: "exec_command", arguments: "{}" };
+      await writeFile(path.join(threads, "older.jsonl"), `${JSON.stringify(cut)}\n{"type":"mess`);
       const first = await exec(["--json", "one"]);
       const { thread_id } = JSON.parse(first.stdout.split("\n")[0] ?? "");
       const second = await exec(["--json", "resume", thread_id, "two"]);
@@ -297,7 +308,10 @@ suite("procwire exec", { concurrency: 3 }, () => {
       assert.equal((await exec(["resume", "--last", "--ephemeral", "three"])).code, 0);
       const texts = JSON.stringify(asked.at(-1));
       assert.match(texts, /"one".*kept\\n.*noted.*"two".*noted.*"three"/);
-      const missing = await exec(["resume", "../nope", "four"]);
+      assert.equal((await exec(["resume", "older", "four"])).code, 0);
+      // The API takes no call without an answer.
+      assert.deepEqual(asked.at(-1)?.slice(0, 2), ["function_call", "aborted"]);
+      const missing = await exec(["resume", "../nope", "five"]);
       assert.equal(missing.code, 2);
       assert.match(missing.stderr, /there is no thread `\.\.\/nope`/);
     });

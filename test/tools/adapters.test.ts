@@ -36,4 +36,8 @@ test("an abort signal passed through an adapter ends the wait", () =>
     const abortSignal = AbortSignal.abort();
     const text = await tools.exec_command?.execute({ cmd: "sleep 60", login: false }, { abortSignal });
     assert.match(text ?? "", /Process running with session ID 1/);
+    const [exec] = agentsTools(unified.tools, (options: AgentsToolOptions) => options);
+    const details = { signal: abortSignal };
+    const other = await exec?.execute({ cmd: "sleep 60", login: false }, undefined, details);
+    assert.match(other ?? "", /Process running with session ID 2/);
   }));

@@ -60,3 +60,12 @@ test("a terminal without echo is reported as waiting for a secret", () => {
   assert.match(renderText(result), /\nAwaiting input: secret \(echo is off\)\nOutput:\n/);
   assert.deepEqual(renderStructured(result).awaiting_input, { secret: true });
 });
+
+test("a command that the sandbox stood in the way of says so in a line of its own", () => {
+  const state = { type: "exited", exitCode: 1, signal: null, sandboxDenied: true } as const;
+  assert.match(
+    renderText({ ...exited, state }),
+    /\nOriginal token count: 2\nSandbox: seems to have refused something.*\nOutput:\nhello\n$/,
+  );
+  assert.equal(renderStructured({ ...exited, state }).sandbox_denied, true);
+});

@@ -110,6 +110,7 @@ export function testWalls(behaves: Behaves): void {
           else {
             assert.match(textOf(output), /Connection refused/);
             assert.equal(fact(output, "sandbox_denied"), true, "the walls are named as the cause");
+            assert.match(output.text, /^Sandbox: seems to have refused something, perhaps the network$/m);
           }
         } finally {
           server.close();

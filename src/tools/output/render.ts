@@ -31,6 +31,8 @@ export function renderText(result: CallResult): string {
     stateLine(result.state),
     `Original token count: ${tokensOf(output.original)}`,
   ];
+  if (result.state.type === "exited" && result.state.sandboxDenied)
+    lines.push("Sandbox: seems to have refused something, perhaps the network");
   if (result.waited !== undefined) lines.push(`Wait ended: ${result.waited}`);
   if (result.awaitingInput)
     lines.push(`Awaiting input: ${result.awaitingInput.secret ? "secret (echo is off)" : "yes"}`);
