@@ -6,8 +6,8 @@ export class Lanes<K> {
     const before = this.#tails.get(key);
     const running = before === undefined ? task() : before.then(task);
     const tail: Promise<void> = running.then(
-      () => this.#leave(key, tail),
-      () => this.#leave(key, tail),
+      () => this.#ended(key, tail),
+      () => this.#ended(key, tail),
     );
     this.#tails.set(key, tail);
     return running;
@@ -18,7 +18,12 @@ export class Lanes<K> {
     return this.#tails.has(key);
   }
 
-  #leave(key: K, tail: Promise<void>): void {
+  /** Tasks given from now on do not wait for those given before, which go on among themselves. */
+  leave(key: K): void {
+    this.#tails.delete(key);
+  }
+
+  #ended(key: K, tail: Promise<void>): void {
     if (this.#tails.get(key) === tail) this.#tails.delete(key);
   }
 }

@@ -26,9 +26,16 @@ export class InputLanes {
     this.#openStraight(processId);
   }
 
+  /** All input comes by the ordered way from now on. */
   forget(processId: string): void {
     this.#inputs.delete(processId);
     this.#way?.shut(processId);
+  }
+
+  /** The id is free: whatever is next called so does not wait for calls of this one, which may wait for long. */
+  leave(processId: string): void {
+    this.forget(processId);
+    this.#lanes.leave(processId);
   }
 
   /** Runs one of the calls that keep their order for a process. */

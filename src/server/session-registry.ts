@@ -96,7 +96,11 @@ export class SessionRegistry {
       );
     }
     session.attach(attachment, isOwn ? "same" : "another");
-    former?.peer.close(`session ${TAKEN_OVER}`);
+    // A client's own connections may come in another order than it made them: the one it has comes back, which a client
+    // that was taken over does not.
+    former?.peer.close(
+      isOwn ? "session was resumed on another connection of its client" : `session ${TAKEN_OVER}`,
+    );
     return session;
   }
 

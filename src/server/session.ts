@@ -278,11 +278,15 @@ export class Session {
   async steered(processId: string): Promise<HostProcess | null> {
     const process = await this.find(processId);
     const slot = this.#slots.get(processId);
-    if (slot?.type === "started" && slot.entry.role === "viewer")
+    if (slot?.type === "started") this.#refuseViewer(slot.entry);
+    return process;
+  }
+
+  #refuseViewer({ processId, role }: SessionProcess): void {
+    if (role === "viewer")
       throw invalidRequest(
         `process ${processId} is attached to as a viewer, who may only read; attach to it as driver to do this`,
       );
-    return process;
   }
 
   async get(processId: string): Promise<HostProcess> {
@@ -309,35 +313,41 @@ export class Session {
     return invalidRequest(`unknown process id ${processId}${more}`);
   }
 
-  /**
-   * Runs one of the calls that keep their order for a process. A start keeps its place among them, so one that is under
-   * way at a call's turn came after that call: waiting for it would be waiting for oneself.
-   */
+  /** Runs one of the calls that keep their order for a process. */
   inOrder<T>(processId: string, task: (process: HostProcess | null) => Promise<T>): Promise<T> {
+    return this.#inOrder(processId, (entry) => task(entry?.process ?? null));
+  }
+
+  /**
+   * A call is for the process that its id names as it comes. At its turn there may be none: it never started, it was let
+   * go of, or its id is another's by now. One whose start comes after the call is not waited for: it waits for the call.
+   */
+  #inOrder<T>(processId: string, task: (entry: SessionProcess | null) => Promise<T>): Promise<T> {
+    const named = this.#slots.get(processId);
     return this.#input.inOrder(processId, async () => {
-      const startsLater = this.#slots.get(processId)?.type === "starting";
-      return task(startsLater ? null : await this.steered(processId));
+      const entry = named?.type === "starting" ? await named.started : named?.entry;
+      if (!entry || !this.#holds(entry)) return task(null);
+      this.#refuseViewer(entry);
+      return task(entry);
     });
   }
 
   /** Input, in its order, and who gave it. */
   write(processId: string, chunk: Uint8Array, writeId: string | undefined): Promise<{ status: WriteStatus }> {
-    return this.inOrder(processId, async (process) => {
-      if (!process) return { status: "unknownProcess" };
+    return this.#inOrder(processId, async (entry) => {
+      if (!entry) return { status: "unknownProcess" };
+      const { process } = entry;
       const echoedBefore = process.ttyState()?.echo ?? true;
       const fed = process.feed(chunk, { writeId });
       const echo = echoedBefore && (process.ttyState()?.echo ?? true);
       const { status, isRepeated, isTaken = false } = await fed;
       if (status === "accepted" && !isRepeated)
-        this.#typed(processId, { bytes: chunk.length, echo, chunk: echo && isTaken ? chunk : null });
+        this.#typed(entry, { bytes: chunk.length, echo, chunk: echo && isTaken ? chunk : null });
       return { status };
     });
   }
 
-  #typed(processId: string, input: Omit<TypedInput, "atMs">): void {
-    const slot = this.#slots.get(processId);
-    if (slot?.type !== "started") return;
-    const { role, shared } = slot.entry;
+  #typed({ role, shared }: SessionProcess, input: Omit<TypedInput, "atMs">): void {
     const { number, ownerId } = this.#deps;
     const actor = { session: number, principal: ownerId, client: this.attachment?.clientName ?? "" };
     shared.typed({ ...actor, role: role === "owner" ? "owner" : "driver" }, input);
@@ -461,7 +471,7 @@ export class Session {
   /** Its id is free again. */
   #drop(entry: SessionProcess): void {
     this.#slots.delete(entry.processId);
-    this.#input.forget(entry.processId);
+    this.#input.leave(entry.processId);
     this.#forgetting.get(entry)?.cancel();
     this.#forgetting.delete(entry);
   }

@@ -11,6 +11,7 @@ import { FaultProxy } from "../support/fault-proxy.ts";
 import { type ServeChild, serve } from "../support/serve.ts";
 import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
 import { until } from "../support/until.ts";
+import { WireClient, webSocketWire } from "../support/wire.ts";
 
 const TAKEN_OVER = /was taken over by another connection/;
 const CAT = {
@@ -121,6 +122,27 @@ function contract(name: string, skip: string | false, url: () => string): void {
         await until("the way back", () => states.at(-1)?.type !== "reconnecting");
         assert.equal(states.at(-1)?.type, "connected");
       }
+      assert.deepEqual(await process.write(new TextEncoder().encode("still mine")), { status: "accepted" });
+      await process.terminate();
+      await client.close();
+    });
+
+    it("comes back to its client when a handshake that it gave up long ago arrives after a later one", async () => {
+      const { client, states } = await connect(url());
+      const process = await client.start(CAT);
+      const stale = new WireClient(await webSocketWire(url()));
+      await stale.handshake({
+        resumeSessionId: client.sessionId,
+        extensions: ["attach"],
+        takeOver: true,
+        takeOverFrom: "1",
+      });
+      await until("the loss", () => states.length > 1);
+      await until("the way back", () => states.at(-1)?.type !== "reconnecting");
+      assert.deepEqual(
+        states.map(({ type }) => type),
+        ["connected", "reconnecting", "connected"],
+      );
       assert.deepEqual(await process.write(new TextEncoder().encode("still mine")), { status: "accepted" });
       await process.terminate();
       await client.close();

@@ -185,6 +185,49 @@ describe("attaching to a process of another session", () => {
       ["process/exited", "process/closed"],
     );
   });
+
+  test("and leaving it frees its id, however long input for it still waits", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const driver = await ready();
+    const gate = Promise.withResolvers<void>();
+    await attach(driver, await started(owner, "slow"), "driver", { processId: "p" });
+    host.process("slow").writeGate = gate.promise;
+    const waits = write(driver, "p", "1");
+    const queued = write(driver, "p", "2");
+    await driver.call("process/detach", { processId: "p" });
+    await driver.start("p", ["x"]);
+    assert.deepEqual((await write(driver, "p", "of the new one")).result, { status: "accepted" });
+    gate.resolve();
+    assert.deepEqual((await waits).result, { status: "accepted" });
+    assert.deepEqual((await queued).result, { status: "unknownProcess" });
+    assert.deepEqual(host.process("slow").written, ["1"]);
+    assert.deepEqual(host.process("p").written, ["of the new one"]);
+  });
+
+  test("and to another one by the same id gives that one nothing that was meant for the first", async () => {
+    const { host, ready, started } = setup();
+    const owner = await ready();
+    const driver = await ready();
+    const gate = Promise.withResolvers<void>();
+    const other = await started(owner, "other");
+    await attach(driver, await started(owner, "slow"), "driver", { processId: "p" });
+    host.process("slow").writeGate = gate.promise;
+    const waits = write(driver, "p", "1");
+    const queued = write(driver, "p", "2");
+    const resize = driver.request("process/resize", { processId: "p", size: { rows: 2, cols: 3 } });
+    const close = driver.request("process/closeStdin", { processId: "p" });
+    await driver.call("process/detach", { processId: "p" });
+    await attach(driver, other, "driver", { processId: "p" });
+    gate.resolve();
+    assert.deepEqual((await waits).result, { status: "accepted" });
+    assert.deepEqual((await queued).result, { status: "unknownProcess" });
+    assert.equal((await resize).error?.message, "unknown process id p");
+    assert.deepEqual((await close).result, { status: "unknownProcess" });
+    assert.deepEqual(host.process("other").written, []);
+    assert.deepEqual((await write(driver, "p", "3")).result, { status: "accepted" });
+    assert.deepEqual(host.process("other").written, ["3"]);
+  });
 });
 
 describe("the driver", () => {

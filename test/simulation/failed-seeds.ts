@@ -17,4 +17,8 @@ export const FAILED_SEEDS: readonly { seed: number; was: string }[] = [
     seed: 285,
     was: "output that came with the answer to the start was evicted before anybody could ask for it",
   },
+  {
+    seed: 901129,
+    was: "an `initialize` that its client had given up came after a later one, and took the session away for good",
+  },
 ];
