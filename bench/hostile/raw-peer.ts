@@ -5,12 +5,19 @@ import { connect, type Socket } from "node:net";
 /** How long an attack waits for a server that has stopped reading before it counts as stopped by backpressure. */
 const HELD_OFF_MS = 3_000;
 
+/** Servers refuse longer frames of longer messages: Codex's takes 16 MiB. */
+const FRAGMENT_BYTES = 8 * 1024 * 1024;
+/** How long a server may take for an answer before it counts as one that does not give it. */
+const ANSWER_TIMEOUT_MS = 20_000;
+
+const CONTINUATION = 0x0;
 const TEXT = 0x1;
 const PING = 0x9;
 
 /** A raw WebSocket client: it can leave data unread, send any frame, and disconnect without a close. */
 export class RawPeer {
   readonly #socket: Socket;
+  readonly #answers = new Answers();
   #nextId = 1;
 
   static async connect(url: string): Promise<RawPeer> {
@@ -28,7 +35,7 @@ export class RawPeer {
 
   private constructor(socket: Socket) {
     this.#socket = socket;
-    socket.on("data", () => undefined);
+    socket.on("data", (bytes) => this.#answers.received(bytes));
   }
 
   /** `initialize` and `initialized`; the answers are not looked at. */
@@ -46,8 +53,21 @@ export class RawPeer {
     return this.send(JSON.stringify({ id, method, params }));
   }
 
-  send(text: string): Promise<boolean> {
-    return this.write(frame(TEXT, Buffer.from(text)));
+  /** Sends a request and waits for its answer, which a server may not give to one who sends too many at once. */
+  async answered(method: string, params: unknown): Promise<boolean> {
+    const id = this.#nextId++;
+    return (await this.request(method, params, id)) && (await this.#answers.to(id));
+  }
+
+  /** A long text goes in fragments. */
+  async send(text: string): Promise<boolean> {
+    const payload = Buffer.from(text);
+    for (let at = 0; at < payload.length; at += FRAGMENT_BYTES) {
+      const end = at + FRAGMENT_BYTES;
+      const opcode = at === 0 ? TEXT : CONTINUATION;
+      if (!(await this.write(frame(opcode, payload.subarray(at, end), end >= payload.length)))) return false;
+    }
+    return true;
   }
 
   ping(payload: Buffer): Promise<boolean> {
@@ -82,9 +102,34 @@ export class RawPeer {
   }
 }
 
-function frame(opcode: number, payload: Buffer): Buffer {
+/** Finds the ids of answers in what comes; output cannot hold one, since it is base64. */
+class Answers {
+  readonly #waiting = new Map<number, () => void>();
+  #rest = "";
+
+  to(id: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      const settle = (came: boolean) => {
+        clearTimeout(timer);
+        this.#waiting.delete(id);
+        resolve(came);
+      };
+      const timer = setTimeout(() => settle(false), ANSWER_TIMEOUT_MS);
+      this.#waiting.set(id, () => settle(true));
+    });
+  }
+
+  received(bytes: Buffer): void {
+    if (this.#waiting.size === 0) return;
+    const text = this.#rest + bytes.toString("latin1");
+    for (const [, id] of text.matchAll(/"id":(\d+)[,}]/g)) this.#waiting.get(Number(id))?.();
+    this.#rest = text.slice(-20);
+  }
+}
+
+function frame(opcode: number, payload: Buffer, isLast = true): Buffer {
   const head = Buffer.alloc(payload.length < 126 ? 6 : payload.length < 65_536 ? 8 : 14);
-  head[0] = 0x80 | opcode;
+  head[0] = (isLast ? 0x80 : 0) | opcode;
   // The mask is zero: the bytes go as they are.
   if (payload.length < 126) head[1] = 0x80 | payload.length;
   else if (payload.length < 65_536) {
