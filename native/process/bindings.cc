@@ -156,10 +156,10 @@ napi_value holds(napi_env env, napi_callback_info info) {
   return call.answer(holdsEnds(static_cast<pid_t>(call.number(0)), pipes, static_cast<int>(call.number(1))));
 }
 
-// 0: it has none
+// 0: it has none; below 0: it has changed a half of it
 napi_value mark(napi_env env, napi_callback_info info) {
   Call call(env, info);
-  return call.answer(static_cast<double>(markOf(static_cast<pid_t>(call.number(0)))));
+  return call.answer(markOf(static_cast<pid_t>(call.number(0))));
 }
 
 // (pid, startTime, signal) -> 0 or the errno

@@ -102,8 +102,9 @@ PLAIN_CALLS_ONLY int execChild(void* argument) {
   for (int at = 0; at < plan->limitCount; at++)
     if (syscall(SYS_prlimit64, 0, plan->limits[at].resource, plan->limits[at].values, nullptr) < 0)
       failChild(plan, "setrlimit", errno);
-  if (plan->marking && syscall(SYS_prlimit64, 0, plan->marking->resource, plan->marking->values, nullptr) < 0)
-    plan->unmarked = true;
+  for (int at = 0; at < plan->markingCount; at++)
+    if (syscall(SYS_prlimit64, 0, plan->marking[at].resource, plan->marking[at].values, nullptr) < 0)
+      plan->unmarked = plan->unmarked || at == 0;
 
   // As execvp searches, except that a file the kernel cannot execute is never handed to a shell.
   int denied = 0;

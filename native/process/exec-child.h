@@ -36,8 +36,9 @@ struct ChildPlan {
   // The program must not start without these.
   const ResourceLimit* limits;
   int limitCount;
-  // The limit that carries its mark; the program starts even if this cannot be set. Null: none.
+  // The limits that carry its mark, the first the mark itself; the program starts even if this cannot be set.
   const ResourceLimit* marking;
+  int markingCount;
   // Files (cgroup.procs) that put the process that writes to them into a cgroup.
   const int* cgroups;
   int cgroupCount;

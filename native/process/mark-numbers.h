@@ -26,6 +26,10 @@ static inline uint64_t first_mark_of(pid_t pid, uint64_t start_time) {
   return MARK_FIRST + ((mixed & ((1ull << MARK_PROGRAM_BITS) - 1)) << MARK_SERIAL_BITS);
 }
 
+// The other half of a mark, in a second limit. Nobody but root can raise a limit, and of two halves that make another
+// mark one is always higher: so whoever has a half of another process's mark has not got the other.
+static inline uint64_t witness_of(uint64_t mark) { return 8 * MARK_FIRST - mark; }
+
 static inline int is_mark_of(uint64_t value, uint64_t first) {
   return value >> MARK_SERIAL_BITS == first >> MARK_SERIAL_BITS;
 }

@@ -10,11 +10,18 @@
 
 namespace procwire {
 
-// A mark that no other process has, and the limit that carries it. 0 where none can be set.
-uint64_t nextMark(ResourceLimit& limit);
+// The limits that carry a mark: the mark itself, and where it can be set its other half.
+struct Marking {
+  ResourceLimit limits[2];
+  int count = 0;
+};
 
-// The mark of a process; 0 when it has none, or is gone.
-uint64_t markOf(pid_t pid);
+// A mark that no other process has, and what carries it. 0 where none can be set.
+uint64_t nextMark(Marking& marking);
+
+// The mark of a process; 0 when it has none, or is gone. Below 0 (the mark, negated) when its other half is not there:
+// the process has changed one of the two.
+double markOf(pid_t pid);
 
 }  // namespace procwire
 

@@ -331,7 +331,8 @@ bool start(SpawnRequest& request) {
   capLimits(limits);
   plan.limits = limits.data();
   plan.limitCount = static_cast<int>(limits.size());
-  plan.marking = request.mark ? &request.marking : nullptr;
+  plan.marking = request.marking.limits;
+  plan.markingCount = request.mark ? request.marking.count : 0;
   plan.cgroups = child.cgroups.data();
   plan.cgroupCount = static_cast<int>(child.cgroups.size());
   // A kept process is the keeper's child, so that it gets the parent-death signal when the keeper dies, not the server.

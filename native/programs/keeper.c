@@ -36,6 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../process/mark-numbers.h"
 #include "kept-memory.h"
 
 // After this many deaths within this time the next server would die too. `--deaths` is for tests, which kill more.
@@ -320,39 +321,57 @@ static int keep(uint64_t id, uint64_t which, const int* fds, unsigned count) {
 
 // ---- unclaimed children
 
-// Where the mark of the server's processes may be (native/process/mark.cc): one of two resource limits without effect.
+// Where the mark of the server's processes may be (native/process/mark.cc): one of two resource limits without effect,
+// and its other half in a third.
 struct marks {
-  uint64_t locks, realtime;
+  uint64_t locks, resident, witness;
 };
+
+#define UNLIMITED UINT64_MAX
 
 static uint64_t limit_in(const char* text, const char* name) {
   const char* line = strstr(text, name);
-  return line ? strtoull(line + strlen(name), NULL, 10) : 0;
+  if (!line) return UNLIMITED;
+  line += strlen(name);
+  line += strspn(line, " ");
+  return *line == 'u' ? UNLIMITED : strtoull(line, NULL, 10);
 }
 
 static struct marks marks_of(pid_t pid) {
-  uint64_t locks[2] = {0, 0}, realtime[2] = {0, 0};
+  uint64_t locks[2], resident[2], witness[2];
   char path[32], text[4096];
   if (syscall(SYS_prlimit64, pid, RLIMIT_LOCKS, NULL, locks) == 0 &&
-      syscall(SYS_prlimit64, pid, RLIMIT_RTTIME, NULL, realtime) == 0)
-    return (struct marks){locks[0], realtime[0]};
+      syscall(SYS_prlimit64, pid, RLIMIT_RSS, NULL, resident) == 0 &&
+      syscall(SYS_prlimit64, pid, RLIMIT_RTTIME, NULL, witness) == 0)
+    return (struct marks){locks[0], resident[0], witness[0]};
   // A process of another user.
   snprintf(path, sizeof path, "/proc/%d/limits", (int)pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
   close_fd(&fd);
   text[length > 0 ? length : 0] = 0;
-  return (struct marks){limit_in(text, "Max file locks"), limit_in(text, "Max realtime timeout")};
+  return (struct marks){limit_in(text, "Max file locks"), limit_in(text, "Max resident set"),
+                        limit_in(text, "Max realtime timeout")};
+}
+
+// The server uses a limit where its own is free, and its own is this program's.
+static int is_free(int resource) {
+  uint64_t own[2];
+  return syscall(SYS_prlimit64, 0, resource, NULL, own) == 0 && own[0] == UNLIMITED;
 }
 
 static int carries(const struct marks* marks, const struct kept* kept) {
   uint64_t mark = kept->memory->mark;
-  return mark != 0 && (marks->locks == mark || marks->realtime == mark);
+  if (mark == 0) return 0;
+  if (!is_free(RLIMIT_LOCKS)) return marks->resident == mark;
+  // One that has taken this mark in place of its own has not got the other half.
+  const int is_whole = marks->witness == witness_of(mark) || marks->witness == UNLIMITED;
+  return marks->locks == mark && (is_whole || !is_free(RLIMIT_RTTIME));
 }
 
 // Whether it is a kept process's leader, or one of its descendants that has lost its parent.
 static int is_kept(pid_t pid, int leaders_only) {
-  struct marks marks = {0, 0};
+  struct marks marks = {0, 0, 0};
   pid_t session = leaders_only ? -1 : getsid(pid);
   if (!leaders_only) marks = marks_of(pid);
   for (const struct kept* kept = keeper.first; kept; kept = kept->next) {

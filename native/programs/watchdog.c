@@ -182,7 +182,7 @@ static void sweep(void) {
 }
 
 static int has_mark_of(pid_t pid, uint64_t first) {
-  const int carriers[] = {RLIMIT_LOCKS, RLIMIT_RTTIME};
+  const int carriers[] = {RLIMIT_LOCKS, RLIMIT_RSS};
   for (size_t at = 0; at < sizeof carriers / sizeof *carriers; at++) {
     uint64_t values[2];
     if (syscall(SYS_prlimit64, pid, carriers[at], NULL, values) == 0 && is_mark_of(values[0], first)) return 1;

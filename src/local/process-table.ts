@@ -26,7 +26,10 @@ export interface ProcessTable {
   children(parents: ReadonlySet<number>): ProcessEntry[];
   /** Null when it is gone. */
   entry(pid: number): ProcessEntry | null;
-  /** The mark it inherited from the process it descends from; 0 when it has none, or is gone. */
+  /**
+   * The mark it inherited from the process it descends from; 0 when it has none, or is gone. Negated when it has changed one
+   * of the mark's halves: then it descends from that process, or from one with a higher mark.
+   */
   markOf(pid: number): number;
   /** Does it hold one of these pipes, or this terminal? False when it may not be inspected. */
   holds(pid: number, ends: ChildEnds): boolean;

@@ -56,7 +56,9 @@ export interface TreeKillerOptions {
  *
  * Orphans are known by their mark. Whose descendant an orphan without one was cannot be found out: the kernel keeps no
  * record, and whatever else a process inherits it can change as well. But no program has a reason to drop it, so such
- * an orphan (unclaimed) is ended with the first tree that it may belong to: one whose leader is older than it.
+ * an orphan (unclaimed) is ended with the first tree that it may belong to: one whose leader is older than it. So is one
+ * that has changed its mark to another tree's, which shows in the mark's other half; it may belong to that other tree,
+ * or to one with a higher mark, since marks can only be lowered.
  */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
@@ -258,7 +260,7 @@ export class TreeKiller {
         (child.mark !== 0 && orphan.mark === child.mark) ||
         table.holds(entry.pid, child.ends);
       if (belongs) add(entry);
-      else if (orphans === "all" && child.mark !== 0 && this.#isUnclaimed(orphan)) {
+      else if (orphans === "all" && child.mark !== 0 && this.#isUnclaimed(orphan, child.mark)) {
         this.#options.onUnclaimed?.(entry);
         add(entry);
       }
@@ -268,9 +270,10 @@ export class TreeKiller {
   }
 
   /** Children in this program's own session were started by other code here; process 1 gets all orphans of a host. */
-  #isUnclaimed({ entry, mark, isKeepers }: MarkedOrphan): boolean {
+  #isUnclaimed({ entry, mark, isTorn, isKeepers }: MarkedOrphan, treesMark: number): boolean {
     if (isKeepers || process.pid === 1) return false;
-    return this.#options.subreaper && entry.session !== this.#ownSession && knownTrees.isStrange(mark);
+    if (!this.#options.subreaper || entry.session === this.#ownSession) return false;
+    return knownTrees.isStrange(mark) || (isTorn && mark < treesMark);
   }
 
   /**
@@ -288,12 +291,12 @@ export class TreeKiller {
       : table.children(this.#adopters);
     const orphans = entries
       .filter((entry) => !entry.zombie)
-      .map((entry) => ({ entry, mark: table.markOf(entry.pid), isKeepers: false }));
+      .map((entry) => markedOrphan(entry, table.markOf(entry.pid), false));
     if (keeperPid !== undefined) {
       // Not the server itself, which has the other ends of all pipes and carries no mark.
       for (const entry of table.children(new Set([keeperPid]))) {
         const mark = entry.zombie || entry.pid === process.pid ? 0 : table.markOf(entry.pid);
-        if (mark !== 0) orphans.push({ entry, mark, isKeepers: true });
+        if (mark !== 0) orphans.push(markedOrphan(entry, mark, true));
       }
     }
     const sharedMs = Math.max(SHARED_SCAN_MS, 4 * (clock.monotonic() - now));
@@ -336,8 +339,15 @@ export class TreeKiller {
 interface MarkedOrphan {
   entry: ProcessEntry;
   mark: number;
+  /** It may have taken this mark in place of a higher one. */
+  isTorn: boolean;
   /** A child of the keeper, which ends its unclaimed children itself when this server ends. */
   isKeepers: boolean;
+}
+
+/** `mark` is as the table has it. */
+function markedOrphan(entry: ProcessEntry, mark: number, isKeepers: boolean): MarkedOrphan {
+  return { entry, mark: Math.abs(mark), isTorn: mark < 0, isKeepers };
 }
 
 /** Living processes whose parent has ended, as they were at one moment. */

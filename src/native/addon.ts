@@ -111,7 +111,7 @@ export class NativeAddon {
   readonly orphanPids!: () => number[];
   readonly descendants!: (pid: number) => NativeEntries;
   readonly holds!: (pid: number, pts: number, ...pipes: number[]) => boolean;
-  /** What a process's descendants share with it; 0 for one that has no mark, or is gone. */
+  /** What a process's descendants share with it; 0 for one that has no mark, or is gone, and negated where it has changed a half. */
   readonly markOf!: (pid: number) => number;
   /** 0, or the errno. */
   readonly signal!: (pid: number, startTime: number, signal: number) => number;

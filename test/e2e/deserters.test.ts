@@ -4,7 +4,16 @@ import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isAlive, PROCWIRE, ServeChild, scratchDirectory, serve, withEnvironment } from "../support/serve.ts";
+import { KeptServe, NO_KEEPER } from "../support/keeper.ts";
+import {
+  childrenOf,
+  isAlive,
+  PROCWIRE,
+  ServeChild,
+  scratchDirectory,
+  serve,
+  withEnvironment,
+} from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { until } from "../support/until.ts";
 import { commandAs, USERS, type User } from "../support/users.ts";
@@ -54,14 +63,29 @@ const DROPS_MARK = "ulimit -x 4096; ulimit -R 5000000";
 const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
 /** What programs with realtime threads do. */
 const LIMITS_REALTIME = "ulimit -R 5000000";
+/** The value of a resource limit of another process, which everybody may read. */
+const limitOf = (pid: number, name: string) =>
+  `$(sed -n "s/^Max ${name} *\\([0-9]*\\).*/\\1/p" /proc/${pid}/limits)`;
+const takesMarkOf = (pid: number) => `ulimit -x ${limitOf(pid, "file locks")}`;
+const takesHalvesOf = (pid: number) => `${takesMarkOf(pid)}; ulimit -R ${limitOf(pid, "realtime timeout")}`;
+
+/** The clock by which the kernel notes when a process began. */
+const ticks = () => readFileSync("/proc/uptime", "utf8").split(" ")[0];
+const commandLine = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");
 
 /** Starts a daemon from a process of its own, and says its number. */
-async function startDaemon(client: WireClient, processId: string, first: string, then: string) {
+async function startDaemon(
+  client: WireClient,
+  processId: string,
+  first: string,
+  then: string,
+  more: object = {},
+) {
   using place = scratchDirectory();
   chmodSync(place.path, 0o777);
   const file = join(place.path, "pid");
   const env = { PATH: "/usr/bin:/bin", PLACE: file };
-  await client.start(processId, sh(`${daemon(first)}; ${then}`), { cwd: "file:///", env });
+  await client.start(processId, sh(`${daemon(first)}; ${then}`), { cwd: "file:///", env, ...more });
   await until(`the daemon of ${processId} is there`, () => existsSync(file));
   const pid = Number(readFileSync(file, "utf8"));
   assert.ok(isAlive(pid), `${pid} is not there to begin with`);
@@ -113,10 +137,16 @@ for (const user of USERS) {
       const mark = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
       const [name = "", value = ""] = mark.split("=");
       const env = { PATH: "/usr/bin:/bin", PLACE: "/dev/null", [name]: value };
-      const desert = `(setsid bash -c '${DROPS_MARK}; (setsid sleep 1000 &); exec sleep 1000' ${CLOSED} &)`;
+      const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
+      const ways = user.uid === 0 ? [DROPS_MARK] : [DROPS_MARK, takesHalvesOf(early)];
+      const desert = (way = DROPS_MARK) =>
+        `(setsid bash -c '${way}; (setsid sleep 1000 &); exec sleep 1000' ${CLOSED} &)`;
       const round = async (at: number) => {
         const processId = `p${at}`;
-        await client.start(processId, sh(`${desert}; exec sleep 1000`), { cwd: "file:///", env });
+        await client.start(processId, sh(`${desert(ways[at % ways.length])}; exec sleep 1000`), {
+          cwd: "file:///",
+          env,
+        });
         // None, some or all of its forks are behind it by then.
         for (let turns = at % 8; turns > 0; turns--) await client.call("environment/status", {});
         await client.call("process/terminate", { processId });
@@ -124,13 +154,90 @@ for (const user of USERS) {
       for (let at = 0; at < ROUNDS; at += AT_ONCE)
         await Promise.all(Array.from({ length: AT_ONCE }, (_, next) => round(at + next)));
       await until("none is left", () => withEnvironment(mark).length === 0);
+      assert.ok(isAlive(early));
     });
   });
 }
 
+const [ordinary] = USERS.filter(({ name }) => name === "an ordinary user");
+assert.ok(ordinary);
+
+describe("deserters that take the mark of another process of their server", {
+  skip: skipFor(ordinary),
+}, () => {
+  test("end when the process that started them is terminated, whichever they take, and those others stay", async () => {
+    await using server = await serveAs(ordinary);
+    const others = await connected(server);
+    const client = await connected(server);
+    const realtime = await startDaemon(others, "realtime", LIMITS_REALTIME, "exec sleep 1000");
+    const early = await startDaemon(others, "early", NOTHING, "exec sleep 1000");
+    // Who began in one tick of the clock cannot be told apart by age.
+    const begun = ticks();
+    await until("another tick", () => ticks() !== begun);
+    const ways = {
+      mark: takesMarkOf(early),
+      halves: takesHalvesOf(early),
+      lowered: `${takesMarkOf(early)}; ${LIMITS_REALTIME}`,
+      nothing: `${takesMarkOf(early)}; ulimit -R 0`,
+    };
+    const deserters = new Map<string, number>();
+    for (const [way, first] of Object.entries(ways))
+      deserters.set(way, await startDaemon(client, way, first, "exec sleep 1000"));
+    const late = await startDaemon(others, "late", NOTHING, "exec sleep 1000");
+    deserters.set("later", await startDaemon(client, "later", takesHalvesOf(late), "exec sleep 1000"));
+    for (const [processId, pid] of deserters) {
+      assert.deepEqual(await client.call("process/terminate", { processId }), { running: true });
+      await until(`${processId} is gone`, () => !isAlive(pid));
+    }
+    const honest = [early, realtime, late];
+    assert.deepEqual(honest.filter(isAlive), honest);
+    assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
+  });
+
+  test("end with their session when the process that started them ended by itself", async () => {
+    await using server = await serveAs(ordinary, "--detached-session-ttl", "0");
+    const honest = await startDaemon(await connected(server), "honest", NOTHING, "exec sleep 1000");
+    const client = await connected(server);
+    const pid = await startDaemon(client, "p", takesMarkOf(honest), "exit 0");
+    assert.equal((await client.finished("p")).exitCode, 0);
+    client.cut();
+    await until("it is gone", () => !isAlive(pid));
+    assert.ok(isAlive(honest));
+  });
+
+  test("end with their server, even if it was a kept process's mark", { skip: NO_KEEPER }, async () => {
+    await using server = new KeptServe(await serveAs(ordinary, "--keep"));
+    const client = await connected(server.serve);
+    const honest = await startDaemon(client, "kept", NOTHING, "exec sleep 1000", { lifetime: "kept" });
+    const pid = await startDaemon(client, "p", takesHalvesOf(honest), "exec sleep 1000");
+    const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
+    await server.killServer([honest, kept]);
+    await until("it is gone", () => !isAlive(pid));
+    assert.ok(isAlive(honest));
+  });
+});
+
+describe("daemons of a server that another server runs", { skip: skipFor(ordinary) }, () => {
+  test("end when the process that started them is terminated, marked or not, and other daemons stay", async () => {
+    // As the other server's mark is there.
+    const program = `ulimit -x 4503599627370497; exec "$0" serve "$@"`;
+    const listen = ["--listen", "ws://127.0.0.1:0"];
+    await using server = await new ServeChild(listen, {
+      command: ["bash", "-c", program, PROCWIRE],
+    }).listening();
+    const client = await connected(server);
+    const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
+    for (const [processId, first] of Object.entries({ marked: NOTHING, dropped: "ulimit -m 4096" })) {
+      const pid = await startDaemon(client, processId, first, "exec sleep 1000");
+      await client.call("process/terminate", { processId });
+      await until(`${processId} is gone`, () => !isAlive(pid));
+    }
+    assert.ok(isAlive(early));
+  });
+});
+
 describe("daemons of an ordinary user, where no cgroup can be made", () => {
-  const [user] = USERS.filter(({ name }) => name === "an ordinary user");
-  assert.ok(user);
+  const user = ordinary;
   const skip = skipFor(user);
 
   test("end when the server and both watchdogs are killed at once, and those of other servers stay", {
