@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { isAlive, ServeChild, serve, withEnvironment } from "../support/serve.ts";
+import { NO_ADDON, startChild, TERMINAL } from "../native/started.ts";
+import { isAlive, PROCWIRE, ServeChild, scratchDirectory, serve, withEnvironment } from "../support/serve.ts";
 import { until } from "../support/until.ts";
-import { sh, startParams, type WireClient } from "../support/wire.ts";
+import { sh, startParams, WireClient, webSocketWire } from "../support/wire.ts";
 
 /** Whichever of our own programs is killed without warning, nothing that was started stays behind. */
 
@@ -97,6 +99,40 @@ describe("no orphans", { skip }, () => {
     const { pids } = await startAll(server);
     await server.stop("SIGHUP");
     await allGone(pids);
+  });
+
+  test("a terminal that hangs up, gracefully, and no control character of a process's name is shown before", {
+    skip: NO_ADDON,
+  }, async () => {
+    using folder = scratchDirectory();
+    const told = join(folder.path, "told");
+    const started = await startChild([PROCWIRE, "serve", "--listen", "ws://127.0.0.1:0"], {
+      terminal: TERMINAL,
+      env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
+    });
+    const shown = () => started.output().toString();
+    await started.until(() => /ws:\S+\r\n/.test(shown()));
+    const client = new WireClient(await webSocketWire(/ws:\S+/.exec(shown())?.[0] ?? "", {}));
+    await client.handshake();
+    // An orphan without a mark, whose end is told with its command line.
+    const up = join(folder.path, "up");
+    const orphan = `(setsid bash -c 'ulimit -x 1; ulimit -m 1; echo >${up}; exec -a "$0" sleep 1000' "$1" >/dev/null 2>&1 </dev/null &); exec sleep 1000`;
+    await client.start("orphan", [...sh(orphan), "sh", "\x1b[2Jname\u202e\x9b"]);
+    await until("the orphan is there", () => existsSync(up));
+    await client.call("process/terminate", { processId: "orphan" });
+    await started.until(() => shown().includes("ended orphans"));
+    await started.until(() => /\\u001b\[2Jname\\u202e\\u009b/.test(shown()));
+    assert.doesNotMatch(shown(), /[\x1b\u202e\x9b]/);
+    // It ends only when it is asked to, and says so.
+    await client.start(
+      "p",
+      sh(`trap 'echo asked >${told}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+    );
+    await client.outputContains("p", "up");
+    started.child.cut();
+    await started.exit;
+    assert.equal(existsSync(told) && readFileSync(told, "utf8"), "asked\n");
+    await client.ended();
   });
 
   /** A server whose watchdog takes a silence of this length for a hang. */
