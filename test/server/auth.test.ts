@@ -28,10 +28,13 @@ const SECRET = "0123456789abcdef0123456789abcdef";
 const NOW_MS = 1_800_000_000_000;
 const now = NOW_MS / 1000;
 
-function jwt(claims: object, options: { secret?: string | Buffer; header?: object } = {}): string {
+function jwt(
+  claims: object,
+  options: { secret?: string | Buffer; header?: object; hash?: "sha256" | "sha512" } = {},
+): string {
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
   const body = `${part(options.header ?? { alg: "HS256", typ: "JWT" })}.${part(claims)}`;
-  return `Bearer ${body}.${createHmac("sha256", options.secret ?? SECRET)
+  return `Bearer ${body}.${createHmac(options.hash ?? "sha256", options.secret ?? SECRET)
     .update(body)
     .digest("base64url")}`;
 }
@@ -99,7 +102,7 @@ describe("a signed token", () => {
     [
       "with another algorithm",
       plain,
-      jwt({ exp: now + 60 }, { header: { alg: "HS512" } }),
+      jwt({ exp: now + 60 }, { header: { alg: "HS512" }, hash: "sha512" }),
       "invalid websocket jwt",
     ],
     [

@@ -195,6 +195,15 @@ test("on the terminal untrusted control characters are escaped, and every line o
   );
 });
 
+test("on the terminal a prefix that may be allowed is shown escaped, too", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("n\n");
+  const prefixRule = ["make", "\x1b[2K\u202e"];
+  await gate.permit(request("make '\x1b[2K\u202e' all", { prefixRule }));
+  assert.match(shown(), /p = always when it begins with `make \$'\\x1b\[2K\\u202e'`/);
+  assert.doesNotMatch(shown(), /[\x1b\u202e]/);
+});
+
 test("on the terminal questions of agents that share it are asked one after another", async () => {
   const input = new PassThrough();
   const output = new PassThrough();
