@@ -2,9 +2,7 @@
 #include "process/bindings.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <memory>
@@ -216,11 +214,9 @@ napi_value texted(napi_env env, const char* text, size_t length) {
   return made;
 }
 
-// A process whose record cannot be read is ended.
+// A process whose record cannot be read is ended by the keeper, which knows what it started.
 void endUnreadable(Inherited& inherited) {
-  if (inherited.fds[KEPT_PIDFD] >= 0) syscall(SYS_pidfd_send_signal, inherited.fds[KEPT_PIDFD], SIGKILL, nullptr, 0);
   for (int& fd : inherited.fds) closeFd(fd);
-  tellKeeper(KEEPER_CLOSED, inherited.id);
   tellKeeper(KEEPER_FORGET, inherited.id);
 }
 

@@ -424,20 +424,27 @@ static void reap_strangers(void) {
 }
 
 static void kill_unkept(pid_t child, int* count) {
-  if (is_kept(child, 0)) return;
+  if (child == keeper.server || is_kept(child, 0)) return;
   // Our child and not reaped, so the pid is its own. Its children come here when it is gone.
   kill(child, SIGKILL);
   waitpid(child, NULL, WNOHANG);
   (*count)++;
 }
 
-// The server is gone, and with it all that was not kept.
+// Ends every child that is neither the server nor of a kept process, with all below it.
 static void sweep_unkept(void) {
   for (long long until = now_ms() + SWEEP_MS; now_ms() < until; pause_ms(SWEEP_PAUSE_MS)) {
     int count = 0;
     each_child(kill_unkept, &count);
     if (count == 0) return;
   }
+}
+
+// The server cannot read its memory, so it cannot end what the process started either.
+static void end_unread(struct kept* kept) {
+  kill(-kept->memory->pid, SIGKILL);
+  forget(kept);
+  if (keeper.starting == 0) sweep_unkept();
 }
 
 // There is no server left that could end the kept processes gracefully.
@@ -580,7 +587,9 @@ static int take_packet(const struct keeper_packet* packet, const int* fds, unsig
       if ((kept = find(packet->id))) close_kept(kept);
       return 0;
     case KEEPER_FORGET:
-      if ((kept = find(packet->id))) forget(kept);
+      if (!(kept = find(packet->id))) return 0;
+      if (kept->fds[KEPT_PIDFD] >= 0 && !KEPT_LOAD(kept->memory->ended)) end_unread(kept);
+      else forget(kept);
       return 0;
     case KEEPER_READY:
       keeper.is_ready = 1;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { statSync } from "node:fs";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ExecProcess } from "../../src/exec/exec-process.ts";
@@ -71,19 +71,19 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
   test("ends processes that are not kept, and their handles say so", async () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
-    const kept = await client.start(keptParams("kept", "sleep 300 & echo $!; wait"));
-    const other = await client.start(
-      keptParams("other", "setsid sleep 300 & echo $!; wait", { lifetime: "server" }),
-    );
-    const pidIn = async (process: ExecProcess) => {
-      let found = 0;
-      await until("its child's number", async () => {
-        found = Number(Buffer.from((await process.snapshot()).stdout).toString());
-        return found > 0;
-      });
-      return found;
+    // A child, and a daemon: an orphan with a session of its own.
+    const script = "sleep 300 & echo $!; (setsid sleep 300 & echo $!); wait";
+    const kept = await client.start(keptParams("kept", script));
+    const other = await client.start(keptParams("other", script, { lifetime: "server" }));
+    const pidsIn = async (process: ExecProcess) => {
+      await waitFor(process, /\d+\n\d+\n/);
+      return Buffer.from((await process.snapshot()).stdout)
+        .toString()
+        .trim()
+        .split("\n")
+        .map(Number);
     };
-    const [keptChild, otherChild] = [await pidIn(kept), await pidIn(other)];
+    const [keptChildren, otherChildren] = [await pidsIn(kept), await pidsIn(other)];
     const [handle] = (await client.list()).filter(({ processId }) => processId === "other");
     const generation = (await client.call("environment/info", {})).generation;
     await server.killServer([kept.pid]);
@@ -91,8 +91,9 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
       (await client.list()).map(({ processId }) => processId),
       ["kept"],
     );
-    for (const pid of [other.pid, otherChild]) assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
-    for (const pid of [kept.pid, keptChild]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
+    for (const pid of [other.pid, ...otherChildren])
+      assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
+    for (const pid of [kept.pid, ...keptChildren]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
     const present = (await client.call("environment/info", {})).generation ?? "";
     assert.equal(present, generation?.replace(/-1$/, "-2"));
     const stale = new RegExp(`generation ${present}, what earlier ones had and was not kept is gone$`);
@@ -102,7 +103,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     await assert.rejects(client.call("process/read", { processId: "other" }), stale);
     // A descendant that loses its parent is still the kept process's: it ends with it.
     await kept.terminate();
-    await until("the kept process's child to be gone", () => !isAlive(keptChild));
+    await until("the kept process's children to be gone", () => !keptChildren.some(isAlive));
   });
 
   test("keeps a terminal's size, its line and its next words", async () => {
@@ -150,8 +151,35 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
     await server.killServer([process.pid]);
     assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
-    await process.closeStdin();
-    assert.equal((await told(process)).output, "got once\nover\n");
+    const output = "got once\nover\n";
+    // The session is known to the next server with all that belongs to it: another client can take it over.
+    await using other = await server.connect({ resumeSessionId: client.sessionId ?? "", takeOver: true });
+    assert.deepEqual(await other.call("process/write", write), { status: "accepted" });
+    await other.call("process/closeStdin", { processId: "p" });
+    await other.call("process/wait", { processId: "p", until: { type: "exit" } });
+    const { chunks } = await other.call("process/read", { processId: "p" });
+    assert.equal(chunks.map(({ chunk }) => Buffer.from(chunk).toString()).join(""), output);
+  });
+
+  test("is told how even the shortest process ended, and nothing is left of it", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const codes = Array.from({ length: 20 }, (_, code) => code);
+    const short = await Promise.all(
+      codes.map((code) => client.start(keptParams(`p${code}`, `exit ${code}`))),
+    );
+    const ends = await Promise.all(short.map((process) => process.wait()));
+    assert.deepEqual(
+      ends.map(({ exitCode }) => exitCode),
+      codes,
+    );
+    const { keeperPid } = server;
+    const serverPid = await server.serverPid([]);
+    await until("no dead child to be left", () => String(childrenOf(keeperPid)) === String(serverPid));
+    // Each kept process takes some descriptors.
+    const limits = readFileSync(`/proc/${keeperPid}/limits`, "utf8");
+    const [, soft, hard] = /^Max open files +(\S+) +(\S+)/m.exec(limits) ?? [];
+    assert.equal(soft, hard);
   });
 
   test("reports how a process ended while no server was running", async () => {
@@ -245,6 +273,15 @@ describe("a server that is replaced", TIMEOUT, () => {
     await process.write(text("on\n"));
     await waitFor(process, "got on\n");
     assert.match(server.serve.stderr, /has said nothing for 1000 ms and counts as hung; it is replaced/);
+  });
+
+  test("is ended by SIGTERM even when it hangs, with all that is kept", async () => {
+    await using server = await KeptServe.impatient();
+    await using client = await server.connect();
+    const { pid } = await client.start(keptParams("p", "trap '' TERM; sleep 300 & wait"));
+    const hung = await server.killServer([pid], "SIGSTOP");
+    await server.serve.stop();
+    for (const left of [hung, pid]) assert.equal(isAlive(left ?? 0), false);
   });
 
   test("ends everything gracefully on SIGTERM", async () => {

@@ -1,7 +1,11 @@
 /** `procwire serve --keep` as a user starts it, and the programs it consists of. */
 
 import assert from "node:assert/strict";
-import type { ExecServerClient as Client } from "../../src/client/exec-server-client.ts";
+import { closeSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from "node:fs";
+import type {
+  ExecServerClient as Client,
+  ExecServerClientOptions,
+} from "../../src/client/exec-server-client.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { nativeFiles } from "../../src/native/native-files.ts";
@@ -32,6 +36,11 @@ export class KeptServe implements AsyncDisposable {
   /** The same with another build of the keeper. */
   static async below(keeper: string, ...args: string[]): Promise<KeptServe> {
     return KeptServe.#start(args, [WATCHDOG, "--", keeper, "--deaths", "1000", PROCWIRE, "serve"]);
+  }
+
+  /** One that is killed when it does not end within a second of being told to. */
+  static async impatient(...args: string[]): Promise<KeptServe> {
+    return KeptServe.#start(args, [WATCHDOG, "--patience-ms", "1000", "--", KEEPER, PROCWIRE, "serve"]);
   }
 
   static async asShipped(...args: string[]): Promise<KeptServe> {
@@ -72,12 +81,84 @@ export class KeptServe implements AsyncDisposable {
     return pid;
   }
 
-  connect(): Promise<Client> {
-    return ExecServerClient.connectWebSocket({ url: this.url, reconnect: RECONNECT });
+  connect(options: ExecServerClientOptions = {}): Promise<Client> {
+    return ExecServerClient.connectWebSocket({ url: this.url, reconnect: RECONNECT, ...options });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.serve[Symbol.asyncDispose]();
+  }
+}
+
+/** Offsets in `struct kept_header` (native/programs/kept-memory.h); `KeptMemory.of` checks that they are right. */
+const HEADER = { version: 4, idsAt: 16, pid: 96, intent: 152, writeId: 736, ids: 792 } as const;
+const ID_BYTES = 16;
+const KEPT_WRITE_IDS = 4096;
+
+/** The memory that a kept process's keeper and server share, to bring about what a kill leaves only at a rare moment. */
+export class KeptMemory implements Disposable {
+  readonly #fd: number;
+
+  private constructor(fd: number) {
+    this.#fd = fd;
+  }
+
+  static of(keeperPid: number, pid: number | null): KeptMemory {
+    for (const fd of KeptMemory.filesOf(keeperPid)) {
+      const memory = new KeptMemory(openSync(`/proc/${keeperPid}/fd/${fd}`, "r+"));
+      if (memory.#number(HEADER.pid) === pid) return memory;
+      memory[Symbol.dispose]();
+    }
+    return assert.fail(`the keeper has no memory of ${pid}`);
+  }
+
+  /** The descriptors of all the memory that a keeper has. */
+  static filesOf(keeperPid: number): string[] {
+    const folder = `/proc/${keeperPid}/fd`;
+    return readdirSync(folder).filter((fd) =>
+      readlinkSync(`${folder}/${fd}`).includes("memfd:procwire-kept"),
+    );
+  }
+
+  /** Set while output is read that is not recorded yet. */
+  get intent(): number {
+    return this.#number(HEADER.intent);
+  }
+
+  set intent(value: number) {
+    this.#put(HEADER.intent, value);
+  }
+
+  set version(value: number) {
+    this.#put(HEADER.version, value);
+  }
+
+  /** As if the server had been killed after the last write was taken and before its id was remembered. */
+  forgetLastWriteId(): void {
+    const last = this.#number(HEADER.ids) - 1;
+    const at = this.#number(HEADER.idsAt) + (last % KEPT_WRITE_IDS) * ID_BYTES;
+    writeSync(this.#fd, this.#bytes(at, ID_BYTES), 0, ID_BYTES, HEADER.writeId);
+    this.#put(HEADER.ids, last);
+  }
+
+  #bytes(at: number, length: number): Buffer {
+    const bytes = Buffer.alloc(length);
+    assert.equal(readSync(this.#fd, bytes, 0, length, at), length);
+    return bytes;
+  }
+
+  #number(at: number): number {
+    return this.#bytes(at, 4).readUInt32LE();
+  }
+
+  #put(at: number, value: number): void {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32LE(value);
+    writeSync(this.#fd, bytes, 0, 4, at);
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.#fd);
   }
 }
 
