@@ -82,7 +82,8 @@ confirms it, and the process is held back instead.
 | ${ErrorCode.invalidParams} | params that do not decode, or that cannot be carried out on this host |
 | ${ErrorCode.internal} | the system refused: a program that cannot be started, a file that cannot be written |
 | ${ErrorCode.notFound} | no such file, no such file handle |
-| ${ErrorCode.sessionAttached} | the session is attached to another connection |`;
+| ${ErrorCode.sessionAttached} | the session is attached to another connection |
+| ${ErrorCode.beingReplaced} | another server is taking this one's place: nothing was started; ask on the next connection |`;
 
 function entriesOf(generation: Generation, types: Map<string, Schema<unknown>>): string[] {
   const sections: string[] = [];

@@ -232,6 +232,10 @@ export function parseServeOptions(argv: string[]): ServeOptions | null {
   });
   if (values.help) return null;
   const file = typeof values.config === "string" ? readConfigFile(values.config) : {};
+  if (file.keep === true && values.keep === undefined)
+    throw new UsageError(
+      `\`keep\` in --config ${values.config} comes too late: the keeper is started before the file is read; give --keep as well`,
+    );
   const merged: Values = { ...file };
   for (const name of optionNames()) {
     const value = values[name];

@@ -1,6 +1,12 @@
 import type { Clock } from "../async/clock.ts";
 import { TimeoutError } from "../async/deadline.ts";
-import { DISCONNECTED_PREFIX, DisconnectedError, isTakenOver } from "../protocol/errors.ts";
+import {
+  DISCONNECTED_PREFIX,
+  DisconnectedError,
+  ErrorCode,
+  isTakenOver,
+  RequestError,
+} from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import type { MethodName, ParamsOf, ResultOf, ServerNotification } from "../protocol/methods.ts";
 import type { Caller, CallerEnd, CallerEvents, Connect } from "./caller.ts";
@@ -128,7 +134,12 @@ export class Link {
             // Calls of a lost connection are handled in `#onClosed`.
             if (error instanceof DisconnectedError) return;
             this.#lastAcks.answered(caller, sentAs);
-            if (pending.caller === caller) pending.reject(error);
+            if (pending.caller !== caller) return;
+            if (!this.#options.reconnect || !isBeingReplaced(error)) return pending.reject(error);
+            // Nothing was done, and this connection is about to be closed: sent on the next one as for the first time.
+            pending.caller = null;
+            pending.wasSent = false;
+            isFirst = true;
           },
         );
       },
@@ -347,6 +358,10 @@ const UNKNOWN_SERVER: ServerTraits = {
   attachmentId: null,
   generation: null,
 };
+
+function isBeingReplaced(error: unknown): boolean {
+  return error instanceof RequestError && error.code === ErrorCode.beingReplaced;
+}
 
 function resumeFailure(loss: DisconnectedError, cause: unknown): string {
   const why = messageOf(cause);

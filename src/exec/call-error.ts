@@ -53,6 +53,8 @@ export function codeOf(error: unknown): string | null {
     case ErrorCode.invalidRequest:
     case ErrorCode.invalidParams:
       return "EINVAL";
+    case ErrorCode.beingReplaced:
+      return "EAGAIN";
     case METHOD_NOT_FOUND:
       return "UNSUPPORTED";
     default:

@@ -11,6 +11,8 @@ export const ErrorCode = {
   internal: -32603,
   notFound: -32004,
   sessionAttached: -32010,
+  /** Nothing was done: the next server, on the next connection, takes the request. */
+  beingReplaced: -32011,
 } as const;
 
 /** The words of a close reason, or of a refused resume, for a session that another connection has taken over. */

@@ -8,7 +8,7 @@ import type { StartParams } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import type { RestoredProcess } from "../exec/kept-process.ts";
 import { tightest } from "../exec/process-limits.ts";
-import { invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
+import { ErrorCode, invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
 import { ConnectionHandler } from "./connection-handler.ts";
@@ -54,6 +54,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   #liveProcesses = 0;
   #acceptedCount = 0;
   #closing: Promise<void> | null = null;
+  #isLeaving = false;
 
   constructor(host: HostServices, config: Partial<ServerConfig> = {}) {
     this.config = { ...DEFAULT_SERVER_CONFIG, ...config };
@@ -208,6 +209,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
    * other one. Answers that are made meanwhile still go out; a wait under way does not hold this up.
    */
   async handOver(): Promise<void> {
+    this.#isLeaving ||= this.#closing === null;
     this.#closing ??= this.#leave();
     await this.#closing;
   }
@@ -266,12 +268,18 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
   #untilClosing(backend: HostBackend): HostBackend {
     return {
       start: async (params) => {
+        if (this.#isLeaving)
+          throw new RequestError(
+            ErrorCode.beingReplaced,
+            "this server is being replaced; nothing was started: ask again on the next connection",
+          );
         if (this.#closing) throw invalidRequest("server is shutting down");
         const limits = tightest(this.config.limits, params.limits);
         return this.#startCounted(backend, { ...params, limits });
       },
       degraded: () => backend.degraded(),
       shutdown: (graceMs) => backend.shutdown(graceMs),
+      endUnkept: async (graceMs) => backend.endUnkept?.(graceMs),
       keeps: backend.keeps,
     };
   }

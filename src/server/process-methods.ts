@@ -170,7 +170,7 @@ function startParams(params: WireStartParams, config: ServerConfig, keeps: boole
     throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
   if (lifetime === "kept" && sandbox)
     throw invalidParams(
-      'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process',
+      'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',
     );
   // Without walls there is nothing to manage, and it is passed over as by the reference server.
   if (sandbox && (rest.enforceManagedNetwork || rest.managedNetwork))

@@ -100,8 +100,11 @@ async function untilSignalled(
     const signalled = stop.promise.then(() => "end" as const);
     const ways = [signalled, served?.then(() => "end" as const), leave?.then(() => "leave" as const)];
     if ((await Promise.race(ways.filter((way) => way !== undefined))) === "leave") {
-      void listening?.close("replaced");
+      const unbound = listening?.close("replaced");
       await server.handOver();
+      listening?.drop();
+      // What was said last is still on its way.
+      await unbound;
       // What is kept would keep this program, too.
       exit(0);
       return;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFileSync, statSync } from "node:fs";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { ExecProcess } from "../../src/exec/exec-process.ts";
@@ -264,8 +264,31 @@ describe("a server that is replaced", TIMEOUT, () => {
     assert.deepEqual(await client.list(), []);
   });
 
+  test("lets what is not kept end well, and starts nothing more meanwhile: the next server does", async () => {
+    using folder = scratchDirectory();
+    const file = join(folder.path, "end");
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const kept = await client.start(keptParams("kept", ECHO));
+    const script = `trap 'echo told' TERM; echo up; until [ -e ${file} ]; do sleep 0.01; done; echo bye`;
+    const other = await client.start(keptParams("other", script, { lifetime: "session" }));
+    await waitFor(other, "up\n");
+    server.serve.child.kill("SIGHUP");
+    await waitFor(other, "told\n");
+    const starting = client.start(keptParams("late", "echo here", { lifetime: "session" }));
+    // The start was refused before this is answered.
+    await client.list();
+    writeFileSync(file, "");
+    await waitFor(other, "bye\n");
+    assert.equal((await told(await starting)).output, "here\n");
+    await kept.terminate();
+  });
+
   test("is replaced when it hangs", async () => {
-    await using server = await KeptServe.start("--hung-after", "1");
+    using folder = scratchDirectory();
+    const config = join(folder.path, "config.json");
+    writeFileSync(config, JSON.stringify({ keep: true, hungAfter: 1 }));
+    await using server = await KeptServe.start("--config", config);
     await using client = await server.connect();
     const process = await client.start(keptParams("p", ECHO));
     const hung = await server.killServer([process.pid], "SIGSTOP");
@@ -323,6 +346,14 @@ describe("a keeper that is killed", TIMEOUT, () => {
 
 describe("the lifetime kept", TIMEOUT, () => {
   test("is refused by a server without a keeper, and behind walls", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const sandbox = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" } as const;
+    await assert.rejects(client.start(keptParams("p", "true", { sandbox })), {
+      code: "EINVAL",
+      message:
+        'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',
+    });
     await using plain = await serve();
     await using wire = await plain.connect();
     await wire.handshake({ extensions: ["attach"] });
@@ -364,5 +395,12 @@ describe("the lifetime kept", TIMEOUT, () => {
     assert.match(await refused(), /--keep needs a socket that outlives the server: --listen/);
     const auto = await refused("--listen", "ws://127.0.0.1:0", "--ws-auth", "auto");
     assert.match(auto, /--ws-auth auto makes a token for one server/);
+    // A file is read by the server, below a keeper that is there or not.
+    using folder = scratchDirectory();
+    const path = join(folder.path, "config.json");
+    writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", keep: true, hungAfter: 1 }));
+    const { stderr, code } = await run(PROCWIRE, ["serve", "--config", path]);
+    assert.equal(code, 2);
+    assert.match(stderr, /`keep` in --config .* comes too late: .*; give --keep as well/);
   });
 });
