@@ -5,6 +5,8 @@
 //   npm run keeper -- --processes 500 --kills 20 --handovers 20 --clients 20
 //   npm run keeper -- --last-bytes 200      kill -9 while a process writes its last bytes and exits
 //   npm run keeper -- --keeper-kills 200    kill -9 of the keeper alone
+//   npm run keeper -- --all-kills 200       kill -9 of the keeper, the server and both watchdogs at once
+//   npm run keeper -- --reloads 200         one hand-over after another, with clients that connect all the time
 import { parseArgs } from "node:util";
 import type { ExecServerClient } from "../src/client/exec-server-client.ts";
 import type { ExecProcess } from "../src/exec/exec-process.ts";
@@ -179,8 +181,11 @@ export async function lastBytes(runs: number): Promise<number> {
   return wrong;
 }
 
-/** How many processes were left after so many kills of the keeper alone: none should be. */
-export async function keeperKills(runs: number): Promise<number> {
+/**
+ * How many processes were left after so many kills of the keeper alone, or of all four programs at once: none should be,
+ * of all four where a cgroup holds them or they have their mark.
+ */
+export async function keeperKills(runs: number, killed: "keeper" | "all" = "keeper"): Promise<number> {
   let left = 0;
   for (let run = 0; run < runs; run++) {
     await using server = await KeptServe.start();
@@ -189,11 +194,54 @@ export async function keeperKills(runs: number): Promise<number> {
     await until("its child", async () => (await kept.snapshot()).totalBytes > 1);
     const child = Number(Buffer.from((await kept.snapshot()).stdout).toString());
     const all = [kept.pid ?? 0, child, await server.serverPid([kept.pid])];
-    process.kill(server.keeperPid, "SIGKILL");
+    const programs = killed === "all" ? [...server.watchdogPids, server.keeperPid, all.at(-1) ?? 0] : [];
+    for (const pid of programs) process.kill(pid, "SIGSTOP");
+    for (const pid of killed === "all" ? programs : [server.keeperPid]) process.kill(pid, "SIGKILL");
     await server.serve.exited;
+    // What is left of all four is ended from outside, so it takes a moment.
+    const isGone = () => !all.some((pid) => isAlive(pid));
+    if (killed === "all") await until("all to be gone", isGone).catch(() => undefined);
     left += all.filter((pid) => isAlive(pid)).length;
   }
   return left;
+}
+
+/** What became of clients that connect and ask all the time, while one server follows the other. */
+interface Reloaded {
+  connections: number;
+  /** Not let in, or for another reason than that a session without kept processes ends with its server. */
+  refused: string[];
+  endedWithServer: number;
+}
+
+export async function reloads(runs: number): Promise<Reloaded> {
+  await using server = await KeptServe.start();
+  const refused: string[] = [];
+  let connections = 0;
+  let endedWithServer = 0;
+  let isOver = false;
+  const lanes = Array.from({ length: 4 }, async () => {
+    while (!isOver) {
+      try {
+        await using client = await server.connect();
+        await client.list();
+      } catch (error) {
+        if (/what earlier ones had and was not kept is gone/.test(String(error))) endedWithServer++;
+        else refused.push(String(error));
+      }
+      connections++;
+    }
+  });
+  for (let run = 0; run < runs; run++) {
+    const former = await server.serverPid([]);
+    process.kill(server.keeperPid, "SIGHUP");
+    await until("the next server", async () => !isAlive(former) && (await server.serverPid([])) !== former);
+    await using client = await server.connect();
+    await client.list();
+  }
+  isOver = true;
+  await Promise.all(lanes);
+  return { connections, refused, endedWithServer };
 }
 
 const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
@@ -218,6 +266,8 @@ if (import.meta.main) {
       clients: { type: "string", default: "20" },
       "last-bytes": { type: "string", default: "0" },
       "keeper-kills": { type: "string", default: "0" },
+      "all-kills": { type: "string", default: "0" },
+      reloads: { type: "string", default: "0" },
     },
   });
   const number = (text: string) => Number.parseInt(text, 10);
@@ -247,4 +297,13 @@ if (import.meta.main) {
         left: await keeperKills(number(values["keeper-kills"])),
       }),
     );
+  if (number(values["all-kills"]) > 0)
+    console.log(
+      JSON.stringify({
+        runs: values["all-kills"],
+        leftOfAll: await keeperKills(number(values["all-kills"]), "all"),
+      }),
+    );
+  if (number(values.reloads) > 0)
+    console.log(JSON.stringify({ runs: values.reloads, ...(await reloads(number(values.reloads))) }));
 }

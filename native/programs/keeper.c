@@ -92,6 +92,7 @@ static struct {
   sigset_t before;
   struct kept* first;
   unsigned starting;  // processes that the server is starting: a dead child may be one of them
+  int has_strangers;  // dead children that were not reaped because of that
   int was_ready;
   int is_ready;
   int is_ending;
@@ -413,14 +414,29 @@ static void each_child(void (*visit)(pid_t child, int* count), int* count) {
   if (processes) closedir(processes);
 }
 
-static void reap_stranger(pid_t child, int* count) {
-  (void)count;
-  if (child != keeper.server && !is_kept(child, 1)) waitpid(child, NULL, WNOHANG);
+// Dead children that are not known as kept; as many as are reaped at a time.
+static pid_t strangers[256];
+
+static void note_stranger(pid_t child, int* count) {
+  siginfo_t info = {0};
+  if (*count == sizeof strangers / sizeof *strangers || child == keeper.server || is_kept(child, 1)) return;
+  if (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == child)
+    strangers[(*count)++] = child;
 }
 
-// Dead children that nobody waits for. Not while a start is under way: it may be the one that was just started.
+static void read_packets(void);
+
+// Reaps dead children that nobody waits for. One of them may have been started to be kept, and the server's messages
+// about it not be read yet. The first was sent before it was started: so they are all read after it was seen dead, and
+// while a start is under way nobody is reaped.
 static void reap_strangers(void) {
-  if (keeper.starting == 0) each_child(reap_stranger, NULL);
+  int count = 0;
+  each_child(note_stranger, &count);
+  if (count == 0) return;
+  read_packets();
+  keeper.has_strangers = keeper.starting > 0 || count == sizeof strangers / sizeof *strangers;
+  for (int at = 0; at < count && keeper.starting == 0; at++)
+    if (!is_kept(strangers[at], 1)) waitpid(strangers[at], NULL, WNOHANG);
 }
 
 static void kill_unkept(pid_t child, int* count) {
@@ -576,12 +592,10 @@ static int take_packet(const struct keeper_packet* packet, const int* fds, unsig
     case KEEPER_KEEP: {
       int is_taken = keep(packet->id, packet->value, fds, count) == 0;
       if (keeper.starting > 0) keeper.starting--;
-      reap_strangers();
       return is_taken;
     }
     case KEEPER_DROPPED:
       if (keeper.starting > 0) keeper.starting--;
-      reap_strangers();
       return 0;
     case KEEPER_CLOSED:
       if ((kept = find(packet->id))) close_kept(kept);
@@ -774,7 +788,10 @@ static int serve(int signals) {
           break;
       }
     }
-    if (has_packets) read_packets();
+    if (has_packets) {
+      read_packets();
+      if (keeper.has_strangers && keeper.starting == 0) reap_strangers();
+    }
     struct signalfd_siginfo info;
     while (has_signal && read(signals, &info, sizeof info) == sizeof info) {
       int end = take_signal(&info);

@@ -25,6 +25,34 @@ test("output that is being read is marked so in the memory that outlives the ser
   await reading;
 });
 
+test(
+  "output that no longer fits into the memory is a gap of its exact size on the next server",
+  OPTIONS,
+  async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const size = 6_000_000;
+    const kept = await client.start(keptParams("p", `head -c ${size} /dev/zero; echo over; exec sleep 300`));
+    await waitFor(kept, "over\n");
+    const handle = (await client.list())[0]?.handle ?? "";
+    await server.killServer([kept.pid]);
+    await using viewer = await server.connect();
+    const seen = await viewer.backend.attachTo(handle, {});
+    let [gap, output, last] = [0, 0, 0];
+    for await (const event of seen.events()) {
+      if (event.type === "gap") [gap, last] = [gap + (event.bytes ?? Number.NaN), event.toSeq];
+      if (event.type !== "output") continue;
+      assert.equal(event.seq, last + 1);
+      last = event.seq;
+      output += event.chunk.length;
+      if (Buffer.from(event.chunk).toString().endsWith("over\n")) break;
+    }
+    assert.ok(gap > 0 && output > 0);
+    assert.equal(gap + output, size + "over\n".length);
+    await kept.terminate();
+  },
+);
+
 /** Puts the memory of kept processes into the state that a kill leaves at one rare moment, and kills the server then. */
 test("what a killed server left half done in its memory is told, completed or ended", OPTIONS, async () => {
   await using server = await KeptServe.start();

@@ -110,14 +110,21 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     await using server = await KeptServe.start();
     await using client = await server.connect();
     const script =
-      'trap "stty size" WINCH; while ! read line; do :; done; echo "line $line"; stty size; exit 3';
+      'trap "stty size" WINCH; echo up; while ! read line; do :; done; echo "line $line"; stty size; exit 3';
     const process = await client.start(keptParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }));
     const end = told(process);
+    await waitFor(process, "up");
     await process.resize({ rows: 31, cols: 101 });
     await waitFor(process, "31 101");
     await process.write(text("half "));
     await waitFor(process, "half ");
-    await server.killServer([process.pid]);
+    const cat = await client.start(keptParams("cat", "cat; exit 5", { tty: true }));
+    await cat.write(text("open"));
+    await waitFor(cat, "open");
+    await server.killServer([process.pid, cat.pid]);
+    // The next server knows that the line is open, so that it takes two end-of-file characters to end the input.
+    await cat.closeStdin();
+    assert.equal((await cat.wait()).exitCode, 5);
     await process.write(text("whole\n"));
     const { output, exitCode } = await end;
     assert.match(output, /line half whole\r\n31 101\r\n$/);
@@ -162,24 +169,41 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
   });
 
   test("is told how even the shortest process ended, and nothing is left of it", async () => {
-    await using server = await KeptServe.start();
+    // Each kept process takes some descriptors, so the keeper raises its limit.
+    const command: [string, ...string[]] = ["sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', PROCWIRE, "serve"];
+    const serve = new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], { command });
+    await using server = new KeptServe(await serve.listening());
     await using client = await server.connect();
-    const codes = Array.from({ length: 20 }, (_, code) => code);
-    const short = await Promise.all(
-      codes.map((code) => client.start(keptParams(`p${code}`, `exit ${code}`))),
-    );
+    const { keeperPid } = server;
+    const serverPid = await server.serverPid([]);
+    // They are dead before the keeper has heard of any of them.
+    process.kill(keeperPid, "SIGSTOP");
+    const codes = Array.from({ length: 10 }, (_, code) => code);
+    const short: ExecProcess[] = [];
+    for (const code of codes) short.push(await client.start(keptParams(`p${code}`, `exit ${code}`)));
+    await until("all to be dead", () => !short.some(({ pid }) => isAlive(pid ?? 0)));
+    process.kill(keeperPid, "SIGCONT");
     const ends = await Promise.all(short.map((process) => process.wait()));
     assert.deepEqual(
       ends.map(({ exitCode }) => exitCode),
       codes,
     );
-    const { keeperPid } = server;
-    const serverPid = await server.serverPid([]);
     await until("no dead child to be left", () => String(childrenOf(keeperPid)) === String(serverPid));
-    // Each kept process takes some descriptors.
     const limits = readFileSync(`/proc/${keeperPid}/limits`, "utf8");
     const [, soft, hard] = /^Max open files +(\S+) +(\S+)/m.exec(limits) ?? [];
     assert.equal(soft, hard);
+  });
+
+  test("takes input that nobody reads any more, and drops it", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const deaf = await client.start(keptParams("deaf", "exec <&-; echo closed; exec sleep 300"));
+    await waitFor(deaf, "closed\n");
+    // More than the keeper and a pipe hold.
+    await deaf.write(new Uint8Array(1_000_000));
+    await server.killServer([deaf.pid]);
+    await deaf.write(new Uint8Array(1_000_000));
+    await deaf.terminate();
   });
 
   test("reports how a process ended while no server was running", async () => {
@@ -205,7 +229,9 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
   test("is not restarted for ever: after five deaths within a minute the keeper says so and ends everything", async () => {
     await using server = await KeptServe.asShipped();
     await using client = await server.connect();
-    const { pid } = await client.start(keptParams("p", "sleep 300"));
+    using folder = scratchDirectory();
+    const bye = join(folder.path, "bye");
+    const { pid } = await client.start(keptParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`));
     for (let time = 0; time < 5; time++) {
       if (time > 0) await client.list();
       await server.killServer([pid]);
@@ -215,6 +241,7 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
       server.serve.stderr,
       /was killed by signal 9, the 5th time within a minute; the keeper gives up/,
     );
+    assert.ok(statSync(bye), "it is asked to end first");
     assert.equal(isAlive(pid ?? 0), false);
   });
 });
@@ -325,6 +352,7 @@ describe("a server that is replaced", TIMEOUT, () => {
     await using second = new ServeChild(["--listen", first.url, "--keep"]);
     assert.equal((await second.exited).code, 1);
     assert.match(second.stderr, /EADDRINUSE/);
+    assert.doesNotMatch(second.stderr, /starts another one/);
   });
 });
 

@@ -57,12 +57,15 @@ export class KeptServe implements AsyncDisposable {
     return this.serve.url;
   }
 
-  /** Below both watchdogs. */
-  get keeperPid(): number {
+  get watchdogPids(): [upper: number, lower: number] {
     const upper = this.serve.child.pid;
     assert.ok(upper !== undefined);
-    const lower = childrenOf(upper).find((pid) => childrenOf(pid).length > 0) ?? 0;
-    return childrenOf(lower)[0] ?? 0;
+    return [upper, childrenOf(upper).find((pid) => childrenOf(pid).length > 0) ?? 0];
+  }
+
+  /** Below both watchdogs. */
+  get keeperPid(): number {
+    return childrenOf(this.watchdogPids[1])[0] ?? 0;
   }
 
   /** The current server: the child of the keeper that is no kept process. */
