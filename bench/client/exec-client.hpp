@@ -118,14 +118,17 @@ inline Event look(std::string_view text) {
 struct StartOptions {
   bool tty = false;
   bool pipeStdin = false;
+  /// Only where the connection has asked for the extensions.
+  std::string lifetime;
 };
 
 /// One connection after its handshake. A process has ended for it when every number up to that of `closed` has come:
 /// the peer now and then sends two events the other way round, which its protocol allows.
 class ExecClient {
  public:
-  ExecClient(const Address& address, bool quickAck) : socket(address, quickAck) {
-    socket.send("{\"id\":0,\"method\":\"initialize\",\"params\":{\"clientName\":\"bench\"}}");
+  ExecClient(const Address& address, bool quickAck, bool isExtended = false) : socket(address, quickAck) {
+    std::string extensions = isExtended ? ",\"extensions\":[\"attach\"]" : "";
+    socket.send("{\"id\":0,\"method\":\"initialize\",\"params\":{\"clientName\":\"bench\"" + extensions + "}}");
     if (waitFor([](const Event& event) { return event.id == 0; }).kind != Kind::response) fail("initialize was refused");
     socket.send("{\"method\":\"initialized\"}");
   }
@@ -140,7 +143,8 @@ class ExecClient {
     for (const auto& word : argv) words += (words.empty() ? "" : ",") + quoted(word);
     return call("process/start", "\"processId\":" + quoted(processId) + ",\"argv\":[" + words +
                                      "],\"cwd\":\"file:///tmp\",\"env\":{\"PATH\":\"/usr/local/bin:/usr/bin:/bin\",\"TERM\":\"xterm\"},\"tty\":" +
-                                     (options.tty ? "true" : "false") + ",\"pipeStdin\":" + (options.pipeStdin ? "true" : "false"));
+                                     (options.tty ? "true" : "false") + ",\"pipeStdin\":" + (options.pipeStdin ? "true" : "false") +
+                                     (options.lifetime.empty() ? "" : ",\"lifetime\":" + quoted(options.lifetime)));
   }
 
   long write(const std::string& processId, const std::string& encoded) {

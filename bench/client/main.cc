@@ -167,10 +167,11 @@ void outputThroughput(const Address& address, const Options& options, const std:
   std::string kind = options.text("kind", "head");
   long amount = options.number("bytes", 256 << 20);
   size_t expected = static_cast<size_t>(kind == "lines" ? amount * 16 : amount);
-  ExecClient client(address, options.number("quickack", 1));
+  std::string lifetime = options.text("lifetime", "");
+  ExecClient client(address, options.number("quickack", 1), !lifetime.empty());
   std::string processId = client.newProcess();
   double before = nowMs();
-  client.start(processId, outputCommand(kind, amount, self), {.tty = kind == "pty"});
+  client.start(processId, outputCommand(kind, amount, self), {.tty = kind == "pty", .lifetime = lifetime});
   Drained drained = drain(client, processId);
   double took = nowMs() - before;
   if (drained.bytes != expected) fail(kind + " gave " + std::to_string(drained.bytes) + " of " + std::to_string(expected) + " bytes");
