@@ -16,6 +16,7 @@ import { LOCAL, type Principal } from "./principal.ts";
 import { isShareToken } from "./share-tokens.ts";
 import { SUBPROTOCOL, subprotocolsOf } from "./web-access.ts";
 import { WebDoor, type WebOptions } from "./web-door.ts";
+import type { HttpTimeouts } from "./web-server.ts";
 
 /** A socket that never finishes its request head must not stay for ever. */
 const HEAD_WITHIN_MS = 10_000;
@@ -31,6 +32,8 @@ export interface Admission {
   hosts: ReadonlySet<string> | null;
   /** The web console; absent: pages are refused, and HTTP gets a few fixed answers. */
   web?: WebOptions | undefined;
+  /** How long connections to it have; absent: as long as usual. */
+  httpTimeouts?: HttpTimeouts | undefined;
 }
 
 /** What came behind a request head that is being judged. */
@@ -92,6 +95,7 @@ export class FrontDoor {
           refuse: (head) => refuseForeign(head, admission.hosts, this.#web),
           metrics: server.figures ? () => server.metrics() ?? "" : undefined,
           upgrade: (...args) => this.#upgradeLater(...args),
+          timeouts: admission.httpTimeouts,
           log: (message) => server.log("warn", message),
         })
       : null;

@@ -25,6 +25,7 @@ export interface WebDoorDeps {
   metrics?: (() => string) | undefined;
   /** A WebSocket on a connection that carried requests before; `accepted` is that connection as it came in. */
   upgrade: (head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket) => void;
+  timeouts?: WebServerOptions["timeouts"];
   log: (message: string) => void;
 }
 
@@ -113,7 +114,7 @@ export class WebDoor {
   async #open(): Promise<WebServer> {
     const { WebServer } = await import("./web-server.ts");
     const { WebFiles } = await import("./web-files.ts");
-    const { auth, health, refuse, metrics, upgrade, log } = this.#deps;
+    const { auth, health, refuse, metrics, upgrade, timeouts, log } = this.#deps;
     return new WebServer({
       access: this.access,
       auth,
@@ -133,6 +134,7 @@ export class WebDoor {
         if (accepted) upgrade(head, stream, rest, accepted);
         else stream.destroy();
       },
+      timeouts,
       log,
     });
   }

@@ -26,12 +26,32 @@ export interface WebServerOptions {
   health: () => { status: number; body: string; type?: string };
   /** A WebSocket that is asked for on a connection which carried requests before. */
   upgrade: (head: RequestHead, socket: Socket, rest: Buffer) => void;
+  /** Absent: the usual ones. */
+  timeouts?: HttpTimeouts | undefined;
   log: (message: string) => void;
 }
 
-const REQUEST_WITHIN_MS = 30_000;
-const HEAD_WITHIN_MS = 10_000;
-const KEEP_ALIVE_MS = 5_000;
+/** How long a connection that carries HTTP has for what. */
+export interface HttpTimeouts {
+  /** For the head of a request, from its first byte on. */
+  headMs: number;
+  /** For a whole request. */
+  requestMs: number;
+  /** Between an answer and the next request. */
+  keepAliveMs: number;
+  /** Without a byte either way while an answer is being made or taken. */
+  stalledMs: number;
+  /** Between two looks for requests that take too long. */
+  lookEveryMs: number;
+}
+
+export const HTTP_TIMEOUTS: HttpTimeouts = {
+  headMs: 10_000,
+  requestMs: 30_000,
+  keepAliveMs: 5_000,
+  stalledMs: 60_000,
+  lookEveryMs: 5_000,
+};
 /** A token and little else. */
 const MAX_BODY_BYTES = 16 * 1024;
 
@@ -55,16 +75,23 @@ export class WebServer {
 
   constructor(options: WebServerOptions) {
     this.#options = options;
+    const { timeouts = HTTP_TIMEOUTS } = options;
     const { createServer } = process.getBuiltinModule("node:http");
     this.#http = createServer(
       {
-        headersTimeout: HEAD_WITHIN_MS,
-        requestTimeout: REQUEST_WITHIN_MS,
-        keepAliveTimeout: KEEP_ALIVE_MS,
+        headersTimeout: timeouts.headMs,
+        requestTimeout: timeouts.requestMs,
+        keepAliveTimeout: timeouts.keepAliveMs,
+        // Node adds a second to that time unless told otherwise.
+        keepAliveTimeoutBuffer: 0,
+        connectionsCheckingInterval: timeouts.lookEveryMs,
         maxHeaderSize: 16 * 1024,
       },
       (request, response) => void this.#answer(request, response),
     );
+    this.#http.timeout = timeouts.stalledMs;
+    // It never listens itself, and would not look after requests that take too long before it is told that it does.
+    this.#http.emit("listening");
     this.#http.on("upgrade", (request: IncomingMessage, socket: Duplex, rest: Buffer) => {
       // node:http gives what it was given: a socket of node:net.
       options.upgrade(headOf(request), socket as Socket, rest);

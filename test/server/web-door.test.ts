@@ -4,16 +4,19 @@ import { writeFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { after, describe, test } from "node:test";
-import { ManualClock } from "../../src/async/clock.ts";
+import { ManualClock, systemClock } from "../../src/async/clock.ts";
 import { nodeWire } from "../../src/connection/wire-parts.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import type { WebSocketAuth } from "../../src/server/auth.ts";
 import { authFromFlags } from "../../src/server/auth-flags.ts";
+import type { DescriptorShares } from "../../src/server/descriptor-shares.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { ServerFigures } from "../../src/server/figures.ts";
+import { FrontDoor } from "../../src/server/front-door.ts";
 import { listen } from "../../src/server/listen.ts";
 import { LOCAL } from "../../src/server/principal.ts";
 import { COOKIE_VALID_MS, LOGIN_TOKEN_VALID_MS, WebAccess } from "../../src/server/web-access.ts";
+import { HTTP_TIMEOUTS, type HttpTimeouts } from "../../src/server/web-server.ts";
 import { scratchDirectory } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 
@@ -33,6 +36,8 @@ interface Answer {
 /** A connection on which requests are written as they are and answers read by their length. */
 class RawHttp {
   readonly socket: Socket;
+  /** By the server. */
+  isClosed = false;
   #text = "";
 
   constructor(port: number) {
@@ -40,7 +45,12 @@ class RawHttp {
     this.socket.on("data", (chunk: Buffer) => {
       this.#text += chunk.toString("latin1");
     });
-    this.socket.on("error", () => undefined);
+    this.socket.on("error", () => {
+      this.isClosed = true;
+    });
+    this.socket.on("end", () => {
+      this.isClosed = true;
+    });
   }
 
   async ask(request: string): Promise<Answer> {
@@ -96,11 +106,63 @@ async function open(
   };
 }
 
+/** A door with few places and little patience, on the sockets of a real server. */
+async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures }: NarrowOptions = {}) {
+  const host = createLocalHost();
+  const server = new ExecServer({ ...host, figures, wire: useNode ? nodeWire : host.wire });
+  const door = new FrontDoor(
+    server,
+    {
+      auth: { type: "none" },
+      unasked: () => LOCAL,
+      hosts: new Set(),
+      web: { folder: scratch.path },
+      httpTimeouts: timeouts && { ...HTTP_TIMEOUTS, ...timeouts, lookEveryMs: 10 },
+    },
+    server.wire.codec,
+    systemClock,
+    { outside: 1000, connections: 1000, ...shares },
+  );
+  const listener = await server.wire.listenAt({ host: "127.0.0.1", port: 0 }, (socket) => {
+    door.take(socket);
+    void socket.closed.then(() => closed++);
+  });
+  const listening = door.behind(listener, `ws://127.0.0.1:${listener.port}`);
+  const sockets: Socket[] = [];
+  let closed = 0;
+  return {
+    /** Connections that are over as the server sees it. */
+    closed: () => closed,
+    http: () => {
+      const raw = new RawHttp(listener.port);
+      sockets.push(raw.socket);
+      return raw;
+    },
+    async [Symbol.asyncDispose]() {
+      const allClosed = listening.close();
+      await server.close();
+      listening.drop();
+      // Also those that carried HTTP are gone, without their peers' help.
+      await allClosed;
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+interface NarrowOptions {
+  timeouts?: Partial<HttpTimeouts> | undefined;
+  shares?: Partial<DescriptorShares> | undefined;
+  figures?: ServerFigures | undefined;
+}
+
 const get = (path: string, more = "") => `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${more}\r\n`;
 const post = (path: string, body: string, more = "") =>
   `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: ${body.length}\r\n${more}\r\n${body}`;
 const UPGRADE =
   "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+/** A short message as a client sends it. */
+const webSocketText = (text: string) =>
+  Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
 const ORIGIN = "origin: http://127.0.0.1\r\n";
 const tokenIn = (url: string | null) => new URL(url ?? "").hash.replace("#token=", "");
 const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[0] ?? "";
@@ -234,9 +296,82 @@ for (const useNode of [false, true]) {
       http.socket.on("data", (chunk: Buffer) => {
         received = Buffer.concat([received, chunk]);
       });
-      const text = Buffer.from('{"id":1,"method":"initialize","params":{"clientName":"page"}}');
-      http.socket.write(Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), text]));
+      http.socket.write(webSocketText('{"id":1,"method":"initialize","params":{"clientName":"page"}}'));
       await until("an answer", () => received.includes("sessionId"));
+    });
+
+    test("counts an idle connection that carried requests, and closes the oldest when there are too many", async () => {
+      await using door = await openNarrow(useNode, { shares: { outside: 4 } });
+      const idle: RawHttp[] = [];
+      for (let n = 0; n < 4; n++) {
+        const http = door.http();
+        assert.equal((await http.ask(get("/"))).status, 200);
+        idle.push(http);
+      }
+      const last = door.http();
+      assert.equal((await last.ask(get("/"))).status, 200);
+      await until("the oldest is closed", () => idle[0]?.isClosed === true);
+      assert.deepEqual(
+        idle.map(({ isClosed }) => isClosed),
+        [true, false, false, false],
+      );
+      assert.equal((await last.ask(get("/"))).status, 200);
+    });
+
+    test("applies the limit of connections to a WebSocket on a connection that carried requests before", async () => {
+      await using door = await openNarrow(useNode, { shares: { connections: 1 } });
+      const ask = async () => {
+        const http = door.http();
+        assert.equal((await http.ask(get("/"))).status, 200);
+        return (await http.ask(get("/", UPGRADE))).status;
+      };
+      assert.equal(await ask(), 101);
+      assert.equal(await ask(), 503);
+    });
+
+    test("closes a connection that is idle after its answer, but no WebSocket that began on one", async () => {
+      await using door = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
+      let webSocket: RawHttp;
+      // On a busy machine the second request may come after the time of the first.
+      do {
+        webSocket = door.http();
+        await webSocket.ask(get("/"));
+      } while ((await webSocket.ask(get("/", UPGRADE))).status !== 101);
+      const idle = door.http();
+      assert.equal((await idle.ask(get("/"))).status, 200);
+      await until("the idle one is closed", () => idle.isClosed);
+      let received = Buffer.alloc(0);
+      webSocket.socket.on("data", (chunk: Buffer) => {
+        received = Buffer.concat([received, chunk]);
+      });
+      webSocket.socket.write(webSocketText('{"id":1,"method":"initialize","params":{"clientName":"page"}}'));
+      await until("an answer", () => received.includes("sessionId"));
+    });
+
+    test("closes a connection whose later request never ends, however long it keeps sending", async () => {
+      await using door = await openNarrow(useNode, { timeouts: { headMs: 200, requestMs: 400 } });
+      const slow = door.http();
+      await slow.ask(get("/"));
+      slow.socket.write("GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n");
+      const slowBody = door.http();
+      slowBody.socket.write(post("/api/sign-in", "x").replace("length: 1", "length: 10000"));
+      await until("both are closed", () => {
+        slow.socket.write("x: y\r\n");
+        slowBody.socket.write("x");
+        return slow.isClosed && slowBody.isClosed;
+      });
+    });
+
+    test("closes a connection that takes nothing of its answers", async () => {
+      await using door = await openNarrow(useNode, {
+        timeouts: { stalledMs: 300, headMs: 600_000, requestMs: 600_000 },
+      });
+      const http = door.http();
+      await http.ask(get("/"));
+      http.socket.pause();
+      // Tens of megabytes are asked for, more than the system keeps for one who does not read.
+      http.socket.write(get("/app.js").repeat(20_000));
+      await until("it is closed", () => door.closed() === 1);
     });
 
     test("serves figures only to operators where there are figures and no page", async () => {
