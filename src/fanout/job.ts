@@ -119,6 +119,11 @@ export interface NewItem {
   question?: string | undefined;
 }
 
+/** The id of a row that no column gives another. */
+export function numberedId(rowIndex: number): string {
+  return `row-${rowIndex + 1}`;
+}
+
 export interface ItemRecord extends NewItem {
   status: ItemStatus;
   attempts: number;

@@ -1,4 +1,4 @@
-import { InputError, type NewItem, type Row } from "../job.ts";
+import { InputError, type NewItem, numberedId, type Row } from "../job.ts";
 
 /** Gives each row its id: the id column's value, else `row-N`; a taken one gets `-2`, `-3`, … */
 export class ItemIds {
@@ -17,7 +17,7 @@ export class ItemIds {
   item(row: Row): NewItem {
     const rowIndex = this.#rows++;
     const sourceId = this.#sourceId(row);
-    const base = sourceId === null ? `row-${rowIndex + 1}` : oneLine(sourceId);
+    const base = sourceId === null ? numberedId(rowIndex) : oneLine(sourceId);
     const itemId = this.#free(base);
     if (itemId !== base) this.duplicates++;
     this.#taken.add(itemId);

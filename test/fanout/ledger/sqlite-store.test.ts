@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { link, mkdir, mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { link, mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -8,6 +8,8 @@ import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
+import type { ItemRecord } from "../../../src/fanout/job.ts";
+import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { storeContract } from "./store-contract.ts";
 
@@ -130,28 +132,116 @@ test("a row that waits for its back-off does not wait longer because the clock i
   });
 });
 
-test("reading a table in uses no more disk than one and a half times the table", async () => {
+const TABLES: readonly { what: string; rows: number; columns: number; chars: number }[] = [
+  { what: "rows of a kilobyte", rows: 5_000, columns: 2, chars: 1_000 },
+  { what: "rows of 190 bytes", rows: 10_000, columns: 1, chars: 189 },
+  { what: "rows of 190 bytes in eight columns", rows: 10_000, columns: 8, chars: 184 },
+];
+for (const { what, rows: count, columns, chars } of TABLES) {
+  test(`reading ${what} in uses no more disk than one and a half times the table`, async () => {
+    await withHome(async (home) => {
+      const store = new SqliteStore(home);
+      const kept = path.join(home, "kept.partial-files");
+      const headers = Array.from({ length: columns }, (_, index) => `column_${index + 1}`);
+      const cell = 'a "word" or two about a cat '.repeat(40).slice(0, chars / columns);
+      let inputBytes = 0;
+      const rows = async function* () {
+        for (let rowIndex = 0; rowIndex < count; rowIndex++) {
+          const row = Object.fromEntries(headers.map((name) => [name, cell]));
+          inputBytes += columns * (cell.length + 1);
+          yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "0".repeat(32) };
+        }
+        // A hard link to every file that exists by now, so that one removed at the end is still counted.
+        await mkdir(kept);
+        const partial = path.join(home, `${job.id}.partial`);
+        for (const name of await readdir(partial))
+          await link(path.join(partial, name), path.join(kept, name));
+      };
+      await store.create(job, rows(), () => ({ headers, isReading: false }));
+      const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
+      const bytes = sizes.reduce((total, { size }) => total + size, 0);
+      assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);
+      assert.ok(bytes <= 1.5 * inputBytes, `${bytes} bytes for ${inputBytes}`);
+    });
+  });
+}
+
+async function allOf(ledger: JobLedger): Promise<ItemRecord[]> {
+  const items: ItemRecord[] = [];
+  for await (const item of ledger.items()) items.push(item);
+  return items;
+}
+
+test("rows come back as they were, whatever is in their cells and columns", async () => {
   await withHome(async (home) => {
     const store = new SqliteStore(home);
-    const text = "a word or two about a cat, ".repeat(40);
-    const kept = path.join(home, "kept.partial-files");
-    let inputBytes = 0;
-    const rows = async function* () {
-      for (let rowIndex = 0; rowIndex < 10_000; rowIndex++) {
-        const row = { name: `cat_${rowIndex}`, text };
-        inputBytes += `${row.name},"${text}"\n`.length;
-        yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "0".repeat(32) };
-      }
-      // A hard link to every file that exists by now, so that one removed at the end is still counted.
-      await mkdir(kept);
-      const partial = path.join(home, `${job.id}.partial`);
-      for (const name of await readdir(partial)) await link(path.join(partial, name), path.join(kept, name));
+    const rows: Record<string, unknown>[] = [
+      { name: "Tom", note: 'a "quoted"\nline' },
+      { name: "", note: "" },
+      { name: "nul \0", note: "separator \x1f" },
+      { name: "half a pair \ud83d", note: "[1]" },
+      { name: 1, note: null },
+      { note: "other", name: "order" },
+      {},
+      { 2: "b", 1: "a", __proto_: "x", "": "y" },
+      ...Array.from({ length: 150 }, (_, index) => ({ [`column_${index}`]: `${index}` })),
+    ];
+    const items = rows.map((row, rowIndex) => {
+      const itemId = rowIndex % 3 === 0 ? `cat-${rowIndex}` : `row-${rowIndex + 1}`;
+      return { itemId, rowIndex, sourceId: null, row };
+    });
+    const first = async function* () {
+      yield* items.slice(0, 5);
     };
-    await store.create(job, rows(), () => ({ headers: ["name", "text"], isReading: false }));
-    const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
-    const bytes = sizes.reduce((total, { size }) => total + size, 0);
-    assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);
-    assert.ok(bytes <= 1.5 * inputBytes, `${bytes} bytes for ${inputBytes}`);
+    await store.create(job, first(), () => ({ headers: [], isReading: true }));
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    await ledger.append(items.slice(5), []);
+    const found = await allOf(ledger);
+    assert.deepEqual(
+      found.map(({ itemId, row }) => ({ itemId, row: Object.entries(row) })),
+      items.map(({ itemId, row }) => ({ itemId, row: Object.entries(row) })),
+    );
+    for (const { itemId, rowIndex } of items) {
+      assert.equal((await ledger.item(itemId))?.rowIndex, rowIndex);
+    }
+    // Row 4 has another id; the others are no rows.
+    for (const itemId of ["row-4", "row-0", "row-05", "row-9999", "row-", "Row-2", " row-2", ""]) {
+      assert.equal(await ledger.item(itemId), null, itemId);
+    }
+  });
+});
+
+test("a ledger of version 3 opens with everything it held", async () => {
+  await withHome(async (home) => {
+    const folder = path.join(home, job.id);
+    await mkdir(folder);
+    const db = new DatabaseSync(path.join(folder, "ledger.sqlite"));
+    db.exec(await readFile(path.join(import.meta.dirname, "../../fixtures/ledger-3.sql"), "utf8"));
+    db.close();
+    await using ledger = await new SqliteStore(home).open(job.id);
+    assert.ok(ledger);
+    const items = await allOf(ledger);
+    assert.deepEqual(
+      items.map((item) => [item.itemId, item.status, item.row, item.result, item.usage.inputTokens]),
+      [
+        ["row-1", "completed", { name: "Tom", age: 3 }, '{"ok":true}', 7],
+        ["kitty", "failed", { name: "Kit", age: null }, null, 5],
+        ["row-3", "pending", { name: "Max", age: 1 }, null, 0],
+      ],
+    );
+    assert.equal(items[1]?.errorClass, "schema");
+    assert.deepEqual(
+      (await ledger.attempts("kitty")).map(({ outcome, message }) => [outcome, message]),
+      [["failed", "no fit"]],
+    );
+    assert.deepEqual(await ledger.unasked(-1, 9), [{ rowIndex: 2, question: "03".repeat(16) }]);
+    await ledger.beginRun();
+    await ledger.setStatus("running", ["paused"]);
+    assert.deepEqual(
+      (await ledger.claim(9)).map((claim) => claim.item.itemId),
+      ["row-3"],
+    );
   });
 });
 

@@ -3,7 +3,7 @@ import type { Clock } from "../../../async/clock.ts";
 import type { AttemptOutcome, ItemRecord } from "../../job.ts";
 import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
-import { decodeBatchPart, decodeItem, usageValues } from "../record-codec.ts";
+import { decodeBatchPart, usageValues } from "../record-codec.ts";
 import { type AttemptEnd, endValues } from "./attempt-end.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
@@ -21,12 +21,14 @@ import {
   RELEASE_PART_ROW,
   UPDATE_PART,
 } from "./sqlite-statements.ts";
+import type { ItemReader } from "./stored-row.ts";
 
 /** Rows of a part read at a time. */
 const PAGE_ROWS = 500;
 
 export interface SqliteBatchesOptions {
   db: SqliteDatabase;
+  items: ItemReader;
   clock: Clock;
   /** Which rows the job's settings select now. */
   wanted(): { rowLimit: number; onlyItems: string | null };
@@ -56,7 +58,7 @@ export class SqliteBatches implements BatchLedger {
 
   async fresh(afterRow: number, limit: number): Promise<ItemRecord[]> {
     const values = { after: afterRow, pageRows: limit, ...this.#options.wanted() };
-    return this.#db.all(READ_FRESH, values).map(decodeItem);
+    return this.#db.all(READ_FRESH, values).map(this.#options.items.decode);
   }
 
   assign(part: string, rowIndexes: readonly number[]): Promise<number> {
@@ -73,7 +75,9 @@ export class SqliteBatches implements BatchLedger {
 
   async *rows(part: string): AsyncGenerator<ItemRecord, void, undefined> {
     for (let after = -1; ; ) {
-      const page = this.#db.all(READ_PART_ROWS, { part, after, pageRows: PAGE_ROWS }).map(decodeItem);
+      const page = this.#db
+        .all(READ_PART_ROWS, { part, after, pageRows: PAGE_ROWS })
+        .map(this.#options.items.decode);
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -83,7 +87,7 @@ export class SqliteBatches implements BatchLedger {
 
   async row(part: string, rowIndex: number): Promise<ItemRecord | null> {
     const row = this.#db.get(READ_PART_ROW, { part, rowIndex });
-    return row ? decodeItem(row) : null;
+    return row ? this.#options.items.decode(row) : null;
   }
 
   async update(part: string, change: BatchPartChange): Promise<void> {
@@ -98,7 +102,7 @@ export class SqliteBatches implements BatchLedger {
       if (!row) return null;
       this.#keep(rowIndex, "reported", { usage, transcript });
       if (stop) this.#options.cancelJob();
-      return decodeItem(row);
+      return this.#options.items.decode(row);
     });
   }
 

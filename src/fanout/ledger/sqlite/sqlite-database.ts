@@ -8,6 +8,9 @@ type Values = Readonly<Record<string, SQLInputValue>>;
 /** How long a statement waits for one of another process (a `jobs cancel`) before it gives up. */
 const BUSY_TIMEOUT_MS = 5_000;
 
+/** SQLite's usual pages would stay empty to a fifth with rows of a kilobyte, of which only whole ones fit. */
+const PAGE_BYTES = 8192;
+
 /**
  * A ledger's file and its prepared statements. WAL with `synchronous = NORMAL`: what was committed survives
  * the death of the process at any instant; a power cut may lose the last commits, whose rows are then asked again.
@@ -23,6 +26,7 @@ export class SqliteDatabase {
   constructor(path: string, options: { isNew?: boolean } = {}) {
     this.#db = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
     const journal = options.isNew ? "OFF" : "WAL";
+    if (options.isNew) this.#db.exec(`PRAGMA page_size = ${PAGE_BYTES}`);
     this.#db.exec(`PRAGMA journal_mode = ${journal}; PRAGMA synchronous = NORMAL`);
     migrate(this.#db);
   }

@@ -21,14 +21,7 @@ import {
 import type { BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
 import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } from "../kept-settlements.ts";
-import {
-  decodeAnswer,
-  decodeAttempt,
-  decodeCounts,
-  decodeItem,
-  decodeJob,
-  usageValues,
-} from "../record-codec.ts";
+import { decodeAnswer, decodeAttempt, decodeCounts, decodeJob, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { type AttemptEnd, endValues } from "./attempt-end.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
@@ -61,6 +54,7 @@ import {
   SET_STATUS,
 } from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
+import { ItemReader, RowWriter } from "./stored-row.ts";
 import { isUnwritable, type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
 import { itemValues } from "./write-ledger.ts";
 
@@ -82,6 +76,7 @@ export class SqliteLedger implements JobLedger {
   readonly batches: BatchLedger;
   readonly views: SqliteViews;
   #db: SqliteDatabase;
+  #items: ItemReader;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
   #clock: Clock;
@@ -94,6 +89,7 @@ export class SqliteLedger implements JobLedger {
 
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
+    this.#items = new ItemReader(db);
     this.jobId = jobId;
     this.#lockPath = `${path}.run-lock`;
     this.#clock = options.clock;
@@ -109,9 +105,10 @@ export class SqliteLedger implements JobLedger {
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
     this.#batch = settings.batch === true;
-    this.views = new SqliteViews(db, () => this.#rowLimit);
+    this.views = new SqliteViews(db, this.#items, () => this.#rowLimit);
     this.batches = new SqliteBatches({
       db,
+      items: this.#items,
       clock: options.clock,
       wanted: () => this.#wanted(),
       change: (statements) => this.#change(statements),
@@ -171,7 +168,7 @@ export class SqliteLedger implements JobLedger {
       const now = this.#clock.now();
       const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#single() }));
       if (!row) break;
-      claims.push({ item: decodeItem(row), token });
+      claims.push({ item: this.#items.decode(row), token });
     }
     return claims;
   }
@@ -244,7 +241,7 @@ export class SqliteLedger implements JobLedger {
     for (let after = -1; ; ) {
       const page = this.#db
         .all(READ_ITEMS, { after, rowLimit: this.#rowLimit, statuses, pageRows: PAGE_ROWS })
-        .map(decodeItem);
+        .map(this.#items.decode);
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
@@ -253,7 +250,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async item(itemId: string): Promise<ItemRecord | null> {
-    return recordOf(this.#db.get(READ_ITEM, { itemId }));
+    return this.#recordOf(this.#db.get(READ_ITEM, { itemId }));
   }
 
   async attempts(itemId: string): Promise<AttemptRecord[]> {
@@ -276,7 +273,8 @@ export class SqliteLedger implements JobLedger {
     answers: readonly { rowIndex: number; answer: StoredAnswer }[],
   ): Promise<void> {
     await this.#change(() => {
-      for (const item of rows) this.#db.run(INSERT_ITEM, itemValues(item));
+      const writer = new RowWriter(this.#db);
+      for (const item of rows) this.#db.run(INSERT_ITEM, itemValues(item, writer));
       this.#db.run(COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
       this.#adopt(answers, this.#clock.now());
     });
@@ -293,7 +291,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async settledSince(sinceMs: number): Promise<ItemRecord[]> {
-    return this.#db.all(READ_SETTLED, { since: sinceMs, rowLimit: this.#rowLimit }).map(decodeItem);
+    return this.#db.all(READ_SETTLED, { since: sinceMs, rowLimit: this.#rowLimit }).map(this.#items.decode);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -331,13 +329,13 @@ export class SqliteLedger implements JobLedger {
       const { errorClass, message, usage } = settlement.failure;
       const row = this.#db.get(FAIL_ITEM, { ...held, ...usageValues(usage), errorClass, message });
       if (row) this.#keep(attempt, "failed", settlement.failure);
-      return recordOf(row);
+      return this.#recordOf(row);
     }
     const { result, usage, stop } = settlement.report;
     const row = this.#db.get(COMPLETE_ITEM, { ...held, ...usageValues(usage), result });
     if (row) this.#keep(attempt, "reported", settlement.report);
     if (row && stop) this.#setStatus("cancelled", ["pending", "running"], CANCELLED_BY_ROW_AGENT);
-    return recordOf(row);
+    return this.#recordOf(row);
   }
 
   #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
@@ -390,6 +388,10 @@ export class SqliteLedger implements JobLedger {
     );
   }
 
+  #recordOf(row: Readonly<Record<string, unknown>> | undefined): ItemRecord | null {
+    return row ? this.#items.decode(row) : null;
+  }
+
   /** Selects the rows for single calls. */
   #single(): { rowLimit: number; onlyItems: string | null; batch: number } {
     return { ...this.#wanted(), batch: this.#batch ? 1 : 0 };
@@ -411,10 +413,6 @@ const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 function held(claim: Claim): { rowIndex: number; token: string } {
   return { rowIndex: claim.item.rowIndex, token: claim.token };
-}
-
-function recordOf(row: Readonly<Record<string, unknown>> | undefined): ItemRecord | null {
-  return row ? decodeItem(row) : null;
 }
 
 function listOrNull(values: readonly string[] | undefined): string | null {

@@ -101,6 +101,62 @@ const MIGRATIONS: readonly Migration[] = [
   ) STRICT;
   `,
   },
+  {
+    // Less space for each row: an id is stored only where it is not the row's number, and the names of a row's columns are
+    // stored once. `columns_id` NULL: `row_json` is an object; otherwise it holds the cells, each behind a separator.
+    version: 4,
+    sql: `
+  CREATE TABLE agent_job_columns (
+    id INTEGER PRIMARY KEY,
+    names_json TEXT NOT NULL UNIQUE
+  ) STRICT;
+
+  CREATE TABLE agent_job_items_4 (
+    row_index INTEGER PRIMARY KEY,
+    own_id TEXT,
+    item_id TEXT NOT NULL GENERATED ALWAYS AS (COALESCE(own_id, 'row-' || (row_index + 1))) VIRTUAL,
+    source_id TEXT,
+    row_json TEXT NOT NULL,
+    columns_id INTEGER,
+    status TEXT NOT NULL DEFAULT 'pending',
+    attempt_count INTEGER NOT NULL DEFAULT 0,
+    attempt_token TEXT,
+    due_at INTEGER NOT NULL DEFAULT 0,
+    result_json TEXT,
+    error_class TEXT,
+    last_error TEXT,
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    cached_input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_output_tokens INTEGER NOT NULL DEFAULT 0,
+    started_at INTEGER,
+    reported_at INTEGER,
+    completed_at INTEGER,
+    question BLOB,
+    batch_part TEXT,
+    batch_input_tokens INTEGER NOT NULL DEFAULT 0,
+    batch_cached_input_tokens INTEGER NOT NULL DEFAULT 0,
+    batch_output_tokens INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+  INSERT INTO agent_job_items_4 (row_index, own_id, source_id, row_json, status, attempt_count, attempt_token, due_at,
+    result_json, error_class, last_error, input_tokens, cached_input_tokens, output_tokens, reasoning_output_tokens,
+    started_at, reported_at, completed_at, question, batch_part, batch_input_tokens, batch_cached_input_tokens,
+    batch_output_tokens)
+  SELECT row_index, NULLIF(item_id, 'row-' || (row_index + 1)), source_id, row_json, status, attempt_count, attempt_token,
+    due_at, result_json, error_class, last_error, input_tokens, cached_input_tokens, output_tokens,
+    reasoning_output_tokens, started_at, reported_at, completed_at, question, batch_part, batch_input_tokens,
+    batch_cached_input_tokens, batch_output_tokens
+  FROM agent_job_items;
+  DROP TABLE agent_job_items;
+  ALTER TABLE agent_job_items_4 RENAME TO agent_job_items;
+
+  CREATE UNIQUE INDEX agent_job_items_by_own_id ON agent_job_items (own_id) WHERE own_id IS NOT NULL;
+  CREATE INDEX agent_job_items_by_status ON agent_job_items (status);
+  CREATE INDEX agent_job_items_by_question ON agent_job_items (question)
+    WHERE status = 'completed' AND question IS NOT NULL;
+  CREATE INDEX agent_job_items_by_part ON agent_job_items (batch_part, row_index) WHERE batch_part <> '';
+  `,
+  },
 ];
 
 /** The version is stored in the file itself. */

@@ -13,8 +13,24 @@ export const INSERT_JOB = `
     :createdAt)`;
 
 export const INSERT_ITEM = `
-  INSERT INTO agent_job_items (row_index, item_id, source_id, row_json, question)
-  VALUES (:rowIndex, :itemId, :sourceId, :row, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
+  INSERT INTO agent_job_items (row_index, own_id, source_id, row_json, columns_id, question)
+  VALUES (:rowIndex, :ownId, :sourceId, :row, :columnsId, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
+
+export const READ_COLUMNS = "SELECT names_json FROM agent_job_columns WHERE id = :id";
+
+export const FIND_COLUMNS = "SELECT id FROM agent_job_columns WHERE names_json = :names";
+
+/** Rows with ever new columns would store more names than they save. */
+export const INSERT_COLUMNS = `
+  INSERT INTO agent_job_columns (names_json) SELECT :names WHERE (SELECT COUNT(*) FROM agent_job_columns) < 100
+  RETURNING id`;
+
+/** The row that an id names: its own, else the number in the id. */
+const ROW_OF_ITEM = `(
+    SELECT row_index FROM agent_job_items WHERE own_id = :itemId
+    UNION ALL
+    SELECT row_index FROM agent_job_items WHERE row_index = CAST(substr(:itemId, 5) AS INTEGER) - 1 AND item_id = :itemId
+    LIMIT 1)`;
 
 export const COUNT_READ_ROWS = "UPDATE agent_jobs SET total_rows = MAX(total_rows, :totalRows)";
 
@@ -91,8 +107,7 @@ export const INSERT_ATTEMPT = `
     :reasoningOutputTokens, :batchInputTokens, :batchCachedInputTokens, :batchOutputTokens, :startedAt, :now, :transcript)`;
 
 export const READ_ATTEMPTS = `
-  SELECT attempt.* FROM agent_job_attempts AS attempt JOIN agent_job_items AS item USING (row_index)
-  WHERE item.item_id = :itemId ORDER BY attempt.id`;
+  SELECT * FROM agent_job_attempts WHERE row_index = ${ROW_OF_ITEM} ORDER BY id`;
 
 /** Excludes rows that failed before and are retried: their user wants a new answer. */
 const UNASKED =
@@ -136,7 +151,7 @@ export const READ_ITEMS = `
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
   ORDER BY row_index LIMIT :pageRows`;
 
-export const READ_ITEM = "SELECT * FROM agent_job_items WHERE item_id = :itemId";
+export const READ_ITEM = `SELECT * FROM agent_job_items WHERE row_index = ${ROW_OF_ITEM}`;
 
 export const READ_SETTLED = `
   SELECT * FROM agent_job_items WHERE completed_at >= :since AND row_index < :rowLimit ORDER BY completed_at`;

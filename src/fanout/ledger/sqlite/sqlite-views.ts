@@ -1,15 +1,18 @@
 import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
-import { decodeFailureGroup, decodeItem, decodeSettledSpan, likePattern } from "../record-codec.ts";
+import { decodeFailureGroup, decodeSettledSpan, likePattern } from "../record-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
+import type { ItemReader } from "./stored-row.ts";
 
 /** Views for people of a job in one SQLite file. */
 export class SqliteViews implements LedgerViews {
   #db: SqliteDatabase;
+  #items: ItemReader;
   #rowLimit: () => number;
 
-  constructor(db: SqliteDatabase, rowLimit: () => number) {
+  constructor(db: SqliteDatabase, items: ItemReader, rowLimit: () => number) {
     this.#db = db;
+    this.#items = items;
     this.#rowLimit = rowLimit;
   }
 
@@ -22,7 +25,7 @@ export class SqliteViews implements LedgerViews {
     };
     return {
       total: Number(this.#db.get(COUNT_PAGE, values)?.n ?? 0),
-      items: this.#db.all(READ_PAGE, { ...values, offset, limit }).map(decodeItem),
+      items: this.#db.all(READ_PAGE, { ...values, offset, limit }).map(this.#items.decode),
     };
   }
 

@@ -1,8 +1,9 @@
 import type { SQLInputValue } from "node:sqlite";
-import type { NewItem, NewJob } from "../../job.ts";
+import { type NewItem, type NewJob, numberedId } from "../../job.ts";
 import type { ReadTable } from "../job-ledger.ts";
 import { SqliteDatabase } from "./sqlite-database.ts";
 import { INSERT_ITEM, INSERT_JOB } from "./sqlite-statements.ts";
+import { RowWriter } from "./stored-row.ts";
 
 /** Writes a new ledger in one transaction. */
 export async function writeLedger(
@@ -14,10 +15,11 @@ export async function writeLedger(
   const db = new SqliteDatabase(path, { isNew: true });
   try {
     db.begin();
+    const writer = new RowWriter(db);
     let totalRows = 0;
     for await (const item of rows) {
       totalRows++;
-      db.run(INSERT_ITEM, itemValues(item));
+      db.run(INSERT_ITEM, itemValues(item, writer));
     }
     const { headers, isReading } = table();
     db.run(INSERT_JOB, {
@@ -38,7 +40,8 @@ export async function writeLedger(
   }
 }
 
-export function itemValues(item: NewItem): Record<string, SQLInputValue> {
+export function itemValues(item: NewItem, writer: RowWriter): Record<string, SQLInputValue> {
   const { rowIndex, itemId, sourceId, row, question = null } = item;
-  return { rowIndex, itemId, sourceId, row: JSON.stringify(row), question };
+  const ownId = itemId === numberedId(rowIndex) ? null : itemId;
+  return { rowIndex, ownId, sourceId, ...writer.encode(row), question };
 }
