@@ -10,6 +10,8 @@ import { NO_USAGE } from "../../../src/agent/usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { ItemRecord } from "../../../src/fanout/job.ts";
 import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
+import { SqliteDatabase } from "../../../src/fanout/ledger/sqlite/sqlite-database.ts";
+import { FIND_ANSWERS } from "../../../src/fanout/ledger/sqlite/sqlite-statements.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { storeContract } from "./store-contract.ts";
 
@@ -209,6 +211,17 @@ test("rows come back as they were, whatever is in their cells and columns", asyn
     for (const itemId of ["row-4", "row-0", "row-05", "row-9999", "row-", "Row-2", " row-2", ""]) {
       assert.equal(await ledger.item(itemId), null, itemId);
     }
+  });
+});
+
+test("answers are found by their questions, not by a look at every completed row", async () => {
+  await withHome(async (home) => {
+    const db = new SqliteDatabase(path.join(home, "ledger.sqlite"));
+    const plan = db
+      .all(`EXPLAIN QUERY PLAN ${FIND_ANSWERS}`, { questions: "[]" })
+      .map(({ detail }) => detail);
+    db.close();
+    assert.match(plan.join("\n"), /by_question \(question=\?\)/);
   });
 });
 

@@ -121,9 +121,10 @@ export const ADOPT_ITEM = `
   UPDATE agent_job_items SET status = 'completed', result_json = :result, reported_at = :now, completed_at = :now
   WHERE row_index = :rowIndex AND ${UNASKED}`;
 
+/** SQLite would look through all completed rows for each page of questions, so the index is named. */
 export const FIND_ANSWERS = `
   SELECT lower(hex(question)) AS question, result_json, item_id, (SELECT id FROM agent_jobs) AS job_id
-  FROM agent_job_items
+  FROM agent_job_items INDEXED BY agent_job_items_by_question
   WHERE question IN (SELECT unhex(value) FROM json_each(:questions)) AND status = 'completed'
     AND question IS NOT NULL AND result_json IS NOT NULL`;
 
