@@ -48,6 +48,14 @@ test("another model or instruction, --fresh and agents with commands reuse no an
   assert.equal(harness.asked.length, 18);
 });
 
+test("a row with votes is asked although another job has its answer", async () => {
+  await using harness = await FanoutHarness.open((request) => report(request));
+  await harness.run({ task: { votes: 3 } });
+  assert.equal(harness.asked.length, 6, "two of three agree on each of three rows");
+  await harness.run({ task: { votes: 3, idColumn: "name" } });
+  assert.equal(harness.asked.length, 12);
+});
+
 test("a failure is never reused, and a retried row is asked although another job has its answer", async () => {
   let isWilling = false;
   await using harness = await FanoutHarness.open((request) => (isWilling ? report(request) : says("no")));

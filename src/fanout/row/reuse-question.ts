@@ -11,7 +11,7 @@ const QUESTION_BYTES = 16;
 /**
  * Names what an agent is asked, without the ids of job and item: rows with the same name can share an answer. The
  * schema is left out, because an answer that fits a changed schema is still an answer. Undefined for agents with commands,
- * whose answers depend on more than the question.
+ * whose answers depend on more than the question, and for votes, which are wanted anew.
  */
 export function questionOf(
   task: JobTask,
@@ -19,7 +19,7 @@ export function questionOf(
   headers: readonly string[],
   row: Row,
 ): string | undefined {
-  if (task.tools !== "none") return undefined;
+  if (task.tools !== "none" || (task.votes ?? 1) > 1) return undefined;
   // Everything else in a task (the model, its settings) may change the answer.
   const { instruction: _instruction, schema: _schema, idColumn: _idColumn, ...settings } = task;
   const parts = [PROMPT_VERSION, settings, template.render(row), rowJson(headers, row)];
