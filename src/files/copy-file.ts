@@ -1,6 +1,7 @@
 import type { FileHandle } from "node:fs/promises";
-import { constants, copyFile, open, stat } from "node:fs/promises";
+import { constants, copyFile, link, open, stat, unlink } from "node:fs/promises";
 import { invalidRequest } from "../protocol/errors.ts";
+import { besidePath } from "./beside-path.ts";
 import { displayPath, type NativePath } from "./native-path.ts";
 import { errnoName } from "./os-error.ts";
 import { MAX_READ_FILE_BYTES, NEW_FILE_MODE, OPEN_TO_WRITE, openRegular } from "./read-write.ts";
@@ -39,21 +40,30 @@ export async function copyRegularFile(source: NativePath, destination: NativePat
   await copyBytes(from, to, wanted.size, source);
 }
 
-/** Lets a file system that can share blocks do so; true when it did. It makes the file only if nothing is there. */
+/**
+ * Lets a file system that can share blocks do so; true when it did. It makes the file only if nothing is there. Under a
+ * name of its own at first: Node removes what it could not copy by its path, where something else may be by then.
+ */
 async function cloned(from: FileHandle, destination: NativePath): Promise<boolean> {
   if (process.platform !== "linux") return false;
+  const beside = besidePath(destination);
   try {
     // By its descriptor: what has the path now may be a pipe.
     await copyFile(
       `/proc/self/fd/${from.fd}`,
-      destination,
+      beside,
       constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE_FORCE,
     );
-    return true;
   } catch {
     // Most file systems cannot; and what else is wrong shows when the bytes are copied.
     return false;
   }
+  const isThere = await link(beside, destination).then(
+    () => true,
+    () => false,
+  );
+  await unlink(beside);
+  return isThere;
 }
 
 /** What the file had when it was opened; of one that does not tell its size, as those below /proc, what it gives. */

@@ -1,18 +1,11 @@
-import { randomBytes } from "node:crypto";
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { chmod, constants, lstat, open, rename, symlink, unlink, utimes } from "node:fs/promises";
 import { invalidParams, invalidRequest } from "../protocol/errors.ts";
 import { decodePathText } from "../protocol/path-uri.ts";
+import { besidePath } from "./beside-path.ts";
 import type { PutParams, SetAttributesParams } from "./file-system.ts";
-import {
-  displayPath,
-  joinNative,
-  type NativePath,
-  nativeFromBytes,
-  nativePathFromUri,
-  parentOf,
-} from "./native-path.ts";
+import { displayPath, type NativePath, nativeFromBytes, nativePathFromUri } from "./native-path.ts";
 import { answeringOsErrors, errnoName } from "./os-error.ts";
 import { NEW_FILE_MODE } from "./read-write.ts";
 
@@ -30,7 +23,7 @@ export async function put(params: PutParams): Promise<void> {
   if ((chunk === undefined) === (target === undefined))
     throw invalidParams("fs/put takes either the `chunk` of a file or the `target` of a link");
   const path = nativePathFromUri(params.path);
-  const beside = joinNative(parentOf(path), `.procwire-${randomBytes(9).toString("hex")}.tmp`);
+  const beside = besidePath(path);
   await answeringOsErrors(async () => {
     const there = await checkReplaceable(path);
     try {
