@@ -264,7 +264,7 @@ describe("a server that is replaced", TIMEOUT, () => {
       // A client that connects in between waits in the socket's queue, or loses its session with the former server.
       await using stranger = await server.connect();
       await stranger.list().catch((error: Error) => {
-        assert.match(error.message, /server is being replaced; failed to resume/);
+        assert.match(error.message, /failed to resume exec-server session: unknown session id/);
       });
       await until("the former server to be gone", () => !isAlive(former));
     }
