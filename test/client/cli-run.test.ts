@@ -243,11 +243,12 @@ describe("procwire run and its server", TIMEOUT, () => {
     const child = procwire("run", "--connect", server.url, "--", "sh", "-c", "echo ready; cat", word);
     const ended = outcome(child);
     await follow(child.stdout).until("ready");
-    const listed = await outcome(procwire("ps", "--connect", server.url), "");
+    const listed = await outcome(procwire("ps", "--tree", "--connect", server.url), "");
     const json = await outcome(procwire("ps", "--json", "--connect", server.url), "");
     child.stdin.end();
     await ended;
-    assert.match(listed.stdout.toString(), /cat' \$'\\x1b\[2J\\u202e\\u009b1A\\x7f\\n'$/m);
+    // Once in the list and once in the tree below it.
+    assert.equal(listed.stdout.toString().match(/cat' \$'\\x1b\[2J\\u202e\\u009b1A\\x7f\\n'$/gm)?.length, 2);
     const one = json.stdout
       .toString()
       .split("\n")

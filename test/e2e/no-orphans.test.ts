@@ -101,7 +101,7 @@ describe("no orphans", { skip }, () => {
     await allGone(pids);
   });
 
-  test("a terminal that hangs up, gracefully, and no control character of a process's name is shown before", {
+  test("a terminal that hangs up, gracefully, and no control character from outside is shown before", {
     skip: NO_ADDON,
   }, async () => {
     using folder = scratchDirectory();
@@ -112,8 +112,13 @@ describe("no orphans", { skip }, () => {
     });
     const shown = () => started.output().toString();
     await started.until(() => /ws:\S+\r\n/.test(shown()));
-    const client = new WireClient(await webSocketWire(/ws:\S+/.exec(shown())?.[0] ?? "", {}));
+    const [url = ""] = /ws:\S+/.exec(shown()) ?? [];
+    const client = new WireClient(await webSocketWire(url, {}));
     await client.handshake();
+    // Told with its words.
+    const stranger = new WireClient(await webSocketWire(url, {}));
+    stranger.notify("\x1b[2Jword\u202e\x9b");
+    await started.until(() => /\\x1b\[2Jword\\u202e\\u009b/.test(shown()));
     // An orphan without a mark, whose end is told with its command line.
     const up = join(folder.path, "up");
     const orphan = `(setsid bash -c 'ulimit -x 1; ulimit -m 1; echo >${up}; exec -a "$0" sleep 1000' "$1" >/dev/null 2>&1 </dev/null &); exec sleep 1000`;

@@ -100,7 +100,7 @@ describe("a listing", () => {
     assert.equal((await listed(extended, {}))[0]?.handle, handle);
   });
 
-  test("`procwire ps` shows handles, and prints no raw control character", async () => {
+  test("`procwire ps` shows handles, and neither it nor the log prints a raw control character", async () => {
     await using server = await serve();
     await using owner = await server.connect();
     await owner.handshake();
@@ -114,6 +114,10 @@ describe("a listing", () => {
     assert.match(shown, /esc\\x1b\[2J\\(x9b|u009b)2J/);
     const json = await output([PROCWIRE, "ps", "--json", "--connect", server.url]);
     assert.ok(!json.includes(owner.sessionId), json);
+    const stranger = await server.connect();
+    stranger.notify("\u009b2J\u202e");
+    await until("what it said is told", () => server.stderr.includes("2J\\u202e"));
+    assert.doesNotMatch(server.stderr, /[\u009b\u202e]/);
   });
 });
 
