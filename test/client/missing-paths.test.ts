@@ -22,8 +22,12 @@ test("all who wait for a path are woken by the server's watch, without polling",
     const wait = (name: string) => client.files.waitForPath(at(name)).then(() => found.push(name));
     const names = ["one", "two", "three", "not/yet/here"];
     const waits = Promise.all(names.map(wait));
+    // Each has looked and waits by now, so only the watch can tell it of its path.
+    for (let turn = 0; turn < 10; turn++) await client.files.exists(directory);
+    await writeFile(at("one"), "");
+    await until("one is found", () => found.includes("one"));
     await mkdir(at("not/yet"), { recursive: true });
-    for (const name of ["three", "one", "not/yet/here", "two"]) {
+    for (const name of ["three", "not/yet/here", "two"]) {
       await writeFile(at(name), "");
       await until(`${name} is found`, () => found.includes(name));
     }

@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { Client } from "@modelcontextprotocol/client";
+import { httpPlace } from "../../src/cli/mcp-over-http.ts";
 import { scratchDirectory } from "../support/serve.ts";
 import { connectHttp, startHttp } from "./http-mcp.ts";
 
@@ -70,4 +71,11 @@ test("a client of the newest protocol is served a request at a time, and told of
   assert.ok(content[0]?.type === "text" && content[0].text.endsWith("\ndone\n"));
   assert.match(told[0] ?? "", /^session \d+: running for/);
   await client.close();
+});
+
+test("a server without authentication listens on this machine only", () => {
+  const open = (http: string) => httpPlace({ http, "ws-auth": "none" });
+  for (const http of ["0.0.0.0:0", "[::]:0", "host.example:0"])
+    assert.throws(() => open(http), /--ws-auth none is for 127\.0\.0\.1/);
+  for (const http of ["127.0.0.1:0", "[::1]:0", "localhost:0"]) assert.deepEqual(open(http).notices, []);
 });
