@@ -119,7 +119,7 @@ struct StartOptions {
   bool tty = false;
   bool pipeStdin = false;
   /// Only where the connection has asked for the extensions.
-  std::string lifetime;
+  std::string lifetime = "";
 };
 
 /// One connection after its handshake. A process has ended for it when every number up to that of `closed` has come:
