@@ -61,6 +61,8 @@ class Loop {
   char* scratch(size_t bytes = kReadBytes);
   char* received();
   BlockPool& blocks() { return blocks_; }
+  // What all sockets together hold for frames that have not come whole.
+  size_t& gatheredBytes() { return gatheredBytes_; }
   QuietMemory& memory() { return memory_; }
 
  private:
@@ -116,6 +118,7 @@ class Loop {
   size_t scratchBytes_ = 0;
   std::unique_ptr<char[]> received_;
   BlockPool blocks_;
+  size_t gatheredBytes_ = 0;
   QuietMemory memory_;
 };
 

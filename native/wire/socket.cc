@@ -24,6 +24,9 @@ constexpr size_t kGatherBytes = 1536 * 1024;
 // Memory for such a frame is kept for the next one up to this size: a write of 512 KiB, the largest our own client
 // sends.
 constexpr size_t kKeptPartialBytes = 768 * 1024;
+// What all sockets may put together here at once. Above it such a frame is passed on as it comes to the reader in
+// JavaScript, which asks for room; from half of it on nothing is kept for the next frame.
+constexpr size_t kMostGatheredBytes = 32 * 1024 * 1024;
 // A queue longer than this emits `drain` when it is empty.
 constexpr size_t kDrainAboveBytes = 16 * 1024;
 // After the head of a refused frame, nothing more is read as a frame.
@@ -99,9 +102,9 @@ void Socket::receive() {
   const FrameHead head(partial_.get(), partialTotal_);
   partialBytes_ = partialTotal_ = 0;
   takeFrame(partial_.get() + head.bytes, static_cast<size_t>(head.payloadBytes), head.key);
-  if (partialCapacity_ > kKeptPartialBytes) {
+  if (partialCapacity_ > kKeptPartialBytes || loop_->gatheredBytes() > kMostGatheredBytes / 2) {
     partial_.reset();
-    partialCapacity_ = 0;
+    setPartialCapacity(0);
   }
   take(fresh, length - filled);
 }
@@ -131,7 +134,11 @@ void Socket::take(char* bytes, size_t length) {
       passedOn_ = total;
       continue;
     }
-    if (length < total) return keep(bytes, length, static_cast<size_t>(total));
+    if (length < total) {
+      if (mayGather(static_cast<size_t>(total))) return keep(bytes, length, static_cast<size_t>(total));
+      passedOn_ = total;
+      continue;
+    }
     takeFrame(bytes + head.bytes, static_cast<size_t>(head.payloadBytes), head.key);
     bytes += total;
     length -= static_cast<size_t>(total);
@@ -144,11 +151,20 @@ bool Socket::isWhole(const FrameHead& head) {
          head.payloadBytes <= kGatherBytes;
 }
 
+bool Socket::mayGather(size_t bytes) {
+  return bytes <= partialCapacity_ || loop_->gatheredBytes() - partialCapacity_ + bytes <= kMostGatheredBytes;
+}
+
+void Socket::setPartialCapacity(size_t bytes) {
+  loop_->gatheredBytes() += bytes - partialCapacity_;
+  partialCapacity_ = bytes;
+}
+
 void Socket::keep(const char* bytes, size_t length, size_t total) {
   const size_t needed = std::max(total, kMostHeadBytes);
   if (partialCapacity_ < needed) {
     partial_.reset(new char[needed]);
-    partialCapacity_ = needed;
+    setPartialCapacity(needed);
   }
   memcpy(partial_.get(), bytes, length);
   partialBytes_ = length;
@@ -296,6 +312,8 @@ int Socket::handOver() {
 
 // No event follows.
 void Socket::leave() {
+  // The memory itself goes with this object: a frame in it may be what is looked at just now.
+  setPartialCapacity(0);
   if (onEvent_) napi_delete_reference(loop_->env(), onEvent_);
   onEvent_ = nullptr;
   loop_->remove(this);

@@ -78,6 +78,8 @@ class Socket final : public Resident {
   void receive();
   void take(char* bytes, size_t length);
   void keep(const char* bytes, size_t length, size_t total);
+  bool mayGather(size_t bytes);
+  void setPartialCapacity(size_t bytes);
   void takeFrame(char* payload, size_t length, uint32_t key);
   bool isWhole(const FrameHead& head);
   bool writeThrough(const WriteRequest& request);

@@ -39,16 +39,23 @@ export interface WebSocketConnectionOptions {
   keepAlive?: boolean | undefined;
   /** Above this a peer that takes nothing is closed; absent: never. Its socket stops reading it there. */
   maxQueuedBytes?: number | undefined;
-  /** Where large messages wait until there is room for them. */
-  turns?: ByteTurns | undefined;
+  /** Where messages that have not come whole wait until there is room for them. */
+  turns?: IncomingTurns | undefined;
   /** Takes whole messages as they are, where the same frames carry something else than JSON-RPC. */
   onMessage?: (payload: Buffer, kind: MessageKind) => void;
 }
 
-/** Its owner wants nothing; more waits behind a long message than may be queued; a large message waits for room. */
-type Pause = "owner" | "full" | "turn";
+/**
+ * The room for messages that are coming in. Of the large ones few fit, and one alone always goes; those that turn out to be
+ * large keep their other share, so neither waits for the other.
+ */
+export type IncomingTurns = Record<IncomingKind, ByteTurns>;
+type IncomingKind = "small" | "large";
 
-interface LargeMessage {
+/** Its owner wants nothing; more waits behind a long message than may be queued; a message waits for room. */
+type Pause = "owner" | "full" | IncomingKind;
+
+interface Share {
   leave: AbortController;
   release: () => void;
 }
@@ -72,8 +79,8 @@ export class WebSocketConnection implements Connection {
   #sentAtPing: number | null = null;
   /** Why reading is paused. */
   readonly #pauses = new Set<Pause>();
-  /** A large message that is coming in, and how to give its share of the memory back. */
-  #large: LargeMessage | null = null;
+  /** What the message that is coming in has of the memory, or waits for. */
+  readonly #shares = new Map<IncomingKind, Share>();
   #over = false;
   #onPong: () => void = () => undefined;
 
@@ -108,9 +115,9 @@ export class WebSocketConnection implements Connection {
       {
         message: (payload, kind) => {
           this.#message(payload, kind);
-          this.#largeIsOver();
+          this.#giveSharesBack();
         },
-        large: (bytes) => this.#admit(bytes),
+        begun: (bytes) => this.#admit(bytes),
         ping: (payload) => {
           if (!this.#over) this.#socket.sendFrame(this.#writer.pong(payload));
         },
@@ -190,30 +197,37 @@ export class WebSocketConnection implements Connection {
     if (this.#pauses.delete(why) && this.#pauses.size === 0 && !this.#over) this.#socket.resume();
   }
 
-  /** The rest of a large message is read when there is room for it among those of all connections. */
+  /** The rest of a message is read when there is room for it among those of all connections. */
   #admit(bytes: number): void {
-    const { turns } = this.#options;
-    if (!turns || this.#large) return;
-    const large: LargeMessage = { leave: new AbortController(), release: () => undefined };
-    this.#large = large;
-    this.#pause("turn");
-    turns.take(bytes, large.leave.signal).then(
+    const kind = bytes > LARGE_MESSAGE_BYTES ? "large" : "small";
+    const turns = this.#options.turns?.[kind];
+    if (!turns || this.#shares.has(kind)) return;
+    const share: Share = { leave: new AbortController(), release: () => undefined };
+    this.#shares.set(kind, share);
+    const taken = turns.tryTake(bytes);
+    if (taken) {
+      share.release = taken;
+      return;
+    }
+    this.#pause(kind);
+    turns.take(bytes, share.leave.signal).then(
       (release) => {
-        if (this.#large === large) large.release = release;
+        if (this.#shares.get(kind) === share) share.release = release;
         else release();
-        this.#resume("turn");
+        this.#resume(kind);
       },
       // The peer has gone: no room is needed.
       () => undefined,
     );
   }
 
-  #largeIsOver(): void {
-    const large = this.#large;
-    if (!large) return;
-    this.#large = null;
-    large.leave.abort();
-    large.release();
+  #giveSharesBack(): void {
+    const shares = [...this.#shares.values()];
+    this.#shares.clear();
+    for (const { leave, release } of shares) {
+      leave.abort();
+      release();
+    }
   }
 
   close(reason?: string): void {
@@ -321,10 +335,12 @@ export class WebSocketConnection implements Connection {
     });
   }
 
-  /** It was given room for a large message, has sent nothing since the last ping, and others wait for the room. */
+  /** It was given room for a message, has sent nothing since the last ping, and others wait for the room. */
   #isInTheWay(): boolean {
-    if (this.#large === null || this.#pauses.size > 0 || this.#sentAtPing === null) return false;
-    return this.#options.turns?.isAwaited === true && this.#socket.receivedBytes === this.#receivedAtPing;
+    const { turns } = this.#options;
+    if (!turns || this.#pauses.size > 0 || this.#sentAtPing === null) return false;
+    if (this.#socket.receivedBytes !== this.#receivedAtPing) return false;
+    return [...this.#shares.keys()].some((kind) => turns[kind].isAwaited);
   }
 
   /**
@@ -348,7 +364,7 @@ export class WebSocketConnection implements Connection {
     this.#over = true;
     this.#keepAlive?.cancel();
     this.#parts.abandon();
-    this.#largeIsOver();
+    this.#giveSharesBack();
     this.#onEvent?.({ type: "disconnected", reason });
     // A peer that only closed its sending side is of no use to a request-answer protocol.
     this.#socket.end();

@@ -29,14 +29,19 @@ const MAX_CONTROL_BYTES = 125;
 /** Memory for a frame whose payload is to come; more is taken as it comes. What a head claims costs its sender nothing. */
 const FIRST_PAYLOAD_BYTES = 256 * 1024;
 
-/** A message longer than this is worth asking for room. */
+/** A message longer than this that has not come whole asks for room: many connections may have one. */
+const WORTH_ASKING_BYTES = 64 * 1024;
+/** A longer one asks for room among those that are so large that few fit. */
 export const LARGE_MESSAGE_BYTES = 2 * 1024 * 1024;
 
 export interface FrameHandler {
   /** A whole message. Its buffer is used again afterwards: what is to stay must be copied. */
   message(payload: Buffer, kind: MessageKind): void;
-  /** A message of up to that many bytes has begun. Whoever has no room for it now stops what feeds this reader. */
-  large?(bytes: number): void;
+  /**
+   * A message of up to that many bytes has begun; told again when it turns out larger. Whoever has no room for it now stops
+   * what feeds this reader.
+   */
+  begun?(bytes: number): void;
   ping(payload: Buffer): void;
   pong(): void;
   close(code: number | null, reason: string): void;
@@ -150,11 +155,13 @@ export class FrameReader {
   }
 
   /** For a large frame that was admitted all of it is taken at once: the system gives the memory as it is filled. */
-  #firstRoom({ payloadBytes }: FrameHead): Buffer {
-    if (payloadBytes <= LARGE_MESSAGE_BYTES || !this.#handler.large)
-      return this.#buffers.take(Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
-    this.#handler.large(payloadBytes);
-    return Buffer.allocUnsafeSlow(payloadBytes);
+  #firstRoom({ fin, payloadBytes }: FrameHead): Buffer {
+    const isLarge = payloadBytes > LARGE_MESSAGE_BYTES;
+    const isWhole = fin && !this.#inMessage;
+    const most = isLarge ? this.#maxMessageBytes : LARGE_MESSAGE_BYTES;
+    if (payloadBytes > WORTH_ASKING_BYTES) this.#handler.begun?.(isWhole ? payloadBytes : most);
+    if (isLarge && this.#handler.begun) return Buffer.allocUnsafeSlow(payloadBytes);
+    return this.#buffers.take(Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
   }
 
   /** Memory of a large message is not left to the collector, which may not come for long. */
@@ -244,19 +251,23 @@ export class FrameReader {
     }
     this.#append(payload);
     if (!head.fin) return;
-    const whole = this.#partial.subarray(0, this.#partialBytes);
+    const partial = this.#partial;
+    const whole = partial.subarray(0, this.#partialBytes);
     this.#partial = EMPTY;
     this.#partialBytes = 0;
     this.#handler.message(whole, this.#kind);
+    this.#giveBack(partial);
   }
 
   #append(fragment: Buffer): void {
     const bytes = this.#partialBytes + fragment.length;
-    if (this.#partialBytes <= LARGE_MESSAGE_BYTES && bytes > LARGE_MESSAGE_BYTES)
-      this.#handler.large?.(this.#maxMessageBytes);
+    const passes = (limit: number) => this.#partialBytes <= limit && bytes > limit;
+    if (passes(LARGE_MESSAGE_BYTES)) this.#handler.begun?.(this.#maxMessageBytes);
+    else if (passes(WORTH_ASKING_BYTES)) this.#handler.begun?.(LARGE_MESSAGE_BYTES);
     if (bytes > this.#partial.length) {
       const larger = Buffer.allocUnsafe(Math.max(bytes, Math.min(2 * bytes, this.#maxMessageBytes)));
       larger.set(this.#partial.subarray(0, this.#partialBytes));
+      this.#giveBack(this.#partial);
       this.#partial = larger;
     }
     this.#partial.set(fragment, this.#partialBytes);

@@ -291,7 +291,7 @@ export class FrontDoor {
       role: "server",
       maxMessageBytes,
       maxQueuedBytes,
-      turns: this.#server.room.messages,
+      turns: this.#server.room.incoming,
       keepAlive: true,
       codec: this.#codec,
     });

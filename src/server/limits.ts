@@ -149,8 +149,10 @@ export const MEMORY_SHARES = {
   retention: 1 / 2,
   /** Heads and tails for snapshots: 128 MiB, 128 processes with a whole one. */
   snapshots: 1 / 4,
-  /** Large messages (above 2 MiB) that are coming in: 64 MiB, one of the largest. The rest waits in the system. */
-  messages: 1 / 8,
+  /** Messages of 64 KiB to 2 MiB that have not come whole: 64 MiB. The rest waits in the system. */
+  smallMessages: 1 / 8,
+  /** Larger ones: 64 MiB, one of the largest. */
+  largeMessages: 1 / 8,
   /** Answers from being made until they are sent: files, blocks, listings, snapshots. */
   answers: 1 / 2,
   /** Bodies of `http/request` that are not streamed: 128 MiB, one of the largest. */

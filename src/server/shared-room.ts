@@ -7,8 +7,8 @@ import { MEMORY_SHARES, type ServerConfig } from "./limits.ts";
 export class SharedRoom {
   /** Everything kept in memory, by whichever part. */
   readonly ledger: ByteLedger;
-  /** Large messages that are coming in. */
-  readonly messages: ByteTurns;
+  /** Messages that have not come whole yet. */
+  readonly incoming: { small: ByteTurns; large: ByteTurns };
   /** Answers that can be large, from being made until they are sent. */
   readonly answers: ByteTurns;
   /** Bodies of HTTP responses that are answered in one piece. */
@@ -23,7 +23,10 @@ export class SharedRoom {
   constructor({ caps, memoryBudgetBytes }: ServerConfig, ledger = new ByteLedger(memoryBudgetBytes)) {
     const turns = (part: number) => new ByteTurns(ledger.maxBytes * part, ledger);
     this.ledger = ledger;
-    this.messages = turns(MEMORY_SHARES.messages);
+    this.incoming = {
+      small: turns(MEMORY_SHARES.smallMessages),
+      large: turns(MEMORY_SHARES.largeMessages),
+    };
     this.answers = turns(MEMORY_SHARES.answers);
     this.httpBodies = turns(MEMORY_SHARES.httpBodies);
     this.waits = new Capped(caps.waits.all, "waits", "await the answer to one of them first");

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { NO_ADDON } from "../native/started.ts";
 import { settledPeak } from "../support/program-figures.ts";
+import { RawWebSocket, rawFrame } from "../support/raw-frames.ts";
 import { residentBytes, type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
@@ -137,6 +138,39 @@ describe("one budget for everything that is kept in memory", { skip: NO_ADDON, t
       ({ method, params }) => method === "http/request/bodyDelta" && params?.done === true,
     );
     assert.equal((await client.call("http/request", get("t"))).status, 200);
+  });
+});
+
+describe("messages that do not come whole", { skip: NO_ADDON, timeout: 120_000 }, () => {
+  test("of many connections are not all in memory, and each is answered once it is whole", async () => {
+    await using server = await serve("--memory-budget-bytes", String(64 * MIB));
+    const { port } = new URL(server.url);
+    const before = residentBytes(server.serverPid());
+    const request = (bytes: number) =>
+      Buffer.from(`{"id":1,"method":"none","params":"${"x".repeat(bytes)}"}`);
+    // One that the addon would put together, one that it passes on, and one in fragments.
+    const short = rawFrame({ opcode: 1, payload: request(1.4 * MIB), mask: 0 });
+    const long = rawFrame({ opcode: 1, payload: request(1.9 * MIB), mask: 0 });
+    const text = request(1.9 * MIB);
+    const parts = Array.from({ length: 20 }, (_, at) => {
+      const payload = text.subarray(at * 100_000, (at + 1) * 100_000);
+      return rawFrame({ opcode: at === 0 ? 1 : 0, fin: at === 19, payload, mask: 0 });
+    });
+    const whole = [short, long, short, Buffer.concat(parts), short];
+    using stack = new DisposableStack();
+    const sockets = await Promise.all(
+      Array.from({ length: 120 }, async (_, at) => {
+        const bytes = whole[at % whole.length] ?? short;
+        const peer = stack.adopt(await RawWebSocket.open(Number(port)), ({ socket }) => socket.destroy());
+        peer.send(bytes.subarray(0, -10));
+        return { peer, rest: bytes.subarray(-10) };
+      }),
+    );
+    const grown = (await settledPeak(server.serverPid())) - before;
+    // Of the 190 MiB that came.
+    assert.ok(grown < 110 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
+    for (const { peer, rest } of sockets) peer.send(rest);
+    for (const { peer } of sockets) assert.match((await peer.heard(1)).join(), /^text /);
   });
 });
 
