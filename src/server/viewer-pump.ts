@@ -23,8 +23,10 @@ export class ViewerPump implements Pump, Viewer {
   readonly #cursor: EventCursor;
   readonly #turns: ViewerTurns;
   readonly #onEnd: () => void;
-  readonly #stopListening: () => void;
+  readonly #log: EventLog;
   readonly #stopDraining: () => void;
+  /** While it has been told everything: else it waits for its turn or its peer, and needs not hear of each event. */
+  #stopListening: (() => void) | null = null;
   #stopped = false;
 
   constructor(
@@ -33,15 +35,14 @@ export class ViewerPump implements Pump, Viewer {
     tell: (event: ExecEvent) => void,
     { afterSeq, turns, onEnd }: ViewerPumpOptions,
   ) {
+    this.#log = log;
     this.#peer = peer;
     this.#tell = tell;
     this.#turns = turns;
     this.#onEnd = onEnd;
     this.#cursor = log.cursor({ afterSeq });
-    const want = () => turns.wants(this);
-    this.#stopListening = log.listen(want);
-    this.#stopDraining = peer.onDrain(want);
-    want();
+    this.#stopDraining = peer.onDrain(() => this.#want());
+    this.#want();
   }
 
   get stopped(): boolean {
@@ -60,7 +61,7 @@ export class ViewerPump implements Pump, Viewer {
   stop(): void {
     if (this.#stopped) return;
     this.#stopped = true;
-    this.#stopListening();
+    this.#stopListening?.();
     this.#stopDraining();
     this.#turns.leaves(this);
     this.#cursor.close();
@@ -75,6 +76,7 @@ export class ViewerPump implements Pump, Viewer {
       const event = this.#cursor.next();
       if (!event) {
         if (this.#cursor.ended) this.#end();
+        else this.#stopListening ??= this.#log.listen(() => this.#want());
         return { messages, bytes, isMore: false };
       }
       messages++;
@@ -82,6 +84,12 @@ export class ViewerPump implements Pump, Viewer {
       this.#tell(event);
     }
     return { messages, bytes, isMore: !this.#stopped };
+  }
+
+  #want(): void {
+    this.#stopListening?.();
+    this.#stopListening = null;
+    this.#turns.wants(this);
   }
 
   #end(): void {
