@@ -5,10 +5,12 @@ import { once } from "node:events";
 import { after, before, describe, it } from "node:test";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { loadAddon } from "../../src/native/addon.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 
+const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
 const TIMEOUT = { timeout: 120_000 };
 const [PROCWIRE] = SERVE.args;
 assert.ok(PROCWIRE !== undefined);
@@ -127,7 +129,9 @@ for (const where of ["here", "on a server"] as const) {
   });
 
   describe(`procwire run --tty, ${where}`, TIMEOUT, () => {
-    it("passes keys on, follows the window size, and restores the terminal", async (t) => {
+    it("passes keys on, follows the window size, and restores the terminal", {
+      skip: needsTerminals,
+    }, async () => {
       await using backend = createLocalBackend();
       const words = [
         ...CLI,
@@ -140,19 +144,14 @@ for (const where of ["here", "on a server"] as const) {
         "'trap \"stty size; exit 5\" WINCH; stty size; while :; do sleep 0.05; done'",
       ];
       const script = `${words.join(" ")}; echo code $?; stty -a | grep -o -E -e '-?(icanon|echo) '; read y`;
-      const terminal = await backend
-        .start({
-          processId: "terminal",
-          argv: ["/bin/sh", "-c", script],
-          cwd: "/",
-          env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
-          tty: true,
-          size: { rows: 31, cols: 97 },
-        })
-        .catch((error: Error) =>
-          t.skip(skipUnless(false, `this build has no terminals: ${error.message}`) || undefined),
-        );
-      if (!terminal) return;
+      const terminal = await backend.start({
+        processId: "terminal",
+        argv: ["/bin/sh", "-c", script],
+        cwd: "/",
+        env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
+        tty: true,
+        size: { rows: 31, cols: 97 },
+      });
       await using _ = terminal;
       await waitFor(terminal, "31 97");
       const during = (await terminal.snapshot()).tty;
@@ -164,21 +163,16 @@ for (const where of ["here", "on a server"] as const) {
       assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);
     });
 
-    it("interrupts the command by its key, and restores the terminal", async (t) => {
+    it("interrupts the command by its key, and restores the terminal", { skip: needsTerminals }, async () => {
       await using backend = createLocalBackend();
       const words = [...CLI, "run", ...place(), "--tty", "--", "sh", "-c", "'echo ready; exec sleep 100'"];
-      const terminal = await backend
-        .start({
-          processId: "terminal",
-          argv: ["/bin/sh", "-c", `trap '' INT; ${words.join(" ")}; echo code $?; read y`],
-          cwd: "/",
-          env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
-          tty: true,
-        })
-        .catch((error: Error) =>
-          t.skip(skipUnless(false, `this build has no terminals: ${error.message}`) || undefined),
-        );
-      if (!terminal) return;
+      const terminal = await backend.start({
+        processId: "terminal",
+        argv: ["/bin/sh", "-c", `trap '' INT; ${words.join(" ")}; echo code $?; read y`],
+        cwd: "/",
+        env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
+        tty: true,
+      });
       await using _ = terminal;
       await waitFor(terminal, "ready");
       await terminal.write(new Uint8Array([3]));
