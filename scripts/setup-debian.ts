@@ -14,6 +14,8 @@ const DEFAULT_PACKAGES = [
   ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
   // Programs that send terminal queries.
   ...["vim", "vttest"],
+  // Checks the figures.
+  "prometheus",
   // Shells that read a completion script, and what reads the manual page.
   ...["fish", "zsh", "groff-base"],
   // An arm64 Node in an emulator, with the libraries it is linked against.
@@ -24,6 +26,7 @@ const DEFAULT_PACKAGES = [
 const PROGRAM_OF: Readonly<Record<string, string>> = {
   bubblewrap: "bwrap",
   "groff-base": "groff",
+  prometheus: "promtool",
   "qemu-user-static": "qemu-aarch64-static",
 };
 
