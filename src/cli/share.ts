@@ -1,3 +1,4 @@
+import type { Role } from "../client/attached-process.ts";
 import { type Command, commandOf, onlyWord } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
@@ -29,14 +30,17 @@ export const command: Command = commandOf({
     const url = values.connect ?? DEFAULT_URL;
     await using client = await connectTo(url, values);
     const { handle } = await findProcess(client, id);
-    const { token } = await client.share(handle, { role: values.drive ? "driver" : "viewer", ttlMs });
-    process.stdout.write(`${shareUrl(url, handle, token) ?? token}\n`);
+    const role = values.drive ? "driver" : "viewer";
+    const { token } = await client.share(handle, { role, ttlMs });
+    process.stdout.write(`${shareUrl(url, handle, token, role) ?? token}\n`);
     return 0;
   },
 });
 
 /** A fragment is sent to no server and stands in no log. Null where no browser gets to. */
-function shareUrl(url: string, handle: string, token: string): string | null {
+function shareUrl(url: string, handle: string, token: string, role: Role): string | null {
   if (!/^wss?:/.test(url)) return null;
-  return `${new URL(url.replace(/^ws/, "http")).origin}/#share=${token}&process=${handle}`;
+  // The page says at once what its visitor may do; the server decides it.
+  const watches = role === "viewer" ? "&role=viewer" : "";
+  return `${new URL(url.replace(/^ws/, "http")).origin}/#share=${token}&process=${handle}${watches}`;
 }

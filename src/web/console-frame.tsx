@@ -40,7 +40,7 @@ function Guest({ share }: { share: ShareLink }) {
         </output>
       </header>
       <main>
-        <ProcessPage client={link.client} handle={share.handle} isGuest />
+        <ProcessPage client={link.client} handle={share.handle} guest={share.role} />
       </main>
     </>
   );

@@ -34,13 +34,14 @@ const EXTRA_KEYS = [
 export function ProcessPage({
   client,
   handle,
-  isGuest = false,
+  guest,
 }: {
   client: ExecServerClient;
   handle: string;
-  /** It came by a share link, which cannot be passed on. */
-  isGuest?: boolean | undefined;
+  /** It came by a share link, which cannot be passed on, and lets it be this at most. */
+  guest?: Role | undefined;
 }) {
+  const isGuest = guest !== undefined;
   const [attached, setAttached] = useState<Attached>({ type: "attaching" });
   const [role, setRole] = useState<Role>("viewer");
   const [note, setNote] = useState<string | null>(null);
@@ -82,7 +83,7 @@ export function ProcessPage({
     const terminal = new TerminalView(place.current, {
       input: (typed) => {
         if (process.role === "driver") void process.write(typed).catch(tell);
-        else setNote("you are watching: take over to type");
+        else if (guest !== "viewer") setNote("you are watching: take over to type");
       },
       room: (size) => {
         if (process.role !== "driver") return;
@@ -125,7 +126,8 @@ export function ProcessPage({
       await process.release();
       setRole("viewer");
     }, "handed back: you are watching");
-  const cannotDrive = end !== null ? "the process has ended" : undefined;
+  const cannotDrive =
+    end !== null ? "the process has ended" : guest === "viewer" ? "this link only lets you watch" : undefined;
   // A guest has the rights of a driver only while it drives.
   const cannotEnd = cannotDrive ?? (isGuest && role === "viewer" ? "take over first" : undefined);
   const interrupt = () =>
@@ -167,6 +169,7 @@ export function ProcessPage({
       </div>
       <output aria-live="polite" class="state">
         {end ? ending(end) : role === "driver" ? "driving" : "watching"}
+        {end === null && guest === "viewer" ? " · this link only lets you watch" : ""}
         {note === null ? "" : ` · ${note}`}
       </output>
       <div class="terminal" ref={place} />
@@ -189,7 +192,7 @@ export function ProcessPage({
             key={name}
             type="button"
             disabled={role !== "driver"}
-            title={role === "driver" ? undefined : "take over to type"}
+            title={role === "driver" ? undefined : (cannotDrive ?? "take over to type")}
             onClick={() => act(() => process.write(new TextEncoder().encode(keys)))}
           >
             {name}

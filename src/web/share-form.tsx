@@ -24,7 +24,7 @@ export function ShareForm({ client, handle }: { client: ExecServerClient; handle
   const make = async () => {
     try {
       const { token, expiresAtMs } = await client.share(handle, { role, ttlMs });
-      setMade({ type: "link", address: shareAddress({ token, handle }), until: new Date(expiresAtMs) });
+      setMade({ type: "link", address: shareAddress({ token, handle, role }), until: new Date(expiresAtMs) });
     } catch (error) {
       setMade({ type: "refused", reason: messageOf(error) });
     }

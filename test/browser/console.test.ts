@@ -204,10 +204,14 @@ describe("the web console", { timeout: 240_000 }, () => {
     assert.equal(await guest.getByRole("link", { name: "Jobs" }).count(), 0);
     await assertNoAxeFaults(guest, "a guest's page");
     assert.ok(await guest.getByRole("button", { name: "Kill" }).isDisabled());
-    await guest.getByRole("button", { name: "Take over" }).click();
-    await guest.getByText(/only lets it watch/).waitFor();
+    const onlyWatches = async () => {
+      await guest.getByText(/this link only lets you watch/).waitFor();
+      assert.ok(await guest.getByRole("button", { name: "Take over" }).isDisabled());
+    };
+    await onlyWatches();
     await guest.reload();
     await until("it is shown again", async () => /^shared$/m.test(await screenText(guest)));
+    await onlyWatches();
     await guest.goto("about:blank");
     await guest.goto(await makeLink("driver"));
     await guest.getByRole("button", { name: "Take over" }).click();

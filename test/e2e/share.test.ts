@@ -114,8 +114,9 @@ describe("a share link", { timeout: 120_000 }, () => {
     });
     assert.equal(shared.code, 0, shared.stderr);
     const [, token = ""] =
-      /^http:\/\/127\.0\.0\.1:\d+\/#share=(share-[\w-]{32})&process=[a-z2-7]{12}\n$/.exec(shared.stdout) ??
-      [];
+      /^http:\/\/127\.0\.0\.1:\d+\/#share=(share-[\w-]{32})&process=[a-z2-7]{12}&role=viewer\n$/.exec(
+        shared.stdout,
+      ) ?? [];
     await using client = await ExecServerClient.connectWebSocket({ url: server.url, authToken: token });
     const process = await client.attach(handle);
     assert.equal(process.role, "viewer");
