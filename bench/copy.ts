@@ -8,7 +8,7 @@
  */
 import { execFileSync, type SpawnSyncOptions, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { appendFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
@@ -23,7 +23,20 @@ const RUNS = values.small ? 1 : 3;
 
 const folder = mkdtempSync(join(values.folder ?? tmpdir(), "procwire-copy-bench-"));
 const path = (name: string) => join(folder, name);
-const stops: (() => void)[] = [() => rmSync(folder, { recursive: true, force: true })];
+const stops: (() => void)[] = [];
+
+/** Ends what was started, and removes the folder once the far server, which ends a second later, no longer writes there. */
+function cleanUp(): void {
+  for (const stop of stops.splice(0).reverse()) stop();
+  const until = Date.now() + 10_000;
+  while (existsSync(path("run/server.sock")) && Date.now() < until) spawnSync("sleep", ["0.1"]);
+  rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+}
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+  process.once(signal, () => {
+    cleanUp();
+    process.exit(1);
+  });
 
 function run(program: string, args: string[], options: SpawnSyncOptions = {}): void {
   const { status, stderr, error } = spawnSync(program, args, { encoding: "utf8", ...options });
@@ -159,7 +172,7 @@ try {
     }
   }
 } finally {
-  for (const stop of stops.reverse()) stop();
+  cleanUp();
 }
 
 /** For rsync, a folder itself and not into the destination. */

@@ -54,6 +54,7 @@ export class RpcCaller implements Caller {
       failed: reject,
     });
     if (method === "process/write") this.#sendWrite(id, params);
+    else if (method === "fs/writeBlock") this.#sendBlock(id, params);
     else
       this.#connection.send(encodeRequest(id, method, codec.params.encode(params), this.#events.trace?.()));
     return promise;
@@ -96,6 +97,14 @@ export class RpcCaller implements Caller {
     const writeId = params.writeId === undefined ? "" : `"writeId":${JSON.stringify(params.writeId)},`;
     const head = `{"id":${id},"method":"process/write","params":{"processId":${JSON.stringify(params.processId)},${writeId}"chunk":"`;
     this.#connection.sendChunk(head, params.chunk, '"}}');
+  }
+
+  #sendBlock(id: number, params: ParamsOf<MethodName>): void {
+    if (!("chunk" in params && "handleId" in params)) return;
+    const trace = this.#events.trace?.();
+    const head = `{"id":${id},"method":"fs/writeBlock","params":{"handleId":${JSON.stringify(params.handleId)},"offset":${params.offset},"chunk":"`;
+    const tail = trace === undefined ? '"}}' : `"},"trace":${JSON.stringify(trace)}}`;
+    this.#connection.sendChunk(head, params.chunk, tail);
   }
 
   #onEvent(event: ConnectionEvent): void {
@@ -197,9 +206,10 @@ function codecOf<M extends MethodName>(method: M): Codec<M> {
 function readOutput(params: unknown): ServerNotification | string {
   if (!isObject(params)) return "params are no object";
   const { processId, seq, stream, chunk } = params;
-  if (typeof processId !== "string" || typeof seq !== "number" || typeof chunk !== "string")
-    return "a member is missing";
+  const isChunk = typeof chunk === "string" || chunk instanceof Uint8Array;
+  if (typeof processId !== "string" || typeof seq !== "number" || !isChunk) return "a member is missing";
   if (!isOutputStream(stream)) return `unknown stream ${String(stream)}`;
+  if (typeof chunk !== "string") return { method: "process/output", params: { processId, seq, stream, chunk } };
   const decoded = decodeBase64(chunk);
   if (!decoded.ok) return decoded.problem;
   return { method: "process/output", params: { processId, seq, stream, chunk: decoded.bytes } };

@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import { freeCopied } from "../protocol/free-bytes.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { CROWDED_BYTES } from "./connection.ts";
 import { frameBuffers } from "./frame-buffers.ts";
@@ -145,6 +146,6 @@ export class StreamSocket implements FrameSocket, Flushable {
 
   #send(frame: Buffer): void {
     if (frameBuffers.isLent(frame)) this.#stream.write(frame, () => frameBuffers.give(frame));
-    else this.#stream.write(frame);
+    else this.#stream.write(frame, () => freeCopied(frame));
   }
 }

@@ -1,4 +1,4 @@
-import { isUtf8 } from "node:buffer";
+import { isAscii, isUtf8 } from "node:buffer";
 import type { ByteTurns } from "../async/byte-turns.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
@@ -261,6 +261,10 @@ export class WebSocketConnection implements Connection {
     const { onMessage } = this.#options;
     if (onMessage && (kind === "binary" || isUtf8(payload))) {
       onMessage(payload, kind);
+      return;
+    }
+    if (isAscii(payload)) {
+      this.#text(payload.toString("latin1"));
       return;
     }
     const text = payload.toString("utf8");

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { freeBytes } from "../protocol/free-bytes.ts";
+import { freeCopied } from "../protocol/free-bytes.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
 import { FrameBuffers } from "./frame-buffers.ts";
 
@@ -161,14 +161,15 @@ export class FrameReader {
     const most = isLarge ? this.#maxMessageBytes : LARGE_MESSAGE_BYTES;
     if (payloadBytes > WORTH_ASKING_BYTES) this.#handler.begun?.(isWhole ? payloadBytes : most);
     if (isLarge && this.#handler.begun) return Buffer.allocUnsafeSlow(payloadBytes);
-    return this.#buffers.take(Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
+    // A client has one server, whose answers of this size are blocks of files that it asked for.
+    const isAsked = this.#role === "client" && !isLarge;
+    return this.#buffers.take(isAsked ? payloadBytes : Math.min(payloadBytes, FIRST_PAYLOAD_BYTES));
   }
 
   /** Memory of a large message is not left to the collector, which may not come for long. */
   #giveBack(payload: Buffer): void {
-    if (payload.length > LARGE_MESSAGE_BYTES && payload.length === payload.buffer.byteLength)
-      freeBytes(payload);
-    else this.#buffers.give(payload);
+    if (this.#buffers.isLent(payload)) this.#buffers.give(payload);
+    else freeCopied(payload);
   }
 
   #makeRoom(frame: UnfinishedFrame, bytes: number): void {

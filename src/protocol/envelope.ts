@@ -1,5 +1,6 @@
 import type { WireError } from "./errors.ts";
 import { parseJsonText } from "./json-text.ts";
+import { parseAroundChunk } from "./long-chunk.ts";
 import { isObject, kindOf, MAX_ID_LENGTH } from "./schema.ts";
 
 /** A request's id: echoed back as it came. A bigint where JavaScript's numbers are no longer exact. */
@@ -26,7 +27,7 @@ export type ParsedMessage = { ok: true; message: Message } | { ok: false; proble
 export function parseMessage(text: string): ParsedMessage {
   if (text.trim() === "")
     return { ok: false, problem: `EOF while parsing a value at line 1 column ${text.length}` };
-  const parsed = parseJsonText(text);
+  const parsed = parseAroundChunk(text) ?? parseJsonText(text);
   if (!parsed.ok) return parsed;
   const { value, idLiteral } = parsed;
   if (!isObject(value)) return { ok: false, problem: "expected a JSON-RPC object" };

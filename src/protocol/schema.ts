@@ -102,6 +102,8 @@ export const bytes: Schema<Uint8Array> = {
   doc: "base64 string",
   encode: encodeBase64,
   decode: (value) => {
+    // Decoded already, while the message was parsed (`long-chunk.ts`): JSON itself has no such value.
+    if (value instanceof Uint8Array) return value;
     if (typeof value !== "string") return refuse(value, "a string");
     const decoded = decodeBase64(value);
     if (!decoded.ok) throw new DecodeError(decoded.problem);

@@ -1,4 +1,5 @@
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import { freeCopied } from "../../protocol/free-bytes.ts";
 import type { RemoteFile } from "../remote-file.ts";
 import type { RemoteFiles, ScannedEntry } from "../remote-files.ts";
 import { partPath } from "./part-name.ts";
@@ -119,6 +120,7 @@ class LargeFileCopy {
       const { chunk } = await source.read(at, length, { signal });
       if (chunk.length !== length) throw this.#changed();
       await part.write(at, chunk, { signal });
+      freeCopied(chunk);
       this.#tell(this.#told + length);
     };
     try {
