@@ -7,8 +7,8 @@ import { type Command, commandOf, UsageError } from "./command.ts";
 
 /** sed: a command's name from a line of `procwire --help`, and its summary. */
 const COMMAND_LINE = String.raw`^  \([a-z][a-z-]*\)  *\(.*\)$`;
-/** sed: an option from its line in a command's help. */
-const OPTION_LINE = String.raw`^ *\(-[a-zA-Z], \)\{0,1\}\(--[a-z][a-z-]*\).*$`;
+/** The options of a command from its help: all those of a line that begins with one, up to its description. */
+const OPTIONS_OF_HELP = String.raw`sed -n 's/^ *\(-.*\)/\1/p' | sed 's/  .*//' | grep -o -e '--[a-z][a-z-]*'`;
 
 const BASH = String.raw`# bash completion of procwire: source <(procwire completion bash)
 _procwire() {
@@ -16,7 +16,7 @@ _procwire() {
   if [ "$COMP_CWORD" -eq 1 ]; then
     words=$("${"$"}{COMP_WORDS[0]}" --help 2>/dev/null | sed -n 's/${COMMAND_LINE}/\1/p')
   elif [[ $current == -* ]]; then
-    words=$("${"$"}{COMP_WORDS[0]}" "${"$"}{COMP_WORDS[1]}" --help 2>/dev/null | sed -n 's/${OPTION_LINE}/\2/p')
+    words=$("${"$"}{COMP_WORDS[0]}" "${"$"}{COMP_WORDS[1]}" --help 2>/dev/null | ${OPTIONS_OF_HELP})
   fi
   # Nothing of ours: a file name.
   COMPREPLY=($(compgen -W "$words" -- "$current"))
@@ -32,7 +32,7 @@ _procwire() {
     found=("${"$"}{(@f)$($words[1] --help 2>/dev/null | sed -n 's/${COMMAND_LINE}/\1:\2/p')}")
     _describe command found
   elif [[ $words[CURRENT] == -* ]]; then
-    found=("${"$"}{(@f)$($words[1] $words[2] --help 2>/dev/null | sed -n 's/${OPTION_LINE}/\2/p')}")
+    found=("${"$"}{(@f)$($words[1] $words[2] --help 2>/dev/null | ${OPTIONS_OF_HELP})}")
     compadd -- $found
   else
     _files
@@ -48,7 +48,7 @@ function __procwire_commands
 end
 function __procwire_options
   set -l words (commandline -opc)
-  $words[1] $words[2] --help 2>/dev/null | sed -n 's/${OPTION_LINE}/\2/p'
+  $words[1] $words[2] --help 2>/dev/null | ${OPTIONS_OF_HELP}
 end
 complete -c procwire -n __fish_use_subcommand -f -a '(__procwire_commands)'
 complete -c procwire -n 'not __fish_use_subcommand; and string match -q -- "-*" (commandline -ct)' -f -a '(__procwire_options)'

@@ -209,7 +209,8 @@ function readOutput(params: unknown): ServerNotification | string {
   const isChunk = typeof chunk === "string" || chunk instanceof Uint8Array;
   if (typeof processId !== "string" || typeof seq !== "number" || !isChunk) return "a member is missing";
   if (!isOutputStream(stream)) return `unknown stream ${String(stream)}`;
-  if (typeof chunk !== "string") return { method: "process/output", params: { processId, seq, stream, chunk } };
+  if (typeof chunk !== "string")
+    return { method: "process/output", params: { processId, seq, stream, chunk } };
   const decoded = decodeBase64(chunk);
   if (!decoded.ok) return decoded.problem;
   return { method: "process/output", params: { processId, seq, stream, chunk: decoded.bytes } };

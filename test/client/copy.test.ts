@@ -27,7 +27,7 @@ import type { Listening } from "../../src/server/front-door.ts";
 import { listen } from "../../src/server/listen.ts";
 import { Scratch } from "../files/scratch.ts";
 import { FaultProxy } from "../support/fault-proxy.ts";
-import { startCli } from "../support/run-cli.ts";
+import { COMPILE_CACHE, ENTRY, startCli } from "../support/run-cli.ts";
 import { ServeChild } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { SmallDisk, whyNoSmallDisk } from "../support/small-disk.ts";
@@ -454,6 +454,32 @@ describe("procwire cp", { timeout: 120_000 }, () => {
     assert.equal((await cp(scratch, ["large", `:${scratch.path("copy")}`]).ended).code, 0);
     assert.equal(statSync(scratch.path("copy")).ino, ino);
     assert.equal(sha256(scratch.path("copy")), sha256(scratch.path("large")));
+  });
+
+  it("draws a bar on a terminal, and nothing elsewhere or when it is to be quiet", async (t) => {
+    const scratch = new Scratch(t);
+    scratch.file("large", randomBytes(2 * MIB));
+    const drawn = async (...options: string[]): Promise<string> => {
+      const words = ["cp", ...options, "--connect", listening.url];
+      const child = await here.getExecBackend().start({
+        processId: `cp${options.length}`,
+        argv: [process.execPath, ENTRY, ...words, "large", `:${scratch.path(`copy${options.length}`)}`],
+        cwd: scratch.root,
+        env: { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE },
+        tty: true,
+        size: { rows: 24, cols: 120 },
+      });
+      let text = "";
+      for await (const event of child.events())
+        if (event.type === "output") text += Buffer.from(event.chunk).toString();
+      return text;
+    };
+    const shown = await drawn();
+    assert.match(shown, /\r\x1b\[K\[#* *\] +\d+% {2}\S+ \S+ of 2\.0 MiB, /);
+    assert.match(shown, /\r\x1b\[K1 file, 2\.0 MiB in \d+\.\d s\r\n$/);
+    assert.equal(await drawn("--quiet"), "");
+    const { stdout, stderr } = await cp(scratch, ["large", `:${scratch.path("piped")}`]).ended;
+    assert.deepEqual({ stdout, stderr }, { stdout: "", stderr: "" });
   });
 
   it("says what is wrong with its arguments", async (t) => {

@@ -40,6 +40,9 @@ describe("shell completion", () => {
     assert.ok(!commands.includes("Usage"));
     assert.deepEqual(offeredByBash("procwire", "ser"), ["serve"]);
     assert.deepEqual(offeredByBash("procwire", "run", "--tt"), ["--tty"]);
+    // Those that share a line of the help.
+    assert.deepEqual(offeredByBash("procwire", "exec", "--insec"), ["--insecure-plain-token"]);
+    assert.deepEqual(offeredByBash("procwire", "run", "--work"), ["--workdir"]);
     assert.deepEqual(offeredByBash("procwire", "run", "file"), [], "bash itself offers files then");
   });
 
@@ -55,6 +58,7 @@ describe("shell completion", () => {
       "",
     ]);
     assert.deepEqual(offered("procwire run --tt"), ["--tty", ""]);
+    assert.deepEqual(offered("procwire run --work"), ["--workdir", ""]);
   });
 
   it("gives the same to the completion system of zsh", {
@@ -73,7 +77,8 @@ compadd() { shift; print -rl -- "$@" }`;
     assert.ok(
       offered("procwire", "ser").includes("run:run a command here or on a server, as if it ran here"),
     );
-    assert.ok(offered("procwire", "run", "--tt").includes("--tty"));
+    const options = offered("procwire", "run", "--tt");
+    assert.ok(options.includes("--tty") && options.includes("--workdir"));
   });
 
   it("is refused for a shell that it does not know", async () => {

@@ -32,7 +32,7 @@ describe("a share link", { timeout: 120_000 }, () => {
   test("gives one process in its role, and nothing else of the server", async () => {
     using scratch = scratchDirectory();
     const audit = join(scratch.path, "audit.jsonl");
-    await using server = await serve("--audit", audit);
+    await using server = await serve("--audit", audit, "--allow-forward");
     await using set = await setup(server);
     const [handle, other] = [await set.start("one"), await set.start("two")];
     const token = await set.share(handle, "viewer");
@@ -64,6 +64,9 @@ describe("a share link", { timeout: 120_000 }, () => {
       ["fs/readFile", { path: "file:///etc/passwd" }],
       ["environment/info", {}],
       ["command/exec", { argv: ["id"], cwd: "/", env: {}, tty: false }],
+      ["forward/open", { streamId: "s", host: "127.0.0.1", port: 1 }],
+      ["forward/listen", { listenId: "l", port: 0 }],
+      ["forward/watchPorts", { watch: true }],
       ["http/request", { requestId: "r", method: "GET", url: "http://127.0.0.1:1/", headers: [] }],
     ] as const)
       assert.match(await refused(viewer, method, params), watching, method);
@@ -73,6 +76,7 @@ describe("a share link", { timeout: 120_000 }, () => {
     await driver.call("process/write", { processId: handle, chunk: "dHlwZWQK" });
     await viewer.outputContains(handle, "typed");
     assert.match(await refused(driver, "process/start", startParams("x", ["id"])), /share link/);
+    assert.match(await refused(driver, "forward/listen", { listenId: "l", port: 0 }), /share link/);
     const written = `${readFileSync(audit, "utf8")}${server.stderr}${server.stdout}`;
     assert.match(written, /"event":"share"/);
     assert.match(written, /"principal":"share:2"/);

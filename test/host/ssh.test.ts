@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  accessSync,
+  constants,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer } from "node:net";
 import { userInfo } from "node:os";
 import { dirname, join } from "node:path";
@@ -31,11 +39,12 @@ function isProgram(path: string): boolean {
 /** A real sshd on a port of its own, with keys of its own; and an ssh that knows them. */
 class LoopbackSshd {
   readonly place = new OwnServerPlace();
+  readonly home = join(this.place.folder, "home");
   readonly port: number;
   readonly #daemon: ChildProcess;
   readonly #pids: string;
 
-  private constructor(port: number) {
+  private constructor(port: number, isBare: boolean) {
     this.port = port;
     const file = (name: string, text?: string) => {
       const path = join(this.place.folder, name);
@@ -47,7 +56,12 @@ class LoopbackSshd {
       execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
     // sshd's privilege separation directory, needed where it runs as root.
     if (process.getuid?.() === 0) mkdirSync("/run/sshd", { recursive: true });
-    const path = `${dirname(PROCWIRE)}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`;
+    // A bare host has no procwire on its PATH, and a home of its own.
+    mkdirSync(this.home);
+    const path = isBare
+      ? "/usr/bin:/bin"
+      : `${dirname(PROCWIRE)}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`;
+    const home = isBare ? ` HOME=${this.home}` : "";
     const config = [
       `Port ${port}`,
       "ListenAddress 127.0.0.1",
@@ -61,7 +75,7 @@ class LoopbackSshd {
         "PermitRootLogin yes",
         "MaxStartups 100",
       ],
-      `SetEnv PATH=${path} PROCWIRE_RUNTIME_DIR=${this.place.directory}`,
+      `SetEnv PATH=${path} PROCWIRE_RUNTIME_DIR=${this.place.directory}${home}`,
     ];
     this.#daemon = spawn(SSHD, ["-D", "-e", "-f", file("sshd_config", `${config.join("\n")}\n`)], {
       stdio: "ignore",
@@ -79,13 +93,13 @@ class LoopbackSshd {
     writeFileSync(join(file("bin"), "ssh"), ssh, { mode: 0o755 });
   }
 
-  static async start(): Promise<LoopbackSshd> {
+  static async start({ isBare = false } = {}): Promise<LoopbackSshd> {
     const free = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => free.once("listening", resolve));
     const address = free.address();
     assert.ok(typeof address === "object" && address !== null);
     await new Promise((resolve) => free.close(resolve));
-    return new LoopbackSshd(address.port);
+    return new LoopbackSshd(address.port, isBare);
   }
 
   get url(): string {
@@ -157,6 +171,50 @@ describe("a host behind a real sshd", OPTIONS, () => {
     assert.match(
       stderr,
       /^procwire run: ssh:\/\/127\.0\.0\.1:1: ssh: connect to host 127\.0\.0\.1 port 1: Connection refused/,
+    );
+  });
+
+  it("gets a copy of procwire with --install when it is asked for, and only once", async (t) => {
+    const bare = await LoopbackSshd.start({ isBare: true });
+    t.after(() => bare.stop());
+    const run = (...words: string[]) =>
+      runCli(
+        [
+          "run",
+          "--connect",
+          bare.url,
+          "--wait",
+          "20",
+          "--install",
+          ...words,
+          "--",
+          "sh",
+          "-c",
+          "echo $0 ran",
+        ],
+        {
+          cwd: bare.place.folder,
+          env: { PATH: bare.path },
+        },
+      );
+    const asked = await run();
+    assert.equal(asked.code, 125);
+    assert.match(asked.stderr, /there is no terminal to ask on; add --yes/);
+    assert.deepEqual(readdirSync(bare.home), []);
+    const copied = await run("--yes");
+    assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);
+    assert.match(
+      copied.stderr,
+      /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire\n$/,
+    );
+    const { ino, mtimeMs } = statSync(join(bare.home, ".local/share/procwire"));
+    const again = await run("--yes");
+    assert.deepEqual([again.code, again.stdout, again.stderr], [0, "sh ran\n", ""]);
+    const after = statSync(join(bare.home, ".local/share/procwire"));
+    assert.deepEqual([after.ino, after.mtimeMs], [ino, mtimeMs]);
+    const programs = bare.place.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+    assert.ok(
+      programs.length > 0 && programs.every((words) => words.startsWith(`${bare.home}/.local/share/`)),
     );
   });
 

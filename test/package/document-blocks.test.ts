@@ -48,7 +48,7 @@ function blocksOf(document: string): Block[] {
 const BLOCKS = ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT })].sort().flatMap(blocksOf);
 const RUN = BLOCKS.filter(({ reason, language }) => reason === null && !SHOWN.has(language));
 
-describe("the code blocks of the documents are run", { timeout: 300_000 }, () => {
+describe("the code blocks of the documents are run", { timeout: 900_000 }, () => {
   let server: ServeChild;
   before(async () => {
     server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward"]).listening();
@@ -75,7 +75,7 @@ describe("the code blocks of the documents are run", { timeout: 300_000 }, () =>
           PATH: [join(PROCWIRE, ".."), process.env.PATH].join(delimiter),
         },
         encoding: "utf8",
-        timeout: 60_000,
+        timeout: 200_000,
       },
     );
     assert.equal(status, 0, `${stdout}${stderr}`);

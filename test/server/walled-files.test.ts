@@ -27,6 +27,8 @@ let caller: RpcCaller;
 before(async () => {
   // Not below /tmp, which a workspace-write intent makes writable as a whole.
   folder = mkdtempSync(join(process.cwd(), ".walled-files-"));
+  // At the very end: nothing keeps this program alive while the server closes, so a hook may not come that far.
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }));
   mkdirSync(join(folder, "workspace"));
   writeFileSync(join(folder, "outside.txt"), "untouched");
   server = new ExecServer(createLocalHost());
@@ -40,7 +42,6 @@ before(async () => {
 after(async () => {
   caller.close();
   await server.close();
-  rmSync(folder, { recursive: true });
 });
 
 /** What `codex exec -s workspace-write` sends, less what does not matter here. */

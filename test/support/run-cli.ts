@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import path from "node:path";
 
 const ROOT = path.resolve(import.meta.dirname, "../..");
-const ENTRY = path.join(ROOT, "src/cli/procwire.ts");
+export const ENTRY = path.join(ROOT, "src/cli/procwire.ts");
 /** The cache of sources with their types stripped is kept between starts: a start then takes a third of the time. */
 export const COMPILE_CACHE = path.join(ROOT, "node_modules/.cache/procwire-tests");
 
