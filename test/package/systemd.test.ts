@@ -18,7 +18,7 @@ describe("the systemd units", { timeout: 120_000 }, () => {
   for (const [name, unit] of Object.entries(UNITS)) {
     it(`start a server with flags that it has: ${name}`, () => {
       const [, words = ""] = /^ExecStart=\/usr\/bin\/procwire serve (.*)$/m.exec(unit) ?? [];
-      const flags = words.match(/--[a-z-]+/g) ?? [];
+      const flags: string[] = words.match(/--[a-z-]+/g) ?? [];
       assert.ok(flags.includes("--listen"), unit);
       const help = execFileSync(PROCWIRE, ["serve", "--help"], { encoding: "utf8" });
       for (const flag of flags) assert.match(help, new RegExp(`${flag}\\b`));
