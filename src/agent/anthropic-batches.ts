@@ -6,7 +6,8 @@
 import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import type { BatchAnswer, BatchApi, BatchesOptions, BatchState, SoughtFile } from "./batch-api.ts";
-import { BatchHttp, readObject } from "./batch-http.ts";
+import { readObject } from "./batch-http.ts";
+import { HttpBatches } from "./http-batches.ts";
 import { asArray, asCount, asObject, asString, type JsonObject } from "./json-fields.ts";
 import type { ModelRequest } from "./model-api.ts";
 import type { ModelAnswer } from "./model-call.ts";
@@ -19,17 +20,13 @@ const CLOCK_SKEW_MS = 5_000;
 /** Ids are at most 64 characters; so many of the file's name tell it from all others. */
 const MARK_CHARS = 32;
 
-export class AnthropicBatches implements BatchApi {
-  #options: BatchesOptions;
-  #http: BatchHttp;
-
+export class AnthropicBatches extends HttpBatches implements BatchApi {
   constructor(options: BatchesOptions) {
-    this.#options = options;
-    this.#http = new BatchHttp(options);
+    super(options, PATH);
   }
 
   line(id: string, request: ModelRequest): string {
-    const { stream: _stream, ...params } = this.#options.body(request);
+    const { stream: _stream, ...params } = this.options.body(request);
     return JSON.stringify({ custom_id: id, params });
   }
 
@@ -46,7 +43,7 @@ export class AnthropicBatches implements BatchApi {
         if (requestsIn(batch) === rows) likely = id;
         continue;
       }
-      for await (const line of this.#http.lines(`${PATH}/${encodeURIComponent(id)}/results`, signal)) {
+      for await (const line of this.http.lines(`${this.pathOf(id)}/results`, signal)) {
         if (asString(line.custom_id).startsWith(`${markOf(name)}_`)) return id;
         break;
       }
@@ -58,7 +55,7 @@ export class AnthropicBatches implements BatchApi {
   async upload(name: string, path: string, signal: AbortSignal): Promise<string> {
     let bytes = 0;
     for await (const part of bodyParts(name, path)) bytes += part.length;
-    const incoming = await this.#http.request("POST", PATH, signal, {
+    const incoming = await this.http.request("POST", PATH, signal, {
       headers: { "content-type": "application/json", "content-length": bytes },
       parts: () => bodyParts(name, path),
     });
@@ -74,12 +71,17 @@ export class AnthropicBatches implements BatchApi {
     return this.get(fileId, signal);
   }
 
-  async get(batchId: string, signal: AbortSignal): Promise<BatchState> {
-    return stateOf(await this.#http.json("GET", `${PATH}/${encodeURIComponent(batchId)}`, signal));
-  }
-
-  async cancel(batchId: string, signal: AbortSignal): Promise<void> {
-    await this.#http.json("POST", `${PATH}/${encodeURIComponent(batchId)}/cancel`, signal, {});
+  protected override stateOf(batch: JsonObject): BatchState {
+    const counts = asObject(batch.request_counts);
+    const id = asString(batch.id);
+    const isEnded = batch.processing_status === "ended";
+    return {
+      id,
+      status: isEnded ? endOf(batch, counts) : "waiting",
+      done: requestsIn(batch) - asCount(counts.processing),
+      fileIds: isEnded ? [id] : [],
+      error: null,
+    };
   }
 
   async *answers(
@@ -88,8 +90,7 @@ export class AnthropicBatches implements BatchApi {
     signal: AbortSignal,
   ): AsyncGenerator<BatchAnswer, void, undefined> {
     for (const batchId of batch.fileIds) {
-      const path = `${PATH}/${encodeURIComponent(batchId)}/results`;
-      for await (const line of this.#http.lines(path, signal)) {
+      for await (const line of this.http.lines(`${this.pathOf(batchId)}/results`, signal)) {
         const [mark = "", id = ""] = asString(line.custom_id).split("_");
         yield { id, mark, answer: this.#answerIn(asObject(line.result), request) };
       }
@@ -97,7 +98,7 @@ export class AnthropicBatches implements BatchApi {
   }
 
   #answerIn(result: JsonObject, request: ModelRequest): ModelAnswer | ModelError {
-    if (result.type === "succeeded") return this.#options.answer(request, asObject(result.message));
+    if (result.type === "succeeded") return this.options.answer(request, asObject(result.message));
     const error = asObject(asObject(result.error).error ?? result.error);
     if (result.type === "errored") return errorFromEvent(asString(error.type), asString(error.message));
     const code = asString(result.type) || "no_answer";
@@ -108,7 +109,7 @@ export class AnthropicBatches implements BatchApi {
   async *#list(sinceMs: number, signal: AbortSignal): AsyncGenerator<JsonObject, void, undefined> {
     for (let after = ""; ; ) {
       const from = after === "" ? "" : `&after_id=${encodeURIComponent(after)}`;
-      const incoming = await this.#http.request("GET", `${PATH}?limit=${PAGE_BATCHES}${from}`, signal);
+      const incoming = await this.http.request("GET", `${PATH}?limit=${PAGE_BATCHES}${from}`, signal);
       const theirNow = Date.parse(incoming.headers.date ?? "");
       const aheadMs = Number.isNaN(theirNow) ? 0 : theirNow - Date.now();
       const page = await readObject(incoming);
@@ -142,19 +143,6 @@ export function markOf(name: string): string {
 function requestsIn(batch: JsonObject): number {
   const counts = asObject(batch.request_counts);
   return Object.values(counts).reduce<number>((sum, count) => sum + asCount(count), 0);
-}
-
-function stateOf(batch: JsonObject): BatchState {
-  const counts = asObject(batch.request_counts);
-  const id = asString(batch.id);
-  const isEnded = batch.processing_status === "ended";
-  return {
-    id,
-    status: isEnded ? endOf(batch, counts) : "waiting",
-    done: requestsIn(batch) - asCount(counts.processing),
-    fileIds: isEnded ? [id] : [],
-    error: null,
-  };
 }
 
 function endOf(batch: JsonObject, counts: JsonObject): BatchState["status"] {

@@ -4,12 +4,14 @@ import { randomUUID } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { BatchAnswer, BatchApi, BatchesOptions, BatchState, SoughtFile } from "./batch-api.ts";
-import { BatchHttp, readObject } from "./batch-http.ts";
+import { readObject } from "./batch-http.ts";
+import { HttpBatches } from "./http-batches.ts";
 import { asArray, asCount, asObject, asString, type JsonObject } from "./json-fields.ts";
 import type { ModelRequest } from "./model-api.ts";
 import type { ModelAnswer } from "./model-call.ts";
 import { errorFromStatus, ModelError } from "./model-error.ts";
 
+const BATCHES = "/batches";
 /** The key of the batch's metadata under which its tag is kept. */
 const TAG = "procwire_part";
 /** Clocks of two machines are forgiven this much when a list is read back to a time. */
@@ -17,18 +19,15 @@ const CLOCK_SKEW_MS = 60 * 60_000;
 /** The most that a page of either list holds. */
 const PAGE_BATCHES = 100;
 const PAGE_FILES = 1_000;
-export class OpenAiBatches implements BatchApi {
-  #options: BatchesOptions;
-  #http: BatchHttp;
 
+export class OpenAiBatches extends HttpBatches implements BatchApi {
   constructor(options: BatchesOptions) {
-    this.#options = options;
-    this.#http = new BatchHttp(options);
+    super(options, BATCHES);
   }
 
   line(id: string, request: ModelRequest): string {
-    const { stream: _stream, stream_options: _streamOptions, ...body } = this.#options.body(request);
-    return JSON.stringify({ custom_id: id, method: "POST", url: this.#options.endpoint, body });
+    const { stream: _stream, stream_options: _streamOptions, ...body } = this.options.body(request);
+    return JSON.stringify({ custom_id: id, method: "POST", url: this.options.endpoint, body });
   }
 
   async findFile({ name, sinceMs }: SoughtFile, signal: AbortSignal): Promise<string | null> {
@@ -46,7 +45,7 @@ export class OpenAiBatches implements BatchApi {
     );
     const tail = Buffer.from(`\r\n--${boundary}--\r\n`);
     const { size } = await stat(path);
-    const incoming = await this.#http.request("POST", "/files", signal, {
+    const incoming = await this.http.request("POST", "/files", signal, {
       headers: {
         "content-type": `multipart/form-data; boundary=${boundary}`,
         "content-length": head.length + size + tail.length,
@@ -61,29 +60,34 @@ export class OpenAiBatches implements BatchApi {
   }
 
   async find(tag: string, sinceMs: number, signal: AbortSignal): Promise<BatchState | null> {
-    for await (const batch of this.#list("/batches", `limit=${PAGE_BATCHES}`, sinceMs, signal)) {
-      if (asObject(batch.metadata)[TAG] === tag) return stateOf(batch);
+    for await (const batch of this.#list(BATCHES, `limit=${PAGE_BATCHES}`, sinceMs, signal)) {
+      if (asObject(batch.metadata)[TAG] === tag) return this.stateOf(batch);
     }
     return null;
   }
 
   async create(fileId: string, tag: string, signal: AbortSignal): Promise<BatchState> {
-    return stateOf(
-      await this.#http.json("POST", "/batches", signal, {
+    return this.stateOf(
+      await this.http.json("POST", BATCHES, signal, {
         input_file_id: fileId,
-        endpoint: this.#options.endpoint,
+        endpoint: this.options.endpoint,
         completion_window: "24h",
         metadata: { [TAG]: tag },
       }),
     );
   }
 
-  async get(batchId: string, signal: AbortSignal): Promise<BatchState> {
-    return stateOf(await this.#http.json("GET", `/batches/${encodeURIComponent(batchId)}`, signal));
-  }
-
-  async cancel(batchId: string, signal: AbortSignal): Promise<void> {
-    await this.#http.json("POST", `/batches/${encodeURIComponent(batchId)}/cancel`, signal, {});
+  protected override stateOf(batch: JsonObject): BatchState {
+    const counts = asObject(batch.request_counts);
+    const first = asObject(asArray(asObject(batch.errors).data)[0]);
+    return {
+      id: asString(batch.id),
+      status: FINAL.find((status) => status === batch.status) ?? "waiting",
+      done: asCount(counts.completed) + asCount(counts.failed),
+      fileIds: [batch.output_file_id, batch.error_file_id].map(asString).filter((id) => id !== ""),
+      error:
+        first.message === undefined ? null : { code: asString(first.code), message: asString(first.message) },
+    };
   }
 
   async *answers(
@@ -93,7 +97,7 @@ export class OpenAiBatches implements BatchApi {
   ): AsyncGenerator<BatchAnswer, void, undefined> {
     for (const fileId of batch.fileIds) {
       const path = `/files/${encodeURIComponent(fileId)}/content`;
-      for await (const line of this.#http.lines(path, signal)) {
+      for await (const line of this.http.lines(path, signal)) {
         yield { id: asString(line.custom_id), answer: this.#answerIn(line, request) };
       }
     }
@@ -102,7 +106,7 @@ export class OpenAiBatches implements BatchApi {
   #answerIn(line: JsonObject, request: ModelRequest): ModelAnswer | ModelError {
     const response = asObject(line.response);
     const status = asCount(response.status_code);
-    if (status === 200) return this.#options.answer(request, asObject(response.body));
+    if (status === 200) return this.options.answer(request, asObject(response.body));
     if (status > 0) return errorFromStatus(status, {}, JSON.stringify(response.body ?? {}));
     const error = asObject(line.error);
     const code = asString(error.code) || "no_answer";
@@ -118,7 +122,7 @@ export class OpenAiBatches implements BatchApi {
   ): AsyncGenerator<JsonObject, void, undefined> {
     for (let after = ""; ; ) {
       const from = after === "" ? "" : `&after=${encodeURIComponent(after)}`;
-      const page = await this.#http.json("GET", `${path}?${query}${from}`, signal);
+      const page = await this.http.json("GET", `${path}?${query}${from}`, signal);
       const entries = asArray(page.data).map(asObject);
       for (const entry of entries) {
         if (asCount(entry.created_at) * 1000 < sinceMs - CLOCK_SKEW_MS) return;
@@ -128,19 +132,6 @@ export class OpenAiBatches implements BatchApi {
       if (page.has_more !== true || after === "") return;
     }
   }
-}
-
-function stateOf(batch: JsonObject): BatchState {
-  const counts = asObject(batch.request_counts);
-  const first = asObject(asArray(asObject(batch.errors).data)[0]);
-  return {
-    id: asString(batch.id),
-    status: FINAL.find((status) => status === batch.status) ?? "waiting",
-    done: asCount(counts.completed) + asCount(counts.failed),
-    fileIds: [batch.output_file_id, batch.error_file_id].map(asString).filter((id) => id !== ""),
-    error:
-      first.message === undefined ? null : { code: asString(first.code), message: asString(first.message) },
-  };
 }
 
 /** `validating`, `in_progress`, `finalizing` and `cancelling` come before these. */

@@ -7,8 +7,8 @@ import { type Command, commandOf, onlyWord } from "./command.ts";
 import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "./connect-options.ts";
 import { DEFAULT_DETACH_KEY, parseDetachKey } from "./detach-key.ts";
 import { findProcess, PROCESS_HELP } from "./find-process.ts";
-import { terminalSize } from "./foreground.ts";
 import { leave } from "./leave.ts";
+import { terminalSize } from "./own-terminal.ts";
 
 const HELP = `Usage: procwire attach [options] ID
 

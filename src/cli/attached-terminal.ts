@@ -1,10 +1,10 @@
 import type { Readable } from "node:stream";
 import type { AttachedProcess } from "../client/attached-process.ts";
 import type { ExitStatus } from "../exec/exec-process.ts";
-import { failureError } from "../exec/failure.ts";
 import { QueryFilter } from "../exec/terminal-queries.ts";
 import { standardStream } from "../server/standard-stream.ts";
-import { followSize, OutputPipe, RawTerminal } from "./foreground.ts";
+import { followSize, onSignals, RawTerminal } from "./own-terminal.ts";
+import { gapText, showOutput } from "./process-output.ts";
 
 /** What asks this program to go; the process stays. */
 const LEAVING = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
@@ -35,7 +35,7 @@ export async function showAttached(
 ): Promise<AttachedEnd> {
   const terminal = new RawTerminal();
   const ending = Promise.withResolvers<AttachedEnd>();
-  const stopSignals = onLeaving((signal) => ending.resolve({ type: "asked", signal }));
+  const stopSignals = onSignals(LEAVING, (signal) => ending.resolve({ type: "asked", signal }));
   child.onRoleChanged = () =>
     standardStream(2).write("\r\n[another client drives this process now; you are watching]\r\n");
   const isDriver = () => child.role === "driver";
@@ -50,7 +50,13 @@ export async function showAttached(
     detach: () => ending.resolve({ type: "detached" }),
   });
   try {
-    return await Promise.race([showOutput(child, options), ending.promise]);
+    // The server answers what the program asks its terminal: an answer of this one would be a second, or come late.
+    const filter = options.tty ? new QueryFilter() : null;
+    const onGap = (bytes: number | null) => standardStream(2).write(`\r\n[${gapText(bytes)}]\r\n`);
+    const shown = showOutput(child, { filter, onGap }).then(
+      (status): AttachedEnd => (status ? { type: "exited", status } : { type: "detached" }),
+    );
+    return await Promise.race([shown, ending.promise]);
   } finally {
     keys.stop();
     if (options.tty && process.stdout.isTTY) standardStream(1).write(RESET_MODES);
@@ -58,41 +64,6 @@ export async function showAttached(
     stopSize();
     stopSignals();
   }
-}
-
-async function showOutput(child: AttachedProcess, options: AttachedTerminalOptions): Promise<AttachedEnd> {
-  const pipes = { stdout: new OutputPipe(process.stdout), stderr: new OutputPipe(process.stderr) };
-  // The server answers what the program asks its terminal: an answer of this one would be a second, or come late.
-  const filter = new QueryFilter();
-  let status: ExitStatus | null = null;
-  for await (const event of child.events({ lossless: true })) {
-    switch (event.type) {
-      case "output": {
-        const pipe = event.stream === "stderr" ? pipes.stderr : pipes.stdout;
-        const shown = options.tty ? filter.push(event.chunk) : event.chunk;
-        if (!(await pipe.write(shown))) return { type: "detached" };
-        break;
-      }
-      case "gap":
-        if (event.bytes !== 0) standardStream(2).write(`\r\n[${gapText(event.bytes)}]\r\n`);
-        break;
-      case "exited":
-        status = event;
-        break;
-      case "failed":
-        throw failureError(event.message);
-      case "closed":
-        break;
-    }
-  }
-  await pipes.stdout.write(filter.rest());
-  await Promise.all([pipes.stdout.flush(), pipes.stderr.flush()]);
-  if (!status) throw new Error("the process ended without an exit status");
-  return { type: "exited", status };
-}
-
-export function gapText(bytes: number | null): string {
-  return `${bytes === null ? "some" : `${bytes} bytes of`} output missed: no longer retained`;
 }
 
 interface KeysOptions {
@@ -123,12 +94,4 @@ class Keys {
       if (at >= 0) return detach();
     }
   }
-}
-
-function onLeaving(leave: (signal: Leaving) => void): () => void {
-  const listeners = LEAVING.map((signal) => [signal, () => leave(signal)] as const);
-  for (const [signal, listener] of listeners) process.on(signal, listener);
-  return () => {
-    for (const [signal, listener] of listeners) process.off(signal, listener);
-  };
 }

@@ -1,9 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { castOfProcess } from "../client/exported-cast.ts";
-import { gapText } from "./attached-terminal.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
+import { gapText } from "./process-output.ts";
 
 const HELP = `Usage: procwire export [options] ID FILE
 

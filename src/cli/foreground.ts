@@ -1,9 +1,8 @@
-import type { Readable, Writable } from "node:stream";
-import type { ExecProcess, ExitStatus, TerminalSize } from "../exec/exec-process.ts";
-import { failureError } from "../exec/failure.ts";
-import { standardStream } from "../server/standard-stream.ts";
-import { unwritable } from "./broken-output.ts";
+import type { Readable } from "node:stream";
+import type { ExecProcess, ExitStatus } from "../exec/exec-process.ts";
 import { EscapeKey } from "./escape-key.ts";
+import { followSize, onSignals, RawTerminal } from "./own-terminal.ts";
+import { showOutput } from "./process-output.ts";
 
 /** What a person or a script may send to a command that runs in front of them. */
 const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
@@ -50,81 +49,15 @@ export async function runInForeground(
     ending.resolve({ type: "left" }),
   );
   try {
-    return await Promise.race([showOutput(child), ending.promise]);
+    const shown = showOutput(child).then(
+      (status): ForegroundEnd => (status ? { type: "exited", status } : { type: "unread" }),
+    );
+    return await Promise.race([shown, ending.promise]);
   } finally {
     input.stop();
     terminal.leave();
     stopSize();
     stopSignals();
-  }
-}
-
-/** The size of the terminal in front of this program, where there is one. */
-export function terminalSize(): TerminalSize | null {
-  const { rows, columns } = process.stdout;
-  return process.stdout.isTTY && rows > 0 && columns > 0 ? { rows, cols: columns } : null;
-}
-
-/** Byte for byte, and no faster than it is taken. */
-async function showOutput(child: ExecProcess): Promise<ForegroundEnd> {
-  const stdout = new OutputPipe(process.stdout);
-  const stderr = new OutputPipe(process.stderr);
-  let status: ExitStatus | null = null;
-  for await (const event of child.events({ lossless: true })) {
-    switch (event.type) {
-      case "output": {
-        const pipe = event.stream === "stderr" ? stderr : stdout;
-        if (!(await pipe.write(event.chunk))) return { type: "unread" };
-        break;
-      }
-      case "exited":
-        status = event;
-        break;
-      case "failed":
-        throw failureError(event.message);
-      case "gap":
-      case "closed":
-        break;
-    }
-  }
-  await Promise.all([stdout.flush(), stderr.flush()]);
-  if (!status) throw new Error("the process ended without an exit status");
-  return { type: "exited", status };
-}
-
-/** A stream of this program that shows output, no faster than it is taken. */
-export class OutputPipe {
-  readonly #stream: Writable;
-  #isBroken = false;
-  #waiting: (() => void) | null = null;
-
-  constructor(stream: Writable) {
-    this.#stream = stream;
-    stream.on("error", (error: NodeJS.ErrnoException) => {
-      if (!this.#isBroken && error.code !== "EPIPE" && stream !== process.stderr)
-        standardStream(2).write(`procwire: ${unwritable("stdout", error)}\n`);
-      this.#isBroken = true;
-      this.#waiting?.();
-    });
-    stream.on("drain", () => this.#waiting?.());
-  }
-
-  /** False when the reader has closed the pipe. */
-  async write(chunk: Uint8Array): Promise<boolean> {
-    if (this.#isBroken) return false;
-    if (!this.#stream.write(chunk))
-      await new Promise<void>((resolve) => {
-        this.#waiting = resolve;
-      });
-    return !this.#isBroken;
-  }
-
-  flush(): Promise<void> {
-    if (this.#isBroken) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#waiting = resolve;
-      this.#stream.write("", () => resolve());
-    });
   }
 }
 
@@ -199,37 +132,6 @@ class InputFeed {
   }
 }
 
-/** This program's own terminal, with every key passed on instead of being acted on here. */
-export class RawTerminal {
-  #isRaw = false;
-  readonly #leave = () => this.leave();
-
-  enter(): void {
-    if (!process.stdin.isTTY) return;
-    process.stdin.setRawMode(true);
-    this.#isRaw = true;
-    // Also when something unforeseen ends the program.
-    process.once("exit", this.#leave);
-  }
-
-  leave(): void {
-    if (!this.#isRaw) return;
-    this.#isRaw = false;
-    process.off("exit", this.#leave);
-    process.stdin.setRawMode(false);
-  }
-}
-
-export function followSize(child: ExecProcess): () => void {
-  const onResize = () => {
-    const size = terminalSize();
-    // A server that cannot resize, or a process that has just ended: the command goes on without it.
-    if (size) child.resize(size).catch(() => undefined);
-  };
-  process.stdout.on("resize", onResize);
-  return () => process.stdout.off("resize", onResize);
-}
-
 function forwardSignals(
   child: ExecProcess,
   options: ForegroundOptions,
@@ -244,9 +146,5 @@ function forwardSignals(
       if (ENDING.has(signal)) await child.terminate().catch(() => undefined);
     }
   };
-  const listeners = FORWARDED.map((signal) => [signal, () => void forward(signal)] as const);
-  for (const [signal, listener] of listeners) process.on(signal, listener);
-  return () => {
-    for (const [signal, listener] of listeners) process.off(signal, listener);
-  };
+  return onSignals(FORWARDED, (signal) => void forward(signal));
 }

@@ -3,12 +3,11 @@ import { readHistory, type TimedChunk } from "../client/process-history.ts";
 import type { OutputChunk } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
 import { standardStream } from "../server/standard-stream.ts";
-import { gapText } from "./attached-terminal.ts";
 import { type Command, commandOf, onlyWord, UsageError } from "./command.ts";
 import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "./connect-options.ts";
 import { findProcess, PROCESS_HELP } from "./find-process.ts";
-import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";
+import { gapText, OutputPipe } from "./process-output.ts";
 
 const HELP = `Usage: procwire logs [options] ID
 

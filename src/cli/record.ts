@@ -5,7 +5,7 @@ import { visibleWord } from "../protocol/visible-text.ts";
 import { type Command, commandOf, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS } from "./environment-options.ts";
-import { terminalSize } from "./foreground.ts";
+import { terminalSize } from "./own-terminal.ts";
 import { runCommand } from "./run.ts";
 
 const HELP = `Usage: procwire record [options] FILE -- COMMAND [ARGUMENT...]

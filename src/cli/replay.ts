@@ -5,8 +5,8 @@ import { QueryFilter } from "../exec/terminal-queries.ts";
 import { type Command, commandOf, onlyWord, UsageError } from "./command.ts";
 import { CONNECT_HELP, CONNECT_OPTIONS, connectTo, DEFAULT_URL, neededServerUrl } from "./connect-options.ts";
 import { findProcess, HANDLE_HELP } from "./find-process.ts";
-import { OutputPipe } from "./foreground.ts";
 import { leave } from "./leave.ts";
+import { OutputPipe } from "./process-output.ts";
 import { runToExit } from "./run-to-exit.ts";
 
 const HELP = `Usage: procwire replay [options] FILE|ID

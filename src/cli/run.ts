@@ -20,8 +20,9 @@ import {
 } from "./connect-options.ts";
 import { ENVIRONMENT_OPTIONS, type EnvironmentValues, guardFromFlags } from "./environment-options.ts";
 import { DEFAULT_ESCAPE_KEY, parseEscapeKey } from "./escape-key.ts";
-import { type ForegroundEnd, type ForegroundOptions, runInForeground, terminalSize } from "./foreground.ts";
+import { type ForegroundEnd, type ForegroundOptions, runInForeground } from "./foreground.ts";
 import { splitAtCommand } from "./leading-options.ts";
+import { terminalSize } from "./own-terminal.ts";
 import { parseOptions } from "./parse-options.ts";
 
 const HELP = `Usage: procwire run [options] [--] COMMAND [ARGUMENT...]
