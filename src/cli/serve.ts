@@ -1,7 +1,8 @@
 import { runMainWithTransport } from "../host/run-main.ts";
 import { type Command, parsedCommand } from "./command.ts";
 import { leave } from "./leave.ts";
-import { parseServeOptions, serveHelp } from "./serve-options.ts";
+import { serveHelp } from "./serve-flags.ts";
+import { parseServeOptions } from "./serve-options.ts";
 
 export const command: Command = parsedCommand({
   name: "serve",
