@@ -107,7 +107,7 @@ async function cutShort(): Promise<never> {
 
 export async function readObject(incoming: http.IncomingMessage): Promise<JsonObject> {
   const value = parseObject(await readText(incoming, Number.POSITIVE_INFINITY));
-  if (!value) throw new ModelError("server", "the API answered with something that is no JSON object");
+  if (!value) throw new ModelError("server", "the API answered with something that is not a JSON object");
   return value;
 }
 

@@ -13,7 +13,7 @@ export interface HumanOutputOptions {
   stderr: LineSink;
   /** Told before the first line: where, with what, the question. */
   banner: readonly string[];
-  /** Overwrite the status in place although stderr is no terminal, or not although it is one. */
+  /** Overwrite the status in place although stderr is not a terminal, or not although it is one. */
   progressInPlace?: boolean | undefined;
   /** Colours on stderr; the final message on stdout stays as it is. Default: none. */
   color?: boolean | undefined;

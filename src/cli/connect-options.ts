@@ -34,10 +34,10 @@ export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss
   --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
   --tls-ca FILE      certificates to trust beside the system's, for wss://
   --insecure-plain-token  send the token to another host over plain ws:// too
-  --wait SECONDS     wait so long for the server to come up
+  --wait SECONDS     how long to wait for the server to come up
 `;
 
-export const CONNECT_HELP = `${SERVER_HELP}  --session ID       a session to come back to, instead of a new one
+export const CONNECT_HELP = `${SERVER_HELP}  --session ID       resume this session instead of opening a new one
   --install          where ssh:// or docker:// leads to a host without procwire: copy this one there, after a question
   --yes              with --install: without the question
 `;
@@ -72,7 +72,8 @@ export function serversOfEnvironment(): string[] {
 
 /** The same for a command that is about processes of a server. */
 export function neededServerUrl(connect: string | undefined): string {
-  if (connect === HERE) throw new UsageError("this is about processes of a server: give --connect URL");
+  if (connect === HERE)
+    throw new UsageError("this command is about the processes of a server; give --connect URL");
   return serverUrl(connect) ?? DEFAULT_URL;
 }
 

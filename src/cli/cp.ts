@@ -93,11 +93,14 @@ async function copyAll(
   const [only] = sources;
   if (only?.type === "stream" && destination.type === "there")
     return streamTo(
-      await fileAt(client, there(destination.path), "name the file that stdin becomes"),
+      await fileAt(client, there(destination.path), "give the name of a file that stdin is written to"),
       options,
     );
   if (only?.type === "there" && destination.type === "stream")
-    return streamFrom(await fileAt(client, there(only.path), "only a file goes to stdout"), options);
+    return streamFrom(
+      await fileAt(client, there(only.path), "only a file can be written to stdout"),
+      options,
+    );
 
   const [{ Environment }, { copyFiles }] = await Promise.all([
     import("../host/environment-here.ts"),
@@ -106,7 +109,7 @@ async function copyAll(
   await using here = await Environment.create(null);
   const placeOf = (place: Place, name = ""): CopyPlace => {
     if (place.type === "stream")
-      throw new UsageError("a stream goes to or comes from one path of the server");
+      throw new UsageError("stdin and stdout (`-`) go with one path of the server, such as `:/tmp/file`");
     return place.type === "there"
       ? { files: client.files, path: there(`${place.path}/${name}`) }
       : { files: here.files, path: path.resolve(place.path, name) };

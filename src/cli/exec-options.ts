@@ -49,7 +49,7 @@ $PROCWIRE_HOME/threads or ~/.procwire/threads.
       --color WHEN     colours on stderr: always, never, or auto (default: on a terminal, unless NO_COLOR is set)
   -o, --output-last-message FILE  also write the last message there
       --ephemeral            keep nothing to resume
-      --progress-cursor      draw progress in place although stderr is no terminal
+      --progress-cursor      draw progress in place although stderr is not a terminal
       --skip-git-repo-check  accepted; nothing is checked
 
 Exit codes: 0 the turn completed, 1 it failed or was interrupted, 130 you interrupted it, 2 bad arguments.
@@ -179,7 +179,7 @@ function directory(named: string | undefined, isHere: boolean, flag: string): st
   if (named === undefined || !isHere) return named;
   const resolved = path.resolve(named);
   if (!statSync(resolved, { throwIfNoEntry: false })?.isDirectory())
-    throw new UsageError(`${flag} \`${named}\` is no directory`);
+    throw new UsageError(`${flag} \`${named}\` is not a directory`);
   return resolved;
 }
 

@@ -79,7 +79,7 @@ export function forwardSpec(text: string): ForwardSpec {
   const numbers = [port, there ?? port].map(Number);
   const [own = 0, target = 0] = numbers;
   if (port === undefined || own > 65_535 || target < 1 || target > 65_535)
-    throw new UsageError(`\`${text}\` is no port to forward; expected PORT or PORT:HOST:PORT`);
+    throw new UsageError(`\`${text}\` is not a port to forward; expected PORT or PORT:HOST:PORT`);
   return { port: own, target: { host: (host ?? "localhost").replace(/^\[|\]$/g, ""), port: target } };
 }
 

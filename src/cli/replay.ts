@@ -16,7 +16,7 @@ Shows a recording (asciicast version 2 or 3), or what a process of a server has 
   --speed N          N times as fast; default 1
   --idle-limit SECONDS  no pause is longer than this; default: as it was
 ${CONNECT_HELP}
-What is no file is taken for an ID. ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
+What is not a file is taken for an ID. ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
 export const command: Command = commandOf({

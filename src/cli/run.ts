@@ -289,7 +289,7 @@ const LEAVE_WITHIN_MS = 500;
  * home.
  */
 function asUser(user: string, argv: string[]): string[] {
-  if (!/^[A-Za-z0-9_][\w.-]*\$?$/.test(user)) throw new UsageError(`--user \`${user}\` is no user's name`);
+  if (!/^[A-Za-z0-9_][\w.-]*\$?$/.test(user)) throw new UsageError(`--user \`${user}\` is not a user's name`);
   const script = [
     "u=$1; shift",
     'say() { echo "procwire run: --user $u: $1" >&2; exit 125; }',

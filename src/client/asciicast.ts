@@ -75,20 +75,20 @@ export function readCast(text: string): Cast {
   const lines = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
   const header = parseLine(lines[0], 1);
   if (!isObject(header) || (header.version !== 2 && header.version !== 3))
-    throw new Error("not an asciicast: the first line is no header of version 2 or 3");
+    throw new Error("not an asciicast: the first line is not a header of version 2 or 3");
   const { version } = header;
   const term = isObject(header.term) ? header.term : {};
   const size =
     version === 2
       ? { rows: Number(header.height), cols: Number(header.width) }
       : { rows: Number(term.rows), cols: Number(term.cols) };
-  if (!isSize(size)) throw new Error("not an asciicast: its header has no size of a terminal");
+  if (!isSize(size)) throw new Error("not an asciicast: its header does not give the size of the terminal");
   let atMs = 0;
   const events = lines.slice(1).map((line, index): CastEvent => {
     const event = parseLine(line, index + 2);
     const [time, code, data] = Array.isArray(event) ? event : [];
     if (typeof time !== "number" || typeof code !== "string" || typeof data !== "string")
-      throw new Error(`not an asciicast: line ${index + 2} is no [time, code, data]`);
+      throw new Error(`not an asciicast: line ${index + 2} is not [time, code, data]`);
     // The times of version 2 count from the beginning, those of version 3 from the event before.
     atMs = (version === 2 ? 0 : atMs) + time * 1000;
     return { atMs, code, data };
@@ -104,6 +104,6 @@ function parseLine(line: string | undefined, number: number): unknown {
   try {
     return JSON.parse(line ?? "");
   } catch {
-    throw new Error(`not an asciicast: line ${number} is no JSON`);
+    throw new Error(`not an asciicast: line ${number} is not JSON`);
   }
 }

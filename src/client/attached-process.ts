@@ -78,7 +78,7 @@ export class AttachedProcess extends RemoteProcess {
       const isGone = error instanceof RequestError || error instanceof DisconnectedError;
       if (!isGone) throw error;
     }
-    this.log.fail(`process ${this.processId} was detached from`);
+    this.log.fail(`this client has detached from process ${this.processId}`);
   }
 
   override listing(): ProcessListing {

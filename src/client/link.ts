@@ -272,7 +272,7 @@ export class Link {
       if (pending.resend === "unsent")
         pending.reject(
           new DisconnectedError(
-            `${end.reason ?? "connection lost"} before the answer came; it may have been done or not`,
+            `${end.reason ?? "connection lost"} before the answer came; the request may have been carried out or not`,
           ),
         );
     }
@@ -319,7 +319,7 @@ export class Link {
       if (pending.resend === "sameServer" && pending.wasSent)
         pending.reject(
           new DisconnectedError(
-            `the server was replaced (generation ${former ?? "unknown"}, now ${present ?? "unknown"}) before the answer came; it may have been done or not`,
+            `the server was replaced (generation ${former ?? "unknown"}, now ${present ?? "unknown"}) before the answer came; the request may have been carried out or not`,
           ),
         );
   }

@@ -94,7 +94,7 @@ export class RemoteBackend implements ExecBackend {
     const { lifetime } = params;
     if (lifetime !== undefined && lifetime !== "session" && !this.#link.server.granted.has("attach"))
       throw invalidParams(
-        `lifetime "${lifetime}" is not known to this server: its processes end with their session`,
+        `this server does not know the lifetime "${lifetime}": its processes end with their session`,
       );
     const wire = startParams(params);
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);

@@ -197,7 +197,7 @@ export class RemoteProcess implements ExecProcess {
   async detach(): Promise<void> {
     await this.#callExtended("process/detach", { processId: this.processId });
     this.#onReleased();
-    this.log.fail(`process ${this.processId} was detached from`);
+    this.log.fail(`this client has detached from process ${this.processId}`);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -212,7 +212,7 @@ export class RemoteProcess implements ExecProcess {
       }
     }
     if (!this.follower.isOver) this.#onReleased();
-    this.log.fail(`process ${this.processId} was disposed of`);
+    this.log.fail(`this client has disposed of process ${this.processId}`);
     this.log.dispose();
   }
 

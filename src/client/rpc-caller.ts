@@ -204,7 +204,7 @@ function codecOf<M extends MethodName>(method: M): Codec<M> {
 
 /** Where only the text is at hand: checked by hand, since a schema's walk costs more than a chunk. A text is a refusal. */
 function readOutput(params: unknown): ServerNotification | string {
-  if (!isObject(params)) return "params are no object";
+  if (!isObject(params)) return "params are not an object";
   const { processId, seq, stream, chunk } = params;
   const isChunk = typeof chunk === "string" || chunk instanceof Uint8Array;
   if (typeof processId !== "string" || typeof seq !== "number" || !isChunk) return "a member is missing";

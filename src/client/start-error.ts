@@ -41,10 +41,10 @@ async function whatWasMissing(
   const isThere = (wanted: string) => exists(wanted).catch(() => true);
   if (code === "EACCES") return { message: `permission to run \`${program}\` was denied`, path };
   if (cwd !== undefined && code === "ENOTDIR")
-    return { message: `not a directory to start \`${program}\` in: ${cwd}`, path: cwd };
+    return { message: `cannot start \`${program}\` in ${cwd}: it is not a directory`, path: cwd };
   if (code !== "ENOENT") return null;
   if (cwd !== undefined && !(await isThere(cwd)))
-    return { message: `no such directory to start \`${program}\` in: ${cwd}`, path: cwd };
+    return { message: `cannot start \`${program}\` in ${cwd}: there is no such directory`, path: cwd };
   if (isShell(argv)) return { message: `no such shell: \`${program}\``, path };
   const isScript = program.startsWith("/") && (await exists(program).catch(() => false));
   if (isScript) return { message: `the interpreter of \`${program}\` was not found`, path };

@@ -194,7 +194,7 @@ export class FrameReader {
     }
     if (head.opcode >= Opcode.close) {
       if (!head.fin || head.payloadBytes > MAX_CONTROL_BYTES)
-        return wrong("control frames are short and whole");
+        return wrong("a control frame has at most 125 bytes and is not fragmented");
       return head.opcode <= Opcode.pong ? null : wrong(`unknown opcode ${head.opcode}`);
     }
     if (head.opcode > Opcode.binary) return wrong(`unknown opcode ${head.opcode}`);
@@ -233,7 +233,7 @@ export class FrameReader {
     if (!isCloseCode(code)) {
       this.#violated(
         CloseCode.protocolError,
-        "a close frame holds nothing, or a code that may be sent and a reason",
+        "a close frame must be empty, or hold a code that may be sent and then a reason",
       );
     } else if (!isUtf8(payload.subarray(2))) {
       this.#violated(CloseCode.invalidText, "the reason of a close is not UTF-8");

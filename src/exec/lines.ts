@@ -66,7 +66,7 @@ export async function* lines(
 
 function gapText(processId: string, { fromSeq, toSeq, bytes }: Gap): string {
   const amount = bytes === null ? "an unknown amount of output" : `${bytes} bytes of output`;
-  return `${amount} of process ${processId} is gone (events ${fromSeq} to ${toSeq}); read from the start, or take gaps with onGap: "yield"`;
+  return `${amount} of process ${processId} is no longer retained (events ${fromSeq} to ${toSeq}); read from the start, or take gaps with onGap: "yield"`;
 }
 
 function withoutReturn(line: string): string {

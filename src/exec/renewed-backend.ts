@@ -44,7 +44,7 @@ export class RenewedBackend implements ExecBackend {
       return await backend.start(params);
     } catch (error) {
       if (!(error instanceof DisconnectedError)) throw error;
-      throw new Error(`${error.message}; it may have been started or not`, { cause: error });
+      throw new Error(`${error.message}; the process may have been started or not`, { cause: error });
     }
   }
 

@@ -16,7 +16,7 @@ export async function* streamBytes(
     if (event.type === "failed") throw failureError(event.message);
     if (event.type === "gap")
       throw new ExecServerError(
-        `output of process ${process.processId} is gone (events ${event.fromSeq} to ${event.toSeq})`,
+        `output of process ${process.processId} is no longer retained (events ${event.fromSeq} to ${event.toSeq})`,
         "GAP",
       );
     if (event.type === "output" && isWanted(event.stream, stream)) yield event.chunk;

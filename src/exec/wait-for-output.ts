@@ -69,7 +69,7 @@ async function firstMatch(
       if (found) return { text: found[0], groups: found.slice(1), seq: event.seq };
       seen.text = seen.text.slice(-WINDOW_CHARS);
     }
-    throw new ExecServerError(`no match for ${what}: it has ended`, "ENDED");
+    throw new ExecServerError(`no match for ${what}: the process has ended`, "ENDED");
   } finally {
     timer?.cancel();
   }

@@ -78,7 +78,7 @@ async function copyBytes(from: FileHandle, to: FileHandle, size: number, source:
     if (copied < most) continue;
     if (size > 0) return;
     throw invalidRequest(
-      `file \`${displayPath(source)}\` is too large to copy: it tells no size, and the limit is then ${most} bytes`,
+      `file \`${displayPath(source)}\` is too large to copy: its size is not known, and then at most ${most} bytes are copied`,
     );
   }
 }

@@ -9,12 +9,12 @@ export type ForwardRules = readonly string[] | null;
 
 /** Null when it is allowed, else the error text. */
 export function whyNotForwarded(rules: ForwardRules, host: string, port: number): string | null {
-  if (rules === null) return "forwarding is off at this server; `--allow-forward` lets it in";
+  if (rules === null) return "forwarding is off at this server; start it with `--allow-forward` to allow it";
   if (rules.includes(LOOPBACK) && isLoopback(host)) return null;
   const name = host.toLowerCase();
   const shown = host.includes(":") ? `[${name}]` : name;
   if ([`${shown}:${port}`, `${shown}:*`].some((rule) => rules.includes(rule))) return null;
-  return `forwarding to \`${shown}:${port}\` is not allowed; \`--allow-forward ${shown}:${port}\` lets it in`;
+  return `forwarding to \`${shown}:${port}\` is not allowed; start the server with \`--allow-forward ${shown}:${port}\` to allow it`;
 }
 
 /** Loopback addresses, and the one name for them that needs no lookup. */

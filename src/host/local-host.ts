@@ -69,7 +69,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     subreaper: options.subreaper ?? false,
     keeper: options.keeper,
     degraded: options.subreaper ? unguarded() : [],
-    onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no process known", { orphans }),
+    onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no known process", { orphans }),
     resolveSandbox: async (intent, params) => {
       const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
         import("../sandbox/resolve-sandbox.ts"),

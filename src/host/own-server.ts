@@ -78,7 +78,7 @@ async function lockedFile(path: string): Promise<Disposable> {
     const until = performance.now() + 2 * LISTENS_WITHIN_MS;
     while (native.addon.lockFile(fd) !== 0) {
       if (performance.now() > until)
-        throw new Error(`another program has ${path} locked and starts no server`);
+        throw new Error(`another program holds the lock ${path} and has not started a server`);
       await delay(LOOK_AGAIN_MS);
     }
     return close;

@@ -25,19 +25,22 @@ export function createLocalBackend({
 }: ThisMachineOptions = {}): LocalBackend {
   const resolveSandbox = options.resolveSandbox ?? resolvePlainly;
   let hasWalls = false;
-  return new LocalBackend(forceFallback ? plainMachine("it was not wanted") : thisMachine(keeper), {
-    uniqueIds: true,
-    ...options,
-    resolveSandbox: (intent, params) => {
-      hasWalls = true;
-      return resolveSandbox(intent, params);
+  return new LocalBackend(
+    forceFallback ? plainMachine("it was switched off (forceFallback)") : thisMachine(keeper),
+    {
+      uniqueIds: true,
+      ...options,
+      resolveSandbox: (intent, params) => {
+        hasWalls = true;
+        return resolveSandbox(intent, params);
+      },
+      settleSandboxes: async () => {
+        if (!hasWalls) return;
+        const { lastingTmps } = await import("../sandbox/lasting-tmp.ts");
+        await lastingTmps.settled();
+      },
     },
-    settleSandboxes: async () => {
-      if (!hasWalls) return;
-      const { lastingTmps } = await import("../sandbox/lasting-tmp.ts");
-      await lastingTmps.settled();
-    },
-  });
+  );
 }
 
 async function resolvePlainly(intent: unknown, params: StartParams) {

@@ -31,7 +31,7 @@ function openUnnamed(): number {
       problem = error;
     }
   }
-  throw new Error("no folder here can hold a file without a name", { cause: problem });
+  throw new Error("no folder of this machine can hold a file without a name (O_TMPFILE)", { cause: problem });
 }
 
 /** A second descriptor of the same directory, for whoever closes what it passes on. */
@@ -48,7 +48,7 @@ export function openPlace(path: string): number {
   const fd = openSync(path, O_PATH);
   try {
     const leadsTo = readlinkSync(`/proc/self/fd/${fd}`);
-    if (leadsTo !== path) throw new Error(`\`${path}\` leads to \`${leadsTo}\` by now`);
+    if (leadsTo !== path) throw new Error(`\`${path}\` leads to \`${leadsTo}\` now`);
     return fd;
   } catch (error) {
     closeSync(fd);

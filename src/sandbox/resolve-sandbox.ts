@@ -181,7 +181,7 @@ function pathsOf(place: IntentPlace, context: PlaceContext): readonly string[] {
       const { subpath } = place;
       const { workspaceRoots } = context;
       if (workspaceRoots === null)
-        throw cannotEnforce({ reason: "it names a workspace, and neither `cwd` nor `workspaceRoots`" });
+        throw cannotEnforce({ reason: "it names a workspace, but gives neither `cwd` nor `workspaceRoots`" });
       return subpath === null ? workspaceRoots : workspaceRoots.map((root) => join(root, subpath));
     }
     case "path":

@@ -124,7 +124,7 @@ function withOperatorToken(auth: WebSocketAuth, flags: AuthFlags, warnings: stri
   const operatorSha256 = digestOf(token);
   if (auth.type === "capability-token" && auth.sha256.equals(operatorSha256)) {
     throw new AuthConfigError(
-      `operator token ${operatorTokenFile} is everybody's token; an operator needs one of its own`,
+      `operator token ${operatorTokenFile} is the token of all clients; an operator needs one of its own`,
     );
   }
   return { ...auth, operatorSha256 };

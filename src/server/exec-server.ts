@@ -221,7 +221,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       .catch((error: unknown) =>
         this.#log("error", "a process could not be ended", { error: describe(error) }),
       );
-    await this.#closeConnections("server is being replaced", "leaving all the same");
+    await this.#closeConnections(
+      "server is being replaced",
+      "a connection did not close in time; leaving anyway",
+    );
     await this.#host.walledFiles?.close();
   }
 
@@ -237,7 +240,10 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
 
   async #close(): Promise<void> {
     await this.#endProcesses(this.config.shutdownGraceMs);
-    await this.#closeConnections("server is shutting down", "ending all the same");
+    await this.#closeConnections(
+      "server is shutting down",
+      "a connection did not close in time; ending anyway",
+    );
     this.#sessions.endAll();
     await this.#host.walledFiles?.close();
     // Once more for what was just being started when the end began.

@@ -74,7 +74,7 @@ export class ForwardStream implements ByteStream {
     // One that does not wait for its answers would have this server keep its bytes.
     if (this.#receivedBytes > FORWARD_WINDOW_BYTES)
       throw invalidRequest(
-        `stream ${this.#streamId} has ${this.#receivedBytes} bytes under way; await the answers to some, at most ${FORWARD_WINDOW_BYTES} go at once`,
+        `stream ${this.#streamId} has ${this.#receivedBytes} bytes under way, and at most ${FORWARD_WINDOW_BYTES} may be; await the answers to some first`,
       );
     if (chunk.length === 0) return Promise.resolve();
     return new Promise((done, fail) => {

@@ -2,7 +2,7 @@ import { ipVersion } from "./ip-address.ts";
 
 /** Says what to do; the name that was asked for is not repeated, since anybody may have chosen it. */
 export const FOREIGN_HOST =
-  "this server is asked for by an IP address, localhost, or a name it was started with: `--allow-host NAME`";
+  "address this server by an IP address, localhost, or a name that it was started with: `--allow-host NAME`";
 
 /**
  * Whether a `Host` header names this server by an address, as localhost, or by a name it was given. Any other name is one

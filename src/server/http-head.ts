@@ -25,20 +25,20 @@ export function parseHead(bytes: Buffer): ParsedHead {
   if (bytes.length > 0 && !NAME.test(bytes.toString("latin1", 0, 1)))
     return refused(
       400,
-      "what came is no HTTP request; a peer that begins with TLS needs a server with --tls-cert",
+      "this is not an HTTP request; a client that speaks TLS needs a server with --tls-cert",
     );
   if (end < 0) return { type: "incomplete" };
   const [first = "", ...lines] = bytes.toString("latin1", 0, end).split("\r\n");
   const request = REQUEST_LINE.exec(first);
-  if (!request) return refused(400, "the request line is no `METHOD /path HTTP/1.1`");
+  if (!request) return refused(400, "the request line is not `METHOD /path HTTP/1.1`");
   const [, method = "", target = "", version] = request;
-  if (version !== "1.1" && version !== "1.0") return refused(505, "only HTTP/1.1 is spoken here");
+  if (version !== "1.1" && version !== "1.0") return refused(505, "only HTTP/1.1 is supported");
   const headers = new Map<string, string>();
   for (const line of lines) {
     const colon = line.indexOf(":");
     const name = line.slice(0, Math.max(colon, 0)).toLowerCase();
     const value = withoutBlanks(line, colon + 1);
-    if (!NAME.test(name) || !VALUE.test(value)) return refused(400, "a header line is no `name: value`");
+    if (!NAME.test(name) || !VALUE.test(value)) return refused(400, "a header line is not `name: value`");
     const before = headers.get(name);
     if (before !== undefined && SINGLE.has(name)) return refused(400, `the header ${name} is given twice`);
     headers.set(name, before === undefined ? value : `${before}, ${value}`);

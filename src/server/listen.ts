@@ -168,7 +168,7 @@ function removing(listener: Listener, path: string): Listener {
 async function removeStaleSocket(path: string): Promise<void> {
   try {
     if (!lstatSync(path).isSocket())
-      throw new Error(`cannot listen on unix://${path}: a file that is no socket is there`);
+      throw new Error(`cannot listen on unix://${path}: there is a file that is not a socket`);
   } catch (error) {
     if (isMissing(error)) return;
     throw error;
@@ -186,7 +186,7 @@ async function removeStaleSocket(path: string): Promise<void> {
       throw new Error(`cannot listen on unix://${path}: another server is listening there`);
     default:
       throw new Error(
-        `cannot listen on unix://${path}: whether another server is listening there cannot be told (${outcome})`,
+        `cannot listen on unix://${path}: it is not known whether another server is listening there (${outcome})`,
       );
   }
 }

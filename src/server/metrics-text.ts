@@ -30,7 +30,7 @@ export function metricsText(figures: ServerFigures, state: ServerState): string 
   );
   page.counters(
     "procwire_processes_ended_total",
-    "Processes ended, by why",
+    "Processes ended, by reason",
     [...figures.endedByReason].map(([reason, value]) => [{ reason }, value]),
   );
   page.counter("procwire_output_bytes_total", "Bytes of output read from processes", figures.outputBytes);

@@ -56,7 +56,7 @@ function renewTlsOnHangUp(server: ExecServer, { renewTls }: Listening): Disposab
       renewTls();
       server.log("info", "certificate and key were read again");
     } catch (error) {
-      server.log("error", `the certificate is the one from before: ${messageOf(error)}`);
+      server.log("error", `the former certificate stays in use: ${messageOf(error)}`);
     }
   };
   process.on("SIGHUP", onHangUp);

@@ -336,7 +336,7 @@ suite("procwire exec", { concurrency: 3 }, () => {
     await withExec(runs("true"), async ({ exec, mock }) => {
       const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
       assert.deepEqual([cwd.code, prompt.code], [2, 2]);
-      assert.match(cwd.stderr, /-C `\/nope` is no directory/);
+      assert.match(cwd.stderr, /-C `\/nope` is not a directory/);
       assert.match(prompt.stderr, /no PROMPT given/);
       assert.equal(mock.requests.length, 0);
     });

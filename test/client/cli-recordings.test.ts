@@ -244,16 +244,16 @@ describe("an asciicast", () => {
 
   it("is refused with what is wrong with it", async () => {
     for (const [text, problem] of [
-      ["", /line 1 is no JSON/],
-      ['{"version":1}', /no header of version 2 or 3/],
-      ['{"version":3}', /no size of a terminal/],
-      ['{"version":2,"width":1,"height":1}\n[1,"o"]', /line 2 is no \[time, code, data\]/],
+      ["", /line 1 is not JSON/],
+      ['{"version":1}', /not a header of version 2 or 3/],
+      ['{"version":3}', /does not give the size of the terminal/],
+      ['{"version":2,"width":1,"height":1}\n[1,"o"]', /line 2 is not \[time, code, data\]/],
     ] as const)
       assert.throws(() => readCast(text), problem);
     const path = file("broken.cast");
     writeFileSync(path, "nothing");
     const { code, stderr } = await cli("replay", path);
-    assert.deepEqual([code, stderr], [1, "procwire replay: not an asciicast: line 1 is no JSON\n"]);
+    assert.deepEqual([code, stderr], [1, "procwire replay: not an asciicast: line 1 is not JSON\n"]);
   });
 });
 

@@ -112,7 +112,7 @@ for (const [name, target] of [
           environment[call]("true", { cwd: plain }),
           failsWith({
             code: "ENOTDIR",
-            message: `not a directory to start \`true\` in: ${plain}`,
+            message: `cannot start \`true\` in ${plain}: it is not a directory`,
             path: plain,
           }),
         );
@@ -120,7 +120,7 @@ for (const [name, target] of [
           environment[call]("true", { cwd: "/no/such/place" }),
           failsWith({
             code: "ENOENT",
-            message: "no such directory to start `true` in: /no/such/place",
+            message: "cannot start `true` in /no/such/place: there is no such directory",
             path: "/no/such/place",
             method: "process/start",
             rpcCode: -32603,

@@ -184,7 +184,7 @@ describe("a lost connection", () => {
     server.current.cut();
     await assert.rejects(signalled, (error: Error) => {
       assert.ok(error instanceof DisconnectedError);
-      assert.match(error.message, /^exec-server transport disconnected: .*may have been done or not/);
+      assert.match(error.message, /^exec-server transport disconnected: .*may have been carried out or not/);
       return true;
     });
     await settle();
@@ -340,7 +340,7 @@ describe("a lost connection", () => {
     server.current.cut();
     await assert.rejects(
       starting,
-      /the server was replaced \(generation unknown, now bbbbbbbb-2\) before the answer came; it may have been done or not/,
+      /the server was replaced \(generation unknown, now bbbbbbbb-2\) before the answer came; the request may have been carried out or not/,
     );
     assert.equal(server.calls("process/start").length, 1);
     await client.close();

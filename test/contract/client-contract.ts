@@ -293,7 +293,7 @@ export function clientContract(
       );
       await assert.rejects(drained(lines(process)), {
         code: "GAP",
-        message: /of output of process .* is gone \(events 1 to \d+\)/,
+        message: /of output of process .* is no longer retained \(events 1 to \d+\)/,
       });
       const seen: string[] = [];
       for await (const line of lines(process, { onGap: "yield" }))

@@ -425,7 +425,7 @@ export function processContract(name: string, open: () => Promise<ContractBacken
       await assert.rejects(waitFor(process, /never/, { timeoutMs: 20 }), { code: "TIMEOUT" });
       const gone = waitFor(process, /never/);
       await process.closeStdin();
-      await assert.rejects(gone, /it has ended/);
+      await assert.rejects(gone, /the process has ended/);
     });
   });
 }

@@ -82,7 +82,7 @@ describe("a server behind TLS", OPTIONS, () => {
     assert.equal(await subjectAt(port, ca), "server 1");
     writeFileSync(files.cert, "-----BEGIN nothing");
     server.child.kill("SIGHUP");
-    await until("the server tells", () => server.stderr.includes("the certificate is the one from before"));
+    await until("the server tells", () => server.stderr.includes("the former certificate stays in use"));
     assert.equal(await subjectAt(port, ca), "server 1");
     copyFileSync(next.cert, files.cert);
     copyFileSync(next.key, files.key);

@@ -81,7 +81,7 @@ function testAsking(revision: string, client: ClientOptions): void {
         const rules = join(directory, "rules.toml");
         const refuse = '[[rule]]\nprefix = ["rm"]\ndecision = "refuse"\n';
         writeFileSync(rules, `[[rule]]\nprefix = ["pwd"]\ndecision = "allow"\n${refuse}`);
-        const { forms, onQuestion } = user("allow when it begins so");
+        const { forms, onQuestion } = user("allow all that begin like this");
         const args = ["--ask", "--rules", rules, "--sandbox", "workspace-write"];
         await using mcp = await startMcp(args, client, onQuestion);
         assert.equal((await mcp.call("exec_command", { cmd: "pwd" })).isError, false);

@@ -257,7 +257,7 @@ test("a planted shell is not what the rules allow, inside of walls or out", {
         const asked = { cmd: "git status", shell, login: false, sandbox_permissions };
         const { text, isError } = await mcp.call("exec_command", asked);
         assert.ok(isError, text);
-        assert.match(text, /^exec_command refused: the rules do not speak of what the shell `.*\/bash` runs/);
+        assert.match(text, /^exec_command refused: the rules do not cover what the shell `.*\/bash` runs/);
       }
     }
     assert.ok(!existsSync(join(directory, "escaped")), "it ran outside of the walls");

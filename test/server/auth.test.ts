@@ -200,7 +200,7 @@ describe("flags", () => {
     const token = file("everybody", "e".repeat(40));
     assert.match(
       configError({ wsAuth: "capability-token", wsTokenFile: token, operatorTokenFile: token }),
-      /is everybody's token; an operator needs one of its own$/,
+      /is the token of all clients; an operator needs one of its own$/,
     );
     for (const wsAuth of [undefined, "auto"]) {
       assert.match(configError({ wsAuth, operatorClaim: "a=b" }), /^`--operator-claim` requires /);

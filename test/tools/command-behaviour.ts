@@ -208,7 +208,7 @@ export function testCommands(behaves: Behaves): void {
     const session_id = sessionOf(await call("exec_command", { cmd, yield_time_ms: 250 }));
     writeFileSync(join(directory, "go"), "");
     const output = await call("wait_for", { session_id, until: "pattern", pattern: "never" });
-    assert.equal(fact(output, "wait"), "the process ended before it came true");
+    assert.equal(fact(output, "wait"), "the process ended before the condition came true");
     assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
   });
 

@@ -113,7 +113,7 @@ class TreeCopy {
 
   /** Makes one directory, starts what is to be copied into it, and leaves those below it to be visited. */
   async #visit({ source, destination, depth }: Directory, transfers: TaskSet): Promise<void> {
-    if (depth > MAX_DEPTH) throw new Error(`it is deeper than ${MAX_DEPTH} directories`);
+    if (depth > MAX_DEPTH) throw new Error(`its directories are nested more than ${MAX_DEPTH} deep`);
     const { self, entries } = await this.#scanSource(source);
     const there = await this.#openDirectory(destination);
     this.#made.push({ path: destination, self });
@@ -177,7 +177,7 @@ class TreeCopy {
       case "symlink":
         if (target === undefined || this.#options.links === "skip") return this.#done("skipped");
         // With `follow` it leads nowhere: a copy of the link would too.
-        if (this.#options.links === "follow") throw new Error("the link leads nowhere");
+        if (this.#options.links === "follow") throw new Error("the target of the link does not exist");
         if (there?.target === target) return this.#done("unchanged");
         await this.#to.files.put(destination, { target }, { signal });
         return this.#done("copied");

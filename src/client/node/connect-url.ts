@@ -82,7 +82,7 @@ function sshTarget(url: string): ServerTarget {
   // They would be taken for options.
   if (host.startsWith("-") || user?.startsWith("-")) throw new ConnectUrlError(url, expected);
   if (user?.includes(":"))
-    throw new ConnectUrlError(url, "a password does not belong into an address; ssh asks for it");
+    throw new ConnectUrlError(url, "a password does not belong in an address; ssh asks for it");
   const name = host.replace(/^\[|\]$/g, "");
   const to = [
     ...(port === undefined ? [] : ["-p", port]),
@@ -165,7 +165,7 @@ function socketPath(url: string, path: string | undefined): string | null {
   const socket = decoded(url, path);
   // It stands in double quotes within single ones.
   if (!/^[\w./@:+,%=~ -]+$/.test(socket))
-    throw new ConnectUrlError(url, "the path of a socket is made of letters, digits and ./_@:+,%=~- here");
+    throw new ConnectUrlError(url, "the path of a socket may have only letters, digits and ./_@:+,%=~- here");
   return socket;
 }
 
@@ -175,7 +175,7 @@ function decoded(url: string, part: string): string {
   } catch {
     throw new ConnectUrlError(
       url,
-      `\`${part}\` is no part of a URL: a percent sign is followed by two hexadecimal digits`,
+      `\`${part}\` is not a part of a URL: a percent sign must be followed by two hexadecimal digits`,
     );
   }
 }

@@ -41,7 +41,7 @@ export class CommandError extends ExecServerError {
 
   constructor(argv: readonly string[], result: RunResult) {
     const how = result.timedOut
-      ? "was ended after its time"
+      ? "was ended because its time was up"
       : result.signal === null
         ? `failed with exit code ${result.exitCode}`
         : `was ended by ${result.signal}`;

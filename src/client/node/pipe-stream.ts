@@ -110,7 +110,7 @@ class PipeProgram {
           stop();
           reject(
             new PipeError(
-              `${this.#url}: what runs there is no \`procwire connect\`: it wrote ${seen.length} bytes of something else`,
+              `${this.#url}: expected \`procwire connect\` to answer, but something else wrote ${seen.length} bytes`,
             ),
           );
         }
@@ -122,7 +122,9 @@ class PipeProgram {
           if (missing) reject(this.#missing(missing.line));
           else
             reject(
-              new PipeError(`${this.#url}: ${how ?? `\`${this.#name}\` ended before a server was there`}`),
+              new PipeError(
+                `${this.#url}: ${how ?? `\`${this.#name}\` ended before it had reached a server`}`,
+              ),
             );
         });
       };

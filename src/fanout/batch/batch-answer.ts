@@ -64,7 +64,7 @@ function whyUnusable(
   if (refusal?.type === "message") {
     return { errorClass: "refused", message: `the model refused: ${refusal.refusal}` };
   }
-  return { errorClass: "no_report", message: "the answer out of the batch was no report" };
+  return { errorClass: "no_report", message: "the batch's answer was not a report" };
 }
 
 /** A single call will get the same refusal, and handles it. */

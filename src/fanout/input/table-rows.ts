@@ -147,6 +147,6 @@ function checkImageColumns(columns: readonly string[], headers: readonly string[
   const unknown = columns.find((column) => !headers.includes(column));
   if (unknown === undefined) return;
   throw new InputError(
-    `--image-column ${unknown} is no column of the table; they are ${headers.join(", ") || "none"}`,
+    `--image-column ${unknown} is not a column of the table; the columns are ${headers.join(", ") || "none"}`,
   );
 }

@@ -139,7 +139,7 @@ function readOwn(file: string): KeptSettlement[] {
   const descriptor = openSync(file, constants.O_RDONLY | constants.O_NOFOLLOW);
   try {
     const found = fstatSync(descriptor);
-    if (!found.isFile() || found.uid !== process.getuid?.()) throw new Error("it is no file of this user");
+    if (!found.isFile() || found.uid !== process.getuid?.()) throw new Error("it is not a file of this user");
     return readFileSync(descriptor, "utf8").split("\n").flatMap(decodeLine);
   } finally {
     closeSync(descriptor);

@@ -291,7 +291,7 @@ function given<T extends object>(fields: T): Partial<T> {
 }
 
 function decodeRow(value: unknown): Row {
-  if (!isObject(value)) throw new Error("the ledger holds a value that is no object");
+  if (!isObject(value)) throw new Error("the ledger holds a value that is not an object");
   return value;
 }
 
@@ -311,7 +311,7 @@ function list(value: unknown): unknown[] {
 }
 
 function text(value: unknown): string {
-  if (typeof value !== "string") throw new Error("the ledger holds a value that is no text");
+  if (typeof value !== "string") throw new Error("the ledger holds a value that is not a text");
   return value;
 }
 
@@ -321,7 +321,7 @@ function textOrNull(value: unknown): string | null {
 
 function count(value: unknown): number {
   const number = Number(value);
-  if (!Number.isFinite(number)) throw new Error("the ledger holds a value that is no number");
+  if (!Number.isFinite(number)) throw new Error("the ledger holds a value that is not a number");
   return number;
 }
 

@@ -37,7 +37,7 @@ export class PriceTable {
       throw new InputError(`the prices ${name} are not JSON: ${messageOf(error)}`, { cause: error });
     }
     const models = isObject(value) && isObject(value.models) ? value.models : value;
-    if (!isObject(models)) throw badPrices(name, "they are no JSON object");
+    if (!isObject(models)) throw badPrices(name, "they are not a JSON object");
     return new PriceTable(new Map([...this.#prices, ...decodePrices(models, name)]));
   }
 }

@@ -116,7 +116,7 @@ async function judgedPlace(target: string, judge: FolderJudge): Promise<Place> {
     const name = path.basename(target);
     const existing = await lstat(path.join(folder, name)).catch(() => null);
     if (existing !== null && !existing.isFile() && !existing.isSymbolicLink()) {
-      throw new Error(`${target} may not be written: it is no regular file`);
+      throw new Error(`${target} may not be written: it is not a regular file`);
     }
     return {
       target: path.join(folder, name),

@@ -37,7 +37,8 @@ export function withoutAttached(row: Row, columns: readonly string[]): Row {
 
 async function attachmentOf(value: unknown, column: string): Promise<JsonObject | null> {
   if (value === undefined || value === null || value === "") return null;
-  if (typeof value !== "string") throw new Error(`the cell in ${column} is no text that could name an image`);
+  if (typeof value !== "string")
+    throw new Error(`the cell in ${column} is not a text that could name an image`);
   const cell = value.trim();
   if (/^(https?|data):/i.test(cell)) {
     const isPdf = /^data:application\/pdf/i.test(cell) || /\.pdf(\?|#|$)/i.test(cell);

@@ -26,7 +26,10 @@ export async function openBatches(
   const isOut = (await ledger.batches.parts()).some((part) => part.state !== "done");
   if (!isOut && job.settings.batch !== true) return null;
   const { batches: api, budget, listener, clock = systemClock } = options;
-  if (!api) throw new Error("this job has rows in batches, and this kind of API has none that can be read");
+  if (!api)
+    throw new Error(
+      "this job has rows in batches, and this kind of API has no batches; resume it with the API it was begun with",
+    );
   const { outagePatienceMs = DEFAULT_OUTAGE_PATIENCE_MS } = options;
   const isLimited = budget?.tokens !== undefined || budget?.usd !== undefined;
   let batch: BatchRun | null = null;

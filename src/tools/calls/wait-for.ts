@@ -96,7 +96,7 @@ function wordsFor(result: WaitResult): string {
     case "matched":
       return `matched ${JSON.stringify(result.match ?? "")}`;
     case "closed":
-      return "the process ended before it came true";
+      return "the process ended before the condition came true";
     case "reached":
     case "exited":
     case "idle":

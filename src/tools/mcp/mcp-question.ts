@@ -4,7 +4,7 @@ import { questionOf, shownPrefix } from "../policy/question.ts";
 /** What a person chooses from; the words are what most clients show. */
 const ONCE = "allow once";
 const SESSION = "allow for session";
-const PREFIX = "allow when it begins so";
+const PREFIX = "allow all that begin like this";
 const REFUSE = "refuse";
 
 /** A request for approval as an MCP form. */

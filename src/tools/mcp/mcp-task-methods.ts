@@ -20,7 +20,10 @@ export function serveTasks(
 ): void {
   const { tasks } = calls;
   const unknown = (taskId: string) =>
-    new ProtocolError(ProtocolErrorCode.InvalidParams, `unknown task \`${taskId}\`, or it is kept no longer`);
+    new ProtocolError(
+      ProtocolErrorCode.InvalidParams,
+      `unknown task \`${taskId}\`; it may have ended and been forgotten`,
+    );
   const about = (
     method: string,
     answer: (taskId: string, context: ServerContext) => Promise<Result | null> | Result | null,

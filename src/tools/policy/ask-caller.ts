@@ -11,6 +11,6 @@ export function askCaller(): ApprovalPolicy {
     ask: async (request, signal, caller) =>
       caller
         ? caller(request, signal)
-        : { type: "refuse", reason: "somebody has to be asked, and who made the call cannot be" },
+        : { type: "refuse", reason: "the user has to be asked, and this caller offers no way to ask" },
   };
 }

@@ -92,7 +92,7 @@ export function parseRules(file: Record<string, unknown>): Rules {
 
 function parseRule(value: unknown, index: number): Rule {
   const where = `rule ${index + 1}`;
-  if (typeof value !== "object" || value === null) throw new Error(`${where} is no table`);
+  if (typeof value !== "object" || value === null) throw new Error(`${where} is not a table`);
   const {
     prefix,
     decision,
@@ -117,7 +117,7 @@ function decisionOf(value: unknown, where: string): Decision {
 
 function nobodyToAsk({ shell, argv }: ApprovalRequest): string {
   return shell === "other"
-    ? `the rules do not speak of what the shell \`${argv[0]}\` runs, and nobody can be asked`
+    ? `the rules do not cover what the shell \`${argv[0]}\` runs, and nobody can be asked`
     : "the rules want a person to be asked, and nobody can be";
 }
 

@@ -110,7 +110,7 @@ suite("what a job asks for in its requests", { concurrency: 4 }, () => {
     assert.equal(output[4]?.attempt_count, "1");
     await assert.rejects(
       harness.run({ table: ONE_ROW, task: { imageColumns: ["face"] } }),
-      /--image-column face is no column of the table/,
+      /--image-column face is not a column of the table/,
     );
   });
 });
