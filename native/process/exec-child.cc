@@ -13,9 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
+#include "core/syscall-numbers.h"
 
 namespace procwire {
 namespace {

@@ -24,34 +24,16 @@ constexpr int kInheritWithinMs = 10'000;
 std::atomic<int> channel{-1};
 unsigned serverCount = 0;
 
-union Control {
-  struct cmsghdr align;
-  char space[CMSG_SPACE(sizeof(int) * KEPT_FDS)];
-};
-
 bool sendPacket(const keeper_packet& packet, const int* fds, size_t count) {
   const int fd = channel;
   if (fd < 0) {
     errno = ENOTCONN;
     return false;
   }
-  keeper_packet copy = packet;
-  struct iovec part = {&copy, sizeof copy};
-  Control control = {};
-  struct msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (count > 0) {
-    message.msg_control = &control;
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-    struct cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    memcpy(CMSG_DATA(rights), fds, sizeof(int) * count);
-  }
+  keeper_message message;
+  pack_message(&message, &packet, fds, static_cast<unsigned>(count));
   for (;;) {
-    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
+    if (sendmsg(fd, &message.head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
     if (errno == EINTR) continue;
     if (errno != EAGAIN) return false;
     struct pollfd room = {fd, POLLOUT, 0};
@@ -61,22 +43,13 @@ bool sendPacket(const keeper_packet& packet, const int* fds, size_t count) {
 
 // Length of the packet, 0 at the end, -1 with errno set.
 ssize_t receivePacket(int fd, keeper_packet& packet, int (&fds)[KEPT_FDS], size_t& count) {
-  struct iovec part = {&packet, sizeof packet};
-  Control control = {};
-  struct msghdr message = {};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = &control;
-  message.msg_controllen = sizeof control;
+  keeper_message message;
+  make_room(&message);
   ssize_t length;
-  do length = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  do length = recvmsg(fd, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   while (length < 0 && errno == EINTR);
-  count = 0;
-  const struct cmsghdr* rights = length < 0 ? nullptr : CMSG_FIRSTHDR(&message);
-  if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
-    count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    memcpy(fds, CMSG_DATA(rights), sizeof(int) * count);
-  }
+  count = length < 0 ? 0 : unpack_fds(&message, fds);
+  packet = message.packet;
   return length;
 }
 
@@ -84,8 +57,7 @@ Inherited inherited(const keeper_packet& packet, const int* fds, size_t count) {
   Inherited found;
   found.id = packet.id;
   size_t taken = 0;
-  for (int at = 0; at < KEPT_FDS; at++)
-    found.fds[at] = ((packet.value >> at) & 1) && taken < count ? fds[taken++] : -1;
+  for (int at = 0; at < KEPT_FDS; at++) found.fds[at] = ((packet.value >> at) & 1) && taken < count ? fds[taken++] : -1;
   return found;
 }
 

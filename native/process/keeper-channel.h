@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/loop.h"
-#include "programs/kept-memory.h"
+#include "programs/keeper-packets.h"
 
 namespace procwire {
 

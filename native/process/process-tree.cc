@@ -15,12 +15,7 @@
 
 #include <algorithm>
 
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
+#include "core/syscall-numbers.h"
 
 namespace procwire {
 namespace {

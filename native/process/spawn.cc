@@ -28,6 +28,7 @@
 #include <atomic>
 
 #include "core/fd.h"
+#include "core/syscall-numbers.h"
 #include "core/uv-lite.h"
 #include "process/exec-child.h"
 #include "process/keeper-channel.h"
@@ -36,9 +37,6 @@
 
 #ifndef CLONE_PIDFD
 #define CLONE_PIDFD 0x00001000
-#endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
 #endif
 #ifndef TIOCGPTPEER
 #define TIOCGPTPEER _IO('T', 0x41)

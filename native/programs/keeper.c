@@ -37,6 +37,8 @@
 #include <unistd.h>
 
 #include "../process/mark-numbers.h"
+#include "clock.h"
+#include "keeper-packets.h"
 #include "kept-memory.h"
 
 // After this many deaths within this time the next server would die too. `--deaths` is for tests, which kill more.
@@ -107,17 +109,6 @@ static struct {
   struct watch signals_watch, server_watch;
 } keeper = {.channel = -1, .listener = -1, .epoll = -1};
 
-static long long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
-static void pause_ms(long ms) {
-  struct timespec pause = {ms / 1000, ms % 1000 * 1000000L};
-  nanosleep(&pause, NULL);
-}
-
 static void close_fd(int* fd) {
   if (*fd >= 0) close(*fd);
   *fd = -1;
@@ -151,25 +142,11 @@ static void notify_reloading(void) {
 
 static int send_packet(enum keeper_word word, uint64_t id, uint64_t value, const int* fds, unsigned count) {
   struct keeper_packet packet = {.protocol = KEEPER_PROTOCOL, .word = word, .id = id, .value = value};
-  struct iovec part = {&packet, sizeof packet};
-  union {
-    struct cmsghdr align;
-    char space[CMSG_SPACE(sizeof(int) * KEPT_FDS)];
-  } control;
-  memset(&control, 0, sizeof control);
-  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-  if (count > 0) {
-    message.msg_control = &control;
-    message.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-    struct cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    memcpy(CMSG_DATA(rights), fds, sizeof(int) * count);
-  }
+  struct keeper_message message;
+  pack_message(&message, &packet, fds, count);
   long long deadline = now_ms() + INHERIT_WITHIN_MS;
   while (keeper.channel >= 0) {
-    if (sendmsg(keeper.channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
+    if (sendmsg(keeper.channel, &message.head, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return 0;
     if (errno == EINTR) continue;
     // ETOOMANYREFS: as many descriptors are in flight as one program may have open.
     if ((errno != EAGAIN && errno != ETOOMANYREFS) || now_ms() > deadline) return -1;
@@ -617,15 +594,9 @@ static int take_packet(const struct keeper_packet* packet, const int* fds, unsig
 
 static void read_packets(void) {
   while (keeper.channel >= 0) {
-    struct keeper_packet packet;
-    struct iovec part = {&packet, sizeof packet};
-    union {
-      struct cmsghdr align;
-      char space[CMSG_SPACE(sizeof(int) * KEPT_FDS)];
-    } control;
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    ssize_t length = recvmsg(keeper.channel, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    struct keeper_message message;
+    make_room(&message);
+    ssize_t length = recvmsg(keeper.channel, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) return;
     if (length == 0) {
@@ -635,13 +606,8 @@ static void read_packets(void) {
       return;
     }
     int fds[KEPT_FDS];
-    unsigned count = 0;
-    const struct cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    if (rights && rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
-      count = (unsigned)((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-      memcpy(fds, CMSG_DATA(rights), sizeof(int) * count);
-    }
-    if (length != sizeof packet || !take_packet(&packet, fds, count))
+    unsigned count = unpack_fds(&message, fds);
+    if (length != sizeof message.packet || !take_packet(&message.packet, fds, count))
       while (count > 0) close(fds[--count]);
   }
 }

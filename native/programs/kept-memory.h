@@ -102,36 +102,4 @@ struct kept_header {
 #define KEPT_LOAD(field) __atomic_load_n(&(field), __ATOMIC_ACQUIRE)
 #define KEPT_STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELEASE)
 
-// ---- messages between a server and its keeper, one packet each
-
-#define KEEPER_PROTOCOL 1u
-
-enum keeper_word {
-  // The server.
-  KEEPER_HELLO = 1,     // value: it counts as hung after so many milliseconds of silence; 0: never
-  KEEPER_LISTENER = 2,  // with the socket it listens on
-  KEEPER_STARTING = 3,  // a process is about to be started, and KEEP or DROPPED follows
-  KEEPER_KEEP = 4,      // with its descriptors; value: which of them
-  KEEPER_DROPPED = 5,   // the start failed
-  KEEPER_CLOSED = 6,    // it has ended and all it wrote was read
-  KEEPER_FORGET = 7,
-  KEEPER_READY = 8,
-  KEEPER_ALIVE = 9,
-  // The keeper.
-  KEEPER_HAS_LISTENER = 16,
-  KEEPER_HAS = 17,
-  KEEPER_HAS_ALL = 18,  // the answer to HELLO is complete; value: how many there were
-  KEEPER_LEAVE = 19,    // the server is to hand over and go
-};
-
-// The descriptors that are there, in this order.
-enum kept_fd { KEPT_MEMORY, KEPT_PIDFD, KEPT_OUT, KEPT_ERR, KEPT_IN, KEPT_SLAVE, KEPT_TO_KEEPER, KEPT_TO_SERVER, KEPT_FDS };
-
-struct keeper_packet {
-  uint32_t protocol;
-  uint32_t word;
-  uint64_t id;
-  uint64_t value;
-};
-
 #endif

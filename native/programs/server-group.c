@@ -13,12 +13,11 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#ifndef SYS_clone3
-#define SYS_clone3 435
-#endif
+#include "../core/syscall-numbers.h"
+#include "clock.h"
+
 #define CLONE_INTO_CGROUP_FLAG 0x200000000ull
 
 #define PREFIX "procwire-server-"
@@ -160,9 +159,8 @@ static int is_populated(int fd) {
 
 void remove_group(const struct server_group* group) {
   if (group->fd < 0) return;
-  struct timespec pause = {0, LOOK_EVERY_MS * 1000000L};
   for (int waited = 0; waited < GONE_WITHIN_MS && is_populated(group->fd); waited += LOOK_EVERY_MS)
-    nanosleep(&pause, NULL);
+    pause_ms(LOOK_EVERY_MS);
   remove_below(group->parent, group->name);
 }
 

@@ -38,18 +38,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../core/syscall-numbers.h"
 #include "../process/mark-numbers.h"
+#include "clock.h"
 #include "server-group.h"
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
 
 // A process that has not died this long after SIGKILL hangs in the kernel, and nothing more can be done about it.
 #define SWEEP_SECONDS 10
@@ -169,7 +161,6 @@ static int kill_children(void) {
 }
 
 static void sweep(void) {
-  struct timespec pause = {0, SWEEP_PAUSE_MS * 1000000L};
   int rounds = SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS;
   for (int round = 0; round < rounds; round++) {
     int ignored;
@@ -177,7 +168,7 @@ static void sweep(void) {
     // ECHILD is the only proof: a child may be born between two looks at /proc.
     if (waitpid(-1, &ignored, WNOHANG) < 0 && errno == ECHILD) return;
     kill_children();
-    nanosleep(&pause, NULL);
+    pause_ms(SWEEP_PAUSE_MS);
   }
 }
 
@@ -217,18 +208,11 @@ static int kill_marked(uint64_t first) {
 
 // Kills every process of this machine that carries a mark of the program that `first` belongs to.
 static void end_marked(uint64_t first) {
-  struct timespec pause = {0, SWEEP_PAUSE_MS * 1000000L};
   int quiet = 0;
   for (int round = 0; quiet < QUIET_LOOKS && round < SWEEP_SECONDS * 1000 / SWEEP_PAUSE_MS; round++) {
     quiet = kill_marked(first) > 0 ? 0 : quiet + 1;
-    nanosleep(&pause, NULL);
+    pause_ms(SWEEP_PAUSE_MS);
   }
-}
-
-static long long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
 // The next signal; 0 when the deadline has come first. A deadline of 0 is none.
@@ -352,10 +336,10 @@ static int guard(const struct server_group* group, int told) {
   const uint64_t first = known ? first_mark_of(server, process.start_time) : 0;
   // The watchdogs of a group may have been dying when it was looked at: look again, ever less often.
   struct pollfd both_gone = {.fd = told, .events = POLLIN};
-  int pause_ms = group->fd < 0 ? -1 : FIRST_LOOK_AGAIN_MS;
-  while (poll(&both_gone, 1, pause_ms) <= 0) {
+  int look_again_ms = group->fd < 0 ? -1 : FIRST_LOOK_AGAIN_MS;
+  while (poll(&both_gone, 1, look_again_ms) <= 0) {
     end_deserted_groups(group);
-    if (pause_ms > 0 && pause_ms < LAST_LOOK_AGAIN_MS) pause_ms *= 2;
+    if (look_again_ms > 0 && look_again_ms < LAST_LOOK_AGAIN_MS) look_again_ms *= 2;
   }
   while (read(told, &more, 1) < 0 && errno == EINTR) {}
   // A server that lost both watchdogs is told so by the kernel, and ends what it started itself.

@@ -5,7 +5,7 @@ import { knownTrees } from "../local/known-trees.ts";
 import { type NativeAddon, NativeEventError, type NativeInherited } from "./addon.ts";
 import { StartedChild, tellChild } from "./native-process.ts";
 
-/** The keeper's messages, numbered as in `native/programs/kept-memory.h`. */
+/** The keeper's messages, numbered as in `native/programs/keeper-packets.h`. */
 const READY = 8;
 const ALIVE = 9;
 

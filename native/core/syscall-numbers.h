@@ -1,0 +1,21 @@
+// System calls that older C libraries do not name; their numbers are the same on x86-64 and arm64. C and C++ both read
+// it.
+#ifndef PROCWIRE_SYSCALL_NUMBERS_H
+#define PROCWIRE_SYSCALL_NUMBERS_H
+
+#include <sys/syscall.h>
+
+#ifndef SYS_pidfd_send_signal
+#define SYS_pidfd_send_signal 424
+#endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_clone3
+#define SYS_clone3 435
+#endif
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+#endif
