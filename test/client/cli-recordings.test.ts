@@ -65,8 +65,9 @@ describe("procwire record", TIMEOUT, () => {
     skip: needsTerminals,
   }, async () => {
     await using backend = createLocalBackend();
+    // What is typed just before the echo goes off may count as not echoed, so that is a line of no interest.
     const script =
-      "printf name:; read n; stty -echo; printf secret:; read s; stty echo; printf again:; read a; echo bye";
+      "printf name:; read n; printf ready:; read r; stty -echo; printf secret:; read s; stty echo; printf again:; read a; echo bye";
     for (const [name, flags] of [
       ["plain", ""],
       ["typed", "--input "],
@@ -85,6 +86,7 @@ describe("procwire record", TIMEOUT, () => {
       });
       for (const [prompt, answer] of [
         ["name:", "willow\r"],
+        ["ready:", "y\r"],
         ["secret:", "hunter2\r"],
         ["again:", "maple\r"],
       ] as const) {
@@ -94,7 +96,7 @@ describe("procwire record", TIMEOUT, () => {
       await terminal.wait({ timeoutMs: 60_000 });
       const cast = readCast(readFileSync(path, "utf8"));
       const typed = cast.events.filter(({ code }) => code === "i").map(({ data }) => data);
-      assert.deepEqual(typed.join(""), flags === "" ? "" : "willow\rmaple\r");
+      assert.match(typed.join(""), flags === "" ? /^$/ : /^willow\r(y\r)?maple\r$/);
       assert.match(shownIn(cast), /willow/);
       assert.doesNotMatch(readFileSync(path, "utf8"), /hunter2/);
     }
