@@ -183,7 +183,7 @@ const OPTIONS = {
   otel: {
     type: "boolean",
     value: "",
-    help: "record a span of each request, below the caller's (trace.traceparent); needs @opentelemetry/api and an SDK",
+    help: "record a span of each request, below the caller's (trace.traceparent); needs @opentelemetry/api",
   },
   "log-level": {
     type: "string",

@@ -57,10 +57,14 @@ export class MissingPaths {
 
   /** A new watch replaces the one before, so it covers the paths of all waiters. */
   async #watchAll(signal: AbortSignal | undefined): Promise<void> {
-    const missing = new Set([...this.#waiters].flatMap(({ paths }) => paths));
+    const waiters = [...this.#waiters];
+    const missing = new Set(waiters.flatMap(({ paths }) => paths));
     const watchId = ++this.#lastWatchId;
     const isWatching = await this.#deps.watch({ watchId, missing: [...missing] }, signal);
-    if (watchId === this.#lastWatchId) this.#isWatching = isWatching;
+    if (watchId !== this.#lastWatchId) return;
+    this.#isWatching = isWatching;
+    // The path that kept it from being set may be that of a waiter who has found it and left meanwhile.
+    if (!isWatching && waiters.some((waiter) => !this.#waiters.has(waiter))) this.wakeAll();
   }
 
   async #pause(woken: PromiseWithResolvers<void>, signal: AbortSignal | undefined): Promise<void> {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
+import { MissingPaths } from "../../src/client/missing-paths.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
@@ -37,4 +38,37 @@ test("all who wait for a path are woken by the server's watch, without polling",
     await server.close();
     await rm(directory, { recursive: true, force: true });
   }
+});
+
+test("a watch that was refused for the path of a waiter who has left is asked for again", async () => {
+  const present = new Set<string>();
+  const watches: ((isWatching: boolean) => void)[] = [];
+  const paths = new MissingPaths({
+    exists: async (path) => present.has(path),
+    watch: () => new Promise((resolve) => watches.push(resolve)),
+    clock: new ManualClock(),
+  });
+  const settle = () => new Promise((resolve) => setImmediate(resolve));
+  const answer = async (at: number, isWatching: boolean) => {
+    watches[at]?.(isWatching);
+    await settle();
+  };
+  const first = paths.appear(["first"], undefined);
+  const second = paths.appear(["second"], undefined);
+  await answer(0, true);
+  await answer(1, true);
+  present.add("first");
+  paths.wakeAll();
+  await settle();
+  await answer(2, false);
+  await first;
+  // Asked while the first was still waiting for its path, which is there.
+  await answer(3, false);
+  assert.equal(watches.length, 5);
+  await answer(4, true);
+  present.add("second");
+  paths.wakeAll();
+  await settle();
+  await answer(5, true);
+  await second;
 });

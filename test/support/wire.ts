@@ -8,6 +8,7 @@ import { connect as connectTcp, type Socket } from "node:net";
 import { WebSocket } from "ws";
 import type { Connection } from "../../src/connection/connection.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
+import { encodeBase64 } from "../../src/protocol/base64.ts";
 import {
   encodeError,
   encodeNotification,
@@ -311,14 +312,20 @@ export function memoryWire(accept: (connection: Connection) => unknown): Wire {
 function textOf(message: Message): string {
   switch (message.type) {
     case "request":
-      return encodeRequest(message.id, message.method, message.params);
+      return encodeRequest(message.id, message.method, inText(message.params));
     case "notification":
-      return encodeNotification(message.method, message.params);
+      return encodeNotification(message.method, inText(message.params));
     case "response":
-      return encodeResponse(message.id, message.result);
+      return encodeResponse(message.id, inText(message.result));
     case "error":
       return encodeError(message.id, message.error);
   }
+}
+
+/** A long chunk is bytes once its message is parsed. */
+function inText(value: unknown): unknown {
+  if (typeof value !== "object" || value === null || !("chunk" in value)) return value;
+  return value.chunk instanceof Uint8Array ? { ...value, chunk: encodeBase64(value.chunk) } : value;
 }
 
 /** `ws://127.0.0.1:1`, or `unix:///path`. */
