@@ -15,7 +15,7 @@ test("output that is being read is marked so in the memory that outlives the ser
   const reading = (async () => {
     for await (const _ of flood.events());
   })();
-  using memory = KeptMemory.of(server.keeperPid, flood.pid);
+  using memory = await KeptMemory.of(server.keeperPid, flood.pid);
   await until("a read under way to be seen", () => {
     // A read takes some microseconds, so many looks are taken at a time.
     for (let look = 0; look < 2000; look++) if (memory.intent === 1) return true;
@@ -72,7 +72,9 @@ test("what a killed server left half done in its memory is told, completed or en
   const foreigners = [foreign.pid ?? 0, ...childrenOf(foreign.pid ?? 0)];
   assert.equal(foreigners.length, 3);
   const former = await server.killServer(pids, "SIGSTOP");
-  const [tornMemory, writtenMemory, foreignMemory] = pids.map((pid) => KeptMemory.of(keeperPid, pid));
+  const [tornMemory, writtenMemory, foreignMemory] = await Promise.all(
+    pids.map((pid) => KeptMemory.of(keeperPid, pid)),
+  );
   assert.ok(tornMemory && writtenMemory && foreignMemory);
   for (using memory of [tornMemory, writtenMemory, foreignMemory]) {
     if (memory === tornMemory) memory.intent = 1;

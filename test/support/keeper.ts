@@ -106,13 +106,23 @@ export class KeptMemory implements Disposable {
     this.#fd = fd;
   }
 
-  static of(keeperPid: number, pid: number | null): KeptMemory {
+  /** A start is answered when its memory is on the way to the keeper, which may take it a moment later. */
+  static async of(keeperPid: number, pid: number | null): Promise<KeptMemory> {
+    let found: KeptMemory | null = null;
+    await until(`the keeper to have the memory of ${pid}`, () => {
+      found = KeptMemory.#find(keeperPid, pid);
+      return found !== null;
+    });
+    return found ?? assert.fail();
+  }
+
+  static #find(keeperPid: number, pid: number | null): KeptMemory | null {
     for (const fd of KeptMemory.filesOf(keeperPid)) {
       const memory = new KeptMemory(openSync(`/proc/${keeperPid}/fd/${fd}`, "r+"));
       if (memory.#number(HEADER.pid) === pid) return memory;
       memory[Symbol.dispose]();
     }
-    return assert.fail(`the keeper has no memory of ${pid}`);
+    return null;
   }
 
   /** The descriptors of all the memory that a keeper has. */
