@@ -81,13 +81,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
 
   it("notices a dead wire, and only that, by a ping", async () => {
     await using proxy = await FaultProxy.before(url);
-    const clock = new ManualClock();
-    const states: string[] = [];
-    const client = await ExecServerClient.connectWebSocket({
-      url: proxy.url,
-      clock,
-      onConnectionState: ({ type }) => states.push(type),
-    });
+    const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 3; round++) {
       // The time for the pong of the round before is over by then.
       await clock.advance(15_000);
@@ -149,13 +143,7 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
 
   it("ends a start whose connection was cut, by the process or by an error that says it may have started", async () => {
     await using proxy = await FaultProxy.before(url);
-    const clock = new ManualClock();
-    const states: string[] = [];
-    const client = await ExecServerClient.connectWebSocket({
-      url: proxy.url,
-      clock,
-      onConnectionState: ({ type }) => states.push(type),
-    });
+    const { client, clock, states } = await watchedClient(proxy.url);
     for (let round = 0; round < 5; round++) {
       const processId = `cut-start-${round}`;
       const starting = start(client, processId, ["echo", processId]);
@@ -204,4 +192,16 @@ describe("the client's contract on the real exec-server", { skip, timeout: 120_0
 function start(client: UniversalClient, processId: string, argv: string[]): Promise<ExecProcess> {
   const env = { PATH: process.env.PATH ?? "/usr/bin:/bin" };
   return client.start({ processId, argv, cwd: "/", env, tty: false });
+}
+
+/** A client whose time stands still until it is moved, and the states its connection goes through. */
+async function watchedClient(url: string) {
+  const clock = new ManualClock();
+  const states: string[] = [];
+  const client = await ExecServerClient.connectWebSocket({
+    url,
+    clock,
+    onConnectionState: ({ type }) => states.push(type),
+  });
+  return { client, clock, states };
 }
