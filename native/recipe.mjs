@@ -8,7 +8,15 @@ import { fileURLToPath } from "node:url";
 /** The C programs, each with its sources as paths from `native`. */
 export const PROGRAMS = {
   watchdog: ["programs/watchdog.c", "programs/server-group.c"],
-  keeper: ["programs/keeper.c"],
+  keeper: [
+    "programs/keeper.c",
+    "programs/fds.c",
+    "programs/keeper-children.c",
+    "programs/kept-process.c",
+    "programs/server-channel.c",
+    "programs/server-life.c",
+    "programs/service-manager.c",
+  ],
 };
 
 /** The folders the addon is made of, besides this one. */
