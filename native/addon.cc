@@ -79,9 +79,13 @@ napi_value initialize(napi_env env, napi_value exports) {
   }
   napi_set_instance_data(env, loop, nullptr, nullptr);
   const Bindings whole = {
-      binding("keepFreedMemory", keepFreedMemory), binding("canMakeThreads", tryThreads), binding("exitNow", exitNow),
-      binding("lockFile", lockFile), binding("closeOnExec", closeOnExec),
-      binding("forcePlainPaths", forcePlainPaths), binding("forceFork", forceFork),
+      binding("keepFreedMemory", keepFreedMemory),
+      binding("canMakeThreads", tryThreads),
+      binding("exitNow", exitNow),
+      binding("lockFile", lockFile),
+      binding("closeOnExec", closeOnExec),
+      binding("forcePlainPaths", forcePlainPaths),
+      binding("forceFork", forceFork),
   };
   for (const Bindings& bindings : {processBindings(env), wireBindings(env), whole})
     napi_define_properties(env, exports, bindings.size(), bindings.data());

@@ -1,6 +1,7 @@
 /** `npm run check`: format and lint, promises, types, imports, unused code, and the claims of the documents. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { globSync, readFileSync } from "node:fs";
+import { checkCFormat } from "./check-c-format.ts";
 import { checkDocuments } from "./check-documents.ts";
 import { checkSpreads } from "./check-spreads.ts";
 
@@ -8,6 +9,7 @@ const bin = (name: string) => `node_modules/.bin/${name}`;
 
 const steps: [string, () => string | null][] = [
   ["format and lint (biome)", () => command(bin("biome"), ["check", "."])],
+  ["format of C and C++ (clang-format)", checkCFormat],
   ["promises and switches (eslint)", () => command(bin("eslint"), ["src", "test", "bench"])],
   ["types (tsc)", () => command(bin("tsc"), ["--noEmit"])],
   ["types of the web console (tsc)", () => command(bin("tsc"), ["--noEmit", "-p", "src/web"])],

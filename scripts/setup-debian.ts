@@ -14,6 +14,8 @@ const DEFAULT_PACKAGES = [
   ...["bubblewrap", "chromium", "less", "openssh-server", "openssl", "rsync", "strace", "tmux"],
   // Programs that send terminal queries.
   ...["vim", "vttest"],
+  // Checks the layout of C and C++.
+  "clang-format",
   // Checks the figures.
   "prometheus",
   // Shells that read a completion script, and what reads the manual page.

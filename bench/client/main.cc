@@ -54,8 +54,14 @@ class Report {
   Report& percentiles(std::vector<double> samples) {
     if (samples.empty()) fail("no samples");
     std::sort(samples.begin(), samples.end());
-    auto at = [&](double part) { return samples[std::min(samples.size() - 1, static_cast<size_t>(part * static_cast<double>(samples.size())))]; };
-    return add("p50", at(0.5)).add("p90", at(0.9)).add("p99", at(0.99)).add("max", samples.back()).add("samples", static_cast<double>(samples.size()));
+    auto at = [&](double part) {
+      return samples[std::min(samples.size() - 1, static_cast<size_t>(part * static_cast<double>(samples.size())))];
+    };
+    return add("p50", at(0.5))
+        .add("p90", at(0.9))
+        .add("p99", at(0.99))
+        .add("max", samples.back())
+        .add("samples", static_cast<double>(samples.size()));
   }
   void print() { printf("%s,\"clientCpu\":%.4f}\n", line_.c_str(), cpuSeconds()); }
 
@@ -68,8 +74,7 @@ void hold(const char* phase) {
   printf("{\"phase\":\"%s\"}\n", phase);
   fflush(stdout);
   char byte;
-  while (::read(0, &byte, 1) == 1 && byte != '\n') {
-  }
+  while (::read(0, &byte, 1) == 1 && byte != '\n') {}
 }
 
 bool isLast(const Event& event, const std::string& processId) { return event.last && event.processId == processId; }
@@ -100,7 +105,8 @@ void spawnLatency(const Address& address, const Options& options) {
 
 /// Keeps `inflight` starts going, spread over the connections, until `n` processes have ended.
 void spawnRate(const Address& address, const Options& options) {
-  long total = options.number("n", 500), inflight = options.number("inflight", 32), connections = options.number("connections", 1);
+  long total = options.number("n", 500), inflight = options.number("inflight", 32),
+       connections = options.number("connections", 1);
   std::vector<std::unique_ptr<ExecClient>> clients;
   std::vector<pollfd> polled;
   for (long i = 0; i < connections; i++) {
@@ -139,7 +145,8 @@ struct Drained {
   double firstMs = 0;
 };
 
-Drained drain(ExecClient& client, const std::string& processId, const std::function<void(const Drained&)>& onOutput = {}) {
+Drained drain(ExecClient& client, const std::string& processId,
+              const std::function<void(const Drained&)>& onOutput = {}) {
   Drained drained;
   for (;;) {
     Event event = client.read();
@@ -156,7 +163,8 @@ Words outputCommand(const std::string& kind, long bytes, const std::string& self
   std::string size = std::to_string(bytes);
   if (kind == "head") return {"head", "-c", size, "/dev/zero"};
   if (kind == "yes") return {"sh", "-c", "yes | head -c " + size};
-  if (kind == "dd") return {"sh", "-c", "dd if=/dev/zero bs=64k count=" + std::to_string(bytes / 65536) + " 2>/dev/null"};
+  if (kind == "dd")
+    return {"sh", "-c", "dd if=/dev/zero bs=64k count=" + std::to_string(bytes / 65536) + " 2>/dev/null"};
   // Unprocessed, so that what arrives can be counted.
   if (kind == "pty") return {"sh", "-c", "stty raw; yes | head -c " + size};
   if (kind == "lines") return {self, "emit-lines", "n=" + size};
@@ -174,7 +182,8 @@ void outputThroughput(const Address& address, const Options& options, const std:
   client.start(processId, outputCommand(kind, amount, self), {.tty = kind == "pty", .lifetime = lifetime});
   Drained drained = drain(client, processId);
   double took = nowMs() - before;
-  if (drained.bytes != expected) fail(kind + " gave " + std::to_string(drained.bytes) + " of " + std::to_string(expected) + " bytes");
+  if (drained.bytes != expected)
+    fail(kind + " gave " + std::to_string(drained.bytes) + " of " + std::to_string(expected) + " bytes");
   Report()
       .add("mibPerSecond", static_cast<double>(drained.bytes) / 1048576 / took * 1e3)
       .add("ms", took)
@@ -202,12 +211,14 @@ std::string startEcho(ExecClient& client, bool tty) {
   std::string processId = client.newProcess();
   if (tty) {
     // The terminal itself echoes each key, as it does under a shell.
-    long id = client.start(processId, {"sh", "-c", "stty -icanon -isig min 1 time 0; printf R; exec cat >/dev/null"}, {.tty = true});
+    long id = client.start(processId, {"sh", "-c", "stty -icanon -isig min 1 time 0; printf R; exec cat >/dev/null"},
+                           {.tty = true});
     bool answered = false, ready = false;
     while (!answered || !ready) {
       Event event = client.read();
       answered |= event.id == id;
-      ready |= event.kind == Kind::output && event.processId == processId && decodeBase64(event.chunk).find('R') != std::string::npos;
+      ready |= event.kind == Kind::output && event.processId == processId &&
+               decodeBase64(event.chunk).find('R') != std::string::npos;
     }
   } else {
     client.waitForAnswer(client.start(processId, {"cat"}, {.pipeStdin = true}));
@@ -277,17 +288,22 @@ void echoMany(const Address& address, const Options& options) {
       }
     }
   }
-  Report().add("perSecond", static_cast<double>(samples.size()) / (nowMs() - before) * 1e3).percentiles(samples).print();
+  Report()
+      .add("perSecond", static_cast<double>(samples.size()) / (nowMs() - before) * 1e3)
+      .percentiles(samples)
+      .print();
 }
 
 // --- stdin ---
 
 /// Until the process has taken every byte, not until the server has.
 void upload(const Address& address, const Options& options) {
-  long chunk = options.number("chunk", 65536), total = options.number("bytes", 256 << 20), window = options.number("window", 64);
+  long chunk = options.number("chunk", 65536), total = options.number("bytes", 256 << 20),
+       window = options.number("window", 64);
   ExecClient client(address, options.number("quickack", 1));
   std::string processId = client.newProcess();
-  client.waitForAnswer(client.start(processId, {"sh", "-c", "head -c " + std::to_string(total) + " >/dev/null"}, {.pipeStdin = true}));
+  client.waitForAnswer(
+      client.start(processId, {"sh", "-c", "head -c " + std::to_string(total) + " >/dev/null"}, {.pipeStdin = true}));
   std::string encoded = base64(std::string(static_cast<size_t>(chunk), 'u'));
   double before = nowMs();
   bool closed = false;
@@ -370,7 +386,10 @@ void underFlood(const Address& address, const Options& options) {
     for (long i = options.number("n", 500); i > 0; i--) samples.push_back(echoOnce(client, processId, tty));
   }
   double took = nowMs() - before;
-  Report().percentiles(samples).add("floodMibPerSecond", static_cast<double>(flooded - floodedBefore) / 1048576 / took * 1e3).print();
+  Report()
+      .percentiles(samples)
+      .add("floodMibPerSecond", static_cast<double>(flooded - floodedBefore) / 1048576 / took * 1e3)
+      .print();
   fflush(stdout);
   // The flooding process goes with the connection's session when the bench stops the server.
   _exit(0);
@@ -483,7 +502,8 @@ void limits(const Options& options, const std::string& self) {
   };
   Report report;
   report.percentiles(samples);
-  for (const char* kind : {"head", "yes", "dd"}) report.add(kind, pipeThroughput(kind, options.number("bytes", 256 << 20)));
+  for (const char* kind : {"head", "yes", "dd"})
+    report.add(kind, pipeThroughput(kind, options.number("bytes", 256 << 20)));
   double lines = nowMs();
   pipeThroughput("lines", options.number("lines", 200000));
   report.add("linesMs", nowMs() - lines);

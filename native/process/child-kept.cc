@@ -48,9 +48,7 @@ ssize_t Child::readKept(OutStream& stream, size_t most, napi_value& chunk) {
 
 // ---- input
 
-bool Child::knowsWrite(std::string_view id) const {
-  return kept_ ? kept_->knows(KeptWriteId(id)) : writeIds_.has(id);
-}
+bool Child::knowsWrite(std::string_view id) const { return kept_ ? kept_->knows(KeptWriteId(id)) : writeIds_.has(id); }
 
 void Child::writeKept(const char* bytes, size_t length, const KeptWriteId& id) {
   if (!loop_ || stdinEnding_ || !kept_->header().has_stdin) return;

@@ -162,8 +162,8 @@ void Child::onExit() {
   release();
 }
 
-// It has ended, but its exit status belongs to its tracer, and to us only when the tracer detaches. Until then the pidfd
-// stays readable, and polling it would keep a processor busy.
+// It has ended, but its exit status belongs to its tracer, and to us only when the tracer detaches. Until then the
+// pidfd stays readable, and polling it would keep a processor busy.
 void Child::awaitTracer() {
   loop_->arm(exit_, 0);
   int ends[2];

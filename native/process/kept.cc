@@ -36,8 +36,7 @@ char* mapTwice(int fd, size_t offset, size_t bytes) {
   if (room == MAP_FAILED) return nullptr;
   char* first = static_cast<char*>(room);
   for (char* half : {first, first + bytes}) {
-    if (mmap(half, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(offset)) !=
-        MAP_FAILED)
+    if (mmap(half, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, static_cast<off_t>(offset)) != MAP_FAILED)
       continue;
     munmap(room, 2 * bytes);
     return nullptr;

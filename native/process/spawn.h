@@ -31,8 +31,8 @@ struct SpawnRequest final : Mail {
   unsigned short cols = 80;
   std::vector<int> passed;  // become 3, 4 and so on in the child; the asker's own, open until it is answered
   std::vector<ResourceLimit> limits;
-  Marking marking;                   // counts where there is a `mark`
-  std::string record;                // of one that is to outlive the server, for the next one; empty for all others
+  Marking marking;     // counts where there is a `mark`
+  std::string record;  // of one that is to outlive the server, for the next one; empty for all others
   uint64_t mostOutputBytes = UINT64_MAX;
   std::vector<std::string> cgroups;  // files the child writes itself to
   std::shared_ptr<Mailbox> mailbox;

@@ -79,7 +79,7 @@ static int is_kept(pid_t pid, int leaders_only) {
   struct marks marks = {0, 0, 0};
   pid_t session = leaders_only ? -1 : getsid(pid);
   if (!leaders_only) marks = marks_of(pid);
-  for (const struct kept* kept = first_kept(); kept; kept = kept->next) {
+  for (const struct kept* kept = first_kept; kept; kept = kept->next) {
     if (carries(&marks, kept)) return 1;
     // The pid of a process that was reaped may have been reused.
     if (has_pid(kept) && (kept->memory->pid == pid || kept->memory->pid == session)) return 1;

@@ -15,12 +15,10 @@
 #define GRACE_MS 2000
 #define GRACE_PAUSE_MS 2
 
-static struct kept* first;
-
-struct kept* first_kept(void) { return first; }
+struct kept* first_kept;
 
 struct kept* find_kept(uint64_t id) {
-  struct kept* kept = first;
+  struct kept* kept = first_kept;
   while (kept && kept->id != id) kept = kept->next;
   return kept;
 }
@@ -56,9 +54,9 @@ int keep(uint64_t id, uint64_t which, const int* fds, unsigned count) {
   kept->end = (struct watch){WATCH_END, kept};
   kept->poke = (struct watch){WATCH_POKE, kept};
   kept->input = (struct watch){WATCH_INPUT, kept};
-  kept->next = first;
+  kept->next = first_kept;
   if (kept->next) kept->next->previous = kept;
-  first = kept;
+  first_kept = kept;
   watch_fd(kept->fds[KEPT_PIDFD], EPOLLIN, &kept->end);
   watch_fd(kept->fds[KEPT_TO_KEEPER], EPOLLIN, &kept->poke);
   return 0;
@@ -143,12 +141,12 @@ void note_end(struct kept* kept) {
 }
 
 void look_at_traced(void) {
-  for (struct kept* kept = first; kept; kept = kept->next)
+  for (struct kept* kept = first_kept; kept; kept = kept->next)
     if (kept->is_traced) note_end(kept);
 }
 
 int is_any_traced(void) {
-  for (const struct kept* kept = first; kept; kept = kept->next)
+  for (const struct kept* kept = first_kept; kept; kept = kept->next)
     if (kept->is_traced) return 1;
   return 0;
 }
@@ -167,7 +165,7 @@ void forget_kept(struct kept* kept) {
   munmap(kept->memory, kept->bytes);
   close_fd(&kept->fds[KEPT_MEMORY]);
   if (kept->previous) kept->previous->next = kept->next;
-  else first = kept->next;
+  else first_kept = kept->next;
   if (kept->next) kept->next->previous = kept->previous;
   free(kept);
 }
@@ -178,15 +176,15 @@ void kill_kept(struct kept* kept) {
 }
 
 void end_all_kept(void) {
-  for (const struct kept* kept = first; kept; kept = kept->next)
+  for (const struct kept* kept = first_kept; kept; kept = kept->next)
     if (is_running(kept)) kill(-kept->memory->pid, SIGTERM);
   for (long long until = now_ms() + GRACE_MS; now_ms() < until; pause_ms(GRACE_PAUSE_MS)) {
     int alive = 0;
-    for (struct kept* kept = first; kept; kept = kept->next) {
+    for (struct kept* kept = first_kept; kept; kept = kept->next) {
       if (is_running(kept)) note_end(kept);
       if (is_running(kept)) alive++;
     }
     if (alive == 0) break;
   }
-  while (first) kill_kept(first);
+  while (first_kept) kill_kept(first_kept);
 }

@@ -22,7 +22,7 @@ struct kept {
 };
 
 // The list of all.
-struct kept* first_kept(void);
+extern struct kept* first_kept;
 struct kept* find_kept(uint64_t id);
 
 // Takes a process with its descriptors; -1, and nothing is taken, when they are not valid.

@@ -75,7 +75,7 @@ static int send_packet(enum keeper_word word, uint64_t id, uint64_t value, const
 static void tell_inheritance(void) {
   uint64_t count = 0;
   if (listener >= 0) send_packet(KEEPER_HAS_LISTENER, 0, 0, &listener, 1);
-  for (const struct kept* kept = first_kept(); kept; kept = kept->next) {
+  for (const struct kept* kept = first_kept; kept; kept = kept->next) {
     int fds[KEPT_FDS];
     unsigned length = 0;
     uint64_t which = 0;

@@ -37,7 +37,7 @@ static struct {
   int is_ready;
   int is_ending;
   int is_leaving;
-  int is_outdated;  // SIGHUP came while it was starting: it hands over as soon as it can
+  int is_outdated;       // SIGHUP came while it was starting: it hands over as soon as it can
   long long kill_at_ms;  // 0: not
   long long start_at_ms;
   long long deaths[MOST_DEATHS];

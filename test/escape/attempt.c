@@ -24,13 +24,13 @@ static int told(long result) {
 }
 
 // `@name` is an abstract address.
-static int connectTo(const char *name) {
+static int connectTo(const char* name) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   strncpy(address.sun_path, name, sizeof address.sun_path - 1);
   if (name[0] == '@') address.sun_path[0] = 0;
   int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   if (fd < 0) return told(-1);
-  return told(connect(fd, (struct sockaddr *)&address, offsetof(struct sockaddr_un, sun_path) + strlen(name)));
+  return told(connect(fd, (struct sockaddr*)&address, offsetof(struct sockaddr_un, sun_path) + strlen(name)));
 }
 
 static int inChild(int flags) {
@@ -39,8 +39,8 @@ static int inChild(int flags) {
   return told(pid);
 }
 
-int main(int argc, char **argv) {
-  const char *what = argc > 1 ? argv[1] : "";
+int main(int argc, char** argv) {
+  const char* what = argc > 1 ? argv[1] : "";
   if (!strcmp(what, "connect")) return connectTo(argv[2]);
   if (!strcmp(what, "socket")) return told(socket(atoi(argv[2]), SOCK_STREAM, 0));
   if (!strcmp(what, "socketpair")) {
