@@ -3,7 +3,7 @@ import type { AttachedProcess } from "../client/attached-process.ts";
 import type { ExitStatus } from "../exec/exec-process.ts";
 import { QueryFilter } from "../exec/terminal-queries.ts";
 import { standardStream } from "../server/standard-stream.ts";
-import { followSize, onSignals, RawTerminal } from "./own-terminal.ts";
+import { followSize, onSignals, RawTerminal, terminalSize } from "./own-terminal.ts";
 import { gapText, showOutput } from "./process-output.ts";
 
 /** What asks this program to go; the process stays. */
@@ -40,6 +40,7 @@ export async function showAttached(
     standardStream(2).write("\r\n[another client drives this process now; you are watching]\r\n");
   const isDriver = () => child.role === "driver";
   const stopSize = options.tty && isDriver() ? followSize(child) : () => undefined;
+  const stopWatching = options.tty ? sayWhenSmaller(child) : () => undefined;
   // A viewer's keys go nowhere, but the one to leave by must come at once.
   if (process.stdin.isTTY) terminal.enter();
   const keys = new Keys(process.stdin, {
@@ -62,8 +63,28 @@ export async function showAttached(
     if (options.tty && process.stdout.isTTY) standardStream(1).write(RESET_MODES);
     terminal.leave();
     stopSize();
+    stopWatching();
     stopSignals();
   }
+}
+
+/** A terminal on which what is watched does not fit is told so, each time that begins. */
+function sayWhenSmaller(child: AttachedProcess): () => void {
+  let isSmaller = false;
+  const look = () => {
+    const [theirs, own] = [child.size, terminalSize()];
+    if (!theirs || !own || child.role === "driver") return;
+    const wasSmaller = isSmaller;
+    isSmaller = own.cols < theirs.cols || own.rows < theirs.rows;
+    if (isSmaller && !wasSmaller)
+      standardStream(2).write(
+        `\r\n[its terminal has ${theirs.cols}x${theirs.rows}, this one ${own.cols}x${own.rows}: not all of it fits here]\r\n`,
+      );
+  };
+  child.onResized = look;
+  process.stdout.on("resize", look);
+  look();
+  return () => process.stdout.off("resize", look);
 }
 
 interface KeysOptions {

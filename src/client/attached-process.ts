@@ -49,9 +49,14 @@ export class AttachedProcess extends RemoteProcess {
     return this.#role;
   }
 
-  /** The size its terminal had when this client attached, or last took or gave back the driver's role. */
+  /** Of its terminal, as far as the server has told; null where it has none. */
   get size(): TerminalSize | null {
-    return this.#facts?.size ?? null;
+    return this.sizes.last ?? this.#facts?.size ?? null;
+  }
+
+  /** The size that its terminal had when it wrote the output of this seq. */
+  sizeAt(seq: number): TerminalSize | null {
+    return this.sizes.at(seq) ?? this.size;
   }
 
   /** Events before this seq are older than the attachment. */

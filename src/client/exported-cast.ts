@@ -13,8 +13,13 @@ export async function castOfProcess(
   const { chunks, missedBytes } = await readHistory(child, nextSeq);
   const { argv, startedAtMs } = child.listing();
   const lines: string[] = [];
+  const firstSeq = chunks[0]?.seq ?? nextSeq;
   const writer = new CastWriter(
-    { size: child.size ?? DEFAULT_TERMINAL_SIZE, startedAtMs, command: argv.map(visibleWord).join(" ") },
+    {
+      size: child.sizeAt(firstSeq) ?? DEFAULT_TERMINAL_SIZE,
+      startedAtMs,
+      command: argv.map(visibleWord).join(" "),
+    },
     (line) => lines.push(line),
   );
   // What is missing at the front is not waited for.
@@ -26,10 +31,21 @@ export async function castOfProcess(
       if (next.chunk) writer.input(next.fromMs - beganMs, next.chunk);
     }
   };
-  for (const { atMs, chunk, stream } of chunks) {
+  const resizes = child.sizes.since(0).filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
+  const resizeBefore = (seq: number, untilMs: number) => {
+    for (let next = resizes[0]; next && next.afterSeq < seq; next = resizes[0]) {
+      resizes.shift();
+      const atMs = Math.min(next.atMs, untilMs);
+      typeUntil(atMs);
+      writer.resized(atMs - beganMs, next.size);
+    }
+  };
+  for (const { seq, atMs, chunk, stream } of chunks) {
+    resizeBefore(seq, atMs);
     typeUntil(atMs);
     writer.output(atMs - beganMs, stream === "pty" ? chunk : onTerminal(chunk));
   }
+  resizeBefore(nextSeq, Number.POSITIVE_INFINITY);
   typeUntil(Number.POSITIVE_INFINITY);
   if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - beganMs, exitCode ?? -1);
   return { text: lines.join(""), missedBytes };

@@ -190,6 +190,11 @@ export class RemoteBackend implements ExecBackend {
       case "process/started":
         this.#processes.get(notification.params.processId)?.follower.learnPid(notification.params.pid);
         return;
+      case "process/resized": {
+        const { processId, ...change } = notification.params;
+        this.#processes.get(processId)?.resized(change);
+        return;
+      }
       case "process/gap": {
         const { processId, ...gap } = notification.params;
         this.#processes.get(processId)?.follower.offerGap(gap);

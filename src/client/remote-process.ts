@@ -24,6 +24,7 @@ import type {
   WriteStatus,
 } from "../exec/exec-process.ts";
 import { listingOf, snapshotOf } from "../exec/log-views.ts";
+import { type SizeChange, SizeHistory } from "../exec/size-history.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { DisconnectedError, RequestError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
@@ -56,6 +57,10 @@ export class RemoteProcess implements ExecProcess {
   readonly follower: ProcessFollower;
   /** Called when another session begins to drive this process by its handle, or ceases to. */
   onDriverChanged: (driver: "attached" | "none") => void = () => undefined;
+  /** Called when the terminal's size was changed, by whomever. */
+  onResized: (change: SizeChange) => void = () => undefined;
+  /** The sizes its terminal was given, as far as the server has told. */
+  readonly sizes = new SizeHistory();
   readonly #params: StartParams | null;
   readonly #link: Link;
   readonly #clock: Clock;
@@ -125,6 +130,12 @@ export class RemoteProcess implements ExecProcess {
     this.#sandboxType = sandboxType;
     this.#droppedEnv = droppedEnv;
     this.follower.started();
+  }
+
+  /** @internal */
+  resized(change: SizeChange): void {
+    this.sizes.add(change);
+    this.onResized(change);
   }
 
   listing(): ProcessListing {

@@ -12,6 +12,7 @@ import type {
   WriteStatus,
 } from "./exec-process.ts";
 import type { KeptSide } from "./kept-process.ts";
+import type { SizeHistory } from "./size-history.ts";
 
 /** What became of input. */
 export interface Fed {
@@ -30,6 +31,8 @@ export interface HostProcess extends ExecProcess {
   readonly straightInput: object | null;
   /** Of its terminal; null where it has none. */
   readonly size: TerminalSize | null;
+  /** The sizes its terminal was given since it began. */
+  readonly sizes: SizeHistory;
   /** It has exited, and a process it started lives on. */
   readonly hasLeft: boolean;
   /** Of one that outlives the server; absent or null for all others. */

@@ -34,6 +34,7 @@ import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import type { KeptSide } from "../exec/kept-process.ts";
 import { listingOf, snapshotOf } from "../exec/log-views.ts";
 import type { LimitName } from "../exec/process-limits.ts";
+import { SizeHistory } from "../exec/size-history.ts";
 import { TerminalAnswers } from "../exec/terminal-answers.ts";
 import { waitOn } from "../exec/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
@@ -81,6 +82,7 @@ export class LocalProcess implements HostProcess {
   readonly droppedEnv: readonly string[] | undefined;
   /** The process's events. A server puts its own cursors on it. */
   readonly log: EventLog;
+  readonly sizes = new SizeHistory();
 
   readonly #params: StartParams;
   readonly #deps: LocalProcessDeps;
@@ -286,8 +288,13 @@ export class LocalProcess implements HostProcess {
 
   #resize(size: TerminalSize): void {
     if (!this.#size) throw invalidRequest(`process ${this.processId} has no terminal`);
+    if (isSameSize(size, this.#size)) return;
+    const { nextSeq, ageMs } = this.log;
+    // What there was before the first change was written for the size it began with.
+    if (this.sizes.last === null) this.sizes.add({ size: this.#size, afterSeq: 0, atMs: 0 });
     this.#size = size;
     if (!this.log.isClosed) this.#child?.resize(size);
+    this.sizes.add({ size, afterSeq: nextSeq - 1, atMs: Math.round(ageMs) });
   }
 
   answerQueries(answers: boolean): void {
@@ -441,6 +448,10 @@ export class LocalProcess implements HostProcess {
     this.#drained?.resolve();
     this.#drained = null;
   }
+}
+
+function isSameSize(one: TerminalSize, other: TerminalSize): boolean {
+  return one.rows === other.rows && one.cols === other.cols;
 }
 
 /** The member is present only if there are survivors. */

@@ -48,6 +48,14 @@ export const driverChangedParams = object("DriverChangedNotification", {
   /** Whether another session drives the process now. */
   driver: oneOf("attached", "none"),
 });
+export const resizedParams = object("ResizedNotification", {
+  processId: id,
+  size: terminalSize,
+  /** Output after this seq was written for this size, up to the next change. */
+  afterSeq: u64,
+  /** In milliseconds since the process began, as the `times` of `process/read` are. */
+  atMs: u64,
+});
 export const gapParams = object("GapNotification", {
   processId: id,
   fromSeq: u64,

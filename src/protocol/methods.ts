@@ -498,6 +498,11 @@ export const serverNotifications = {
     attach.driverChangedParams,
     "Extension `attach`, to the session that owns the process: another session drives it now, or none does any more.",
   ),
+  "process/resized": notification(
+    "ours",
+    attach.resizedParams,
+    "Extension `attach`, to every session that has the process: its terminal has this size from the output after `afterSeq` on. Told before that output. Who attaches is told all changes so far, with the size it began with, if there were any; so is who resumes its session.",
+  ),
   "process/gap": notification(
     "ours",
     attach.gapParams,

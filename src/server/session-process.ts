@@ -59,6 +59,10 @@ export class SessionProcess implements Owner, Driver {
   #attachment: Attachment | null = null;
   #pump: Pump | null = null;
   #hold: Hold = { type: "none" };
+  /** The last change of its terminal's size that this connection was told. */
+  #toldSize = 0;
+  readonly #stopSizes: () => void;
+  #stopDraining: (() => void) | null = null;
 
   constructor(shared: SharedProcess, options: SessionProcessOptions) {
     this.shared = shared;
@@ -69,6 +73,7 @@ export class SessionProcess implements Owner, Driver {
     if (options.role === "owner") shared.own(this);
     else shared.keep(this);
     if (options.role === "driver") shared.drive(this);
+    this.#stopSizes = shared.process.sizes.listen(() => this.#tellSizes());
   }
 
   get process(): HostProcess {
@@ -110,7 +115,7 @@ export class SessionProcess implements Owner, Driver {
 
   /** The process was started for this connection: everything it tells goes there. */
   begin(attachment: Attachment, afterSeq = 0): void {
-    this.#attachment = attachment;
+    this.#attach(attachment);
     this.#holdFrom(afterSeq, attachment.extensions);
     this.#replacePump(this.#pumpTo(attachment, afterSeq));
     this.#tellRole();
@@ -124,13 +129,43 @@ export class SessionProcess implements Owner, Driver {
 
   /** Another connection has the session now: it is told what comes from here on, and reads what it missed. */
   resume(attachment: Attachment): void {
-    this.#attachment = attachment;
+    this.#attach(attachment);
     const { log } = this.process;
     const missedThroughSeq = log.nextSeq - 1;
     if (this.#role !== "viewer") this.#holdMissed(attachment, missedThroughSeq);
     const allowance = this.#hold.type === "resumed" ? { allowance: RESUMED_AHEAD } : {};
     this.#replacePump(this.#pumpTo(attachment, missedThroughSeq, allowance));
     this.#tellRole();
+  }
+
+  #attach(attachment: Attachment): void {
+    this.#attachment = attachment;
+    this.#toldSize = 0;
+    this.#stopWaitingForRoom();
+    // What is told or read next was written for one of them.
+    this.#tellSizes();
+  }
+
+  /** Not to a peer that takes nothing: a size that was changed often meanwhile is told once. */
+  #tellSizes(): void {
+    const { sizes } = this.process;
+    if (this.#toldSize === sizes.lastNumber || !this.#attachment?.extensions.has("attach")) return;
+    const { peer } = this.#attachment;
+    if (peer.congested) {
+      this.#stopDraining ??= peer.onDrain(() => this.#tellSizes());
+      return;
+    }
+    this.#stopWaitingForRoom();
+    const { processId } = this;
+    const changes = sizes.since(this.#toldSize);
+    this.#toldSize = sizes.lastNumber;
+    for (const change of changes)
+      peer.notify({ method: "process/resized", params: { processId, ...change } });
+  }
+
+  #stopWaitingForRoom(): void {
+    this.#stopDraining?.();
+    this.#stopDraining = null;
   }
 
   #holdMissed(attachment: Attachment, missedThroughSeq: number): void {
@@ -149,6 +184,7 @@ export class SessionProcess implements Owner, Driver {
   /** The connection is gone. */
   detach(): void {
     this.#attachment = null;
+    this.#stopWaitingForRoom();
     const { log } = this.process;
     if (this.#role !== "viewer" && this.#hold.type !== "unconfirmed") {
       const heldAfter = this.#hold.type === "none" ? firstRetained(log) : this.#hold.cursor.seq;
@@ -186,6 +222,8 @@ export class SessionProcess implements Owner, Driver {
   /** Stops sending and lets go of the process, whose output is given back when nobody else has it. */
   forget(): void {
     this.#attachment = null;
+    this.#stopWaitingForRoom();
+    this.#stopSizes();
     this.#replacePump(null);
     this.#replaceHold({ type: "none" });
     this.shared.letGo(this);
@@ -287,6 +325,7 @@ export class SessionProcess implements Owner, Driver {
 
   #tell(peer: Peer, extensions: ReadonlySet<Extension>, event: ExecEvent): void {
     const { processId } = this;
+    this.#tellSizes();
     switch (event.type) {
       case "output": {
         const { seq, stream, chunk } = event;

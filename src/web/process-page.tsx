@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import type { AttachedProcess, ExecServerClient, Role } from "../client/browser.ts";
 import { castOfProcess } from "../client/exported-cast.ts";
-import type { ExitStatus } from "../exec/exec-process.ts";
+import type { ExitStatus, TerminalSize } from "../exec/exec-process.ts";
 import { messageOf } from "../protocol/message-of.ts";
 import { FindBar } from "./find-bar.tsx";
 import { Panel } from "./panel.tsx";
@@ -45,6 +45,7 @@ export function ProcessPage({
   const [attached, setAttached] = useState<Attached>({ type: "attaching" });
   const [role, setRole] = useState<Role>("viewer");
   const [note, setNote] = useState<string | null>(null);
+  const [size, setSize] = useState<TerminalSize | null>(null);
   const [end, setEnd] = useState<ExitStatus | null>(null);
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<TerminalView | null>(null);
@@ -61,6 +62,7 @@ export function ProcessPage({
         }
         found.onRoleChanged = (changed, reason) => {
           setRole(changed);
+          view.current?.scaled();
           setNote(`${reason}; this page is ${changed} now`);
         };
         setAttached({ type: "attached", process: found, argv: found.listing().argv });
@@ -85,16 +87,16 @@ export function ProcessPage({
         if (process.role === "driver") void process.write(typed).catch(tell);
         else if (guest !== "viewer") setNote("you are watching: take over to type");
       },
-      room: (size) => {
+      room: () => {
         if (process.role !== "driver") return;
-        terminal.resize(size);
-        void process.resize(size).catch(tell);
+        const room = terminal.unscaled();
+        if (room) void process.resize(room).catch(tell);
       },
     });
     view.current = terminal;
-    if (process.size) terminal.resize(process.size);
-    void follow(process, terminal, setEnd).catch(tell);
+    void follow(process, terminal, { onEnd: setEnd, onSize: setSize }).catch(tell);
     return () => {
+      process.onResized = () => undefined;
       view.current = null;
       terminal.dispose();
     };
@@ -115,9 +117,13 @@ export function ProcessPage({
   };
   const takeOver = () =>
     act(async () => {
-      const size = view.current?.room() ?? undefined;
-      await process.takeDriver(size);
-      if (size) view.current?.resize(size);
+      const room = view.current?.unscaled() ?? undefined;
+      try {
+        await process.takeDriver(room);
+      } catch (error) {
+        view.current?.scaled();
+        throw error;
+      }
       setRole("driver");
       view.current?.focus();
     }, "you drive: what you type goes to the process");
@@ -125,6 +131,7 @@ export function ProcessPage({
     act(async () => {
       await process.release();
       setRole("viewer");
+      view.current?.scaled();
     }, "handed back: you are watching");
   const cannotDrive =
     end !== null ? "the process has ended" : guest === "viewer" ? "this link only lets you watch" : undefined;
@@ -169,6 +176,7 @@ export function ProcessPage({
       </div>
       <output aria-live="polite" class="state">
         {end ? ending(end) : role === "driver" ? "driving" : "watching"}
+        {size === null ? "" : ` · ${size.cols}×${size.rows}`}
         {end === null && guest === "viewer" ? " · this link only lets you watch" : ""}
         {note === null ? "" : ` · ${note}`}
       </output>
@@ -206,18 +214,34 @@ export function ProcessPage({
 async function follow(
   process: AttachedProcess,
   terminal: TerminalView,
-  onEnd: (end: ExitStatus) => void,
+  told: { onEnd: (end: ExitStatus) => void; onSize: (size: TerminalSize) => void },
 ): Promise<void> {
+  let drawnSeq = 0;
+  /** The terminal has the size that the output has which is drawn next. */
+  const fit = () => {
+    const size = process.sizeAt(drawnSeq + 1);
+    if (!size) return;
+    terminal.resize(size);
+    told.onSize(size);
+  };
+  process.onResized = fit;
+  fit();
   for await (const event of process.events()) {
     switch (event.type) {
       case "output":
+        drawnSeq = event.seq - 1;
+        fit();
+        drawnSeq = event.seq;
         await terminal.draw(event.chunk);
+        // Nothing may come after a change for a while.
+        fit();
         break;
       case "gap":
+        drawnSeq = event.toSeq;
         terminal.gap(`${event.bytes === null ? "some output" : bytes(event.bytes)} not kept`);
         break;
       case "exited":
-        onEnd(event);
+        told.onEnd(event);
         break;
       case "failed":
       case "closed":

@@ -9,13 +9,16 @@ import type { TerminalSize } from "../exec/exec-process.ts";
 export interface TerminalViewEvents {
   /** Keys, pastes and the mouse, as bytes for the process. */
   input(bytes: Uint8Array): void;
-  /** The room on the page has changed; a driver's terminal takes this size. */
-  room(size: TerminalSize): void;
+  /** The room on the page has changed. */
+  room(): void;
 }
 
 /** More than this waiting to be drawn, and the next output is waited for: a flood must not make the page grow. */
 const MAX_UNDRAWN_BYTES = 512 * 1024;
 const SCROLLBACK_LINES = 10_000;
+const FONT_PIXELS = 14;
+/** Smaller letters nobody reads: what does not fit then is scrolled to. */
+const LEAST_FONT_PIXELS = 5;
 
 /** Device attributes, status and cursor reports, mode reports. */
 const QUERIES = [
@@ -40,6 +43,8 @@ export class TerminalView {
   readonly #serialize = new SerializeAddon();
   readonly #watcher: ResizeObserver;
   #undrawn = 0;
+  #size: TerminalSize;
+  #isScaled = true;
 
   constructor(element: HTMLElement, events: TerminalViewEvents) {
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -47,7 +52,7 @@ export class TerminalView {
       allowProposedApi: true,
       scrollback: SCROLLBACK_LINES,
       fontFamily: "ui-monospace, monospace",
-      fontSize: 14,
+      fontSize: FONT_PIXELS,
       cursorBlink: true,
       screenReaderMode: true,
       theme: dark
@@ -66,24 +71,60 @@ export class TerminalView {
     this.#terminal.open(element);
     this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
     this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    this.#size = { rows: this.#terminal.rows, cols: this.#terminal.cols };
     this.#watcher = new ResizeObserver(() => {
-      const room = this.room();
-      if (room) events.room(room);
+      this.#scale();
+      events.room();
     });
     this.#watcher.observe(element);
   }
 
-  /** How large a terminal the room on the page takes; null while it is not shown. */
-  room(): TerminalSize | null {
+  /** For whoever drives: letters have their size, and the terminal takes the room there is. Returns that; null while it is not shown. */
+  unscaled(): TerminalSize | null {
+    this.#isScaled = false;
+    this.#terminal.options.fontSize = FONT_PIXELS;
+    return this.#room();
+  }
+
+  /** For whoever watches: the terminal has the driver's size, and letters are so small that it fits into the room there is. */
+  scaled(): void {
+    this.#isScaled = true;
+    this.#scale();
+  }
+
+  #room(): TerminalSize | null {
     const proposed = this.#fit.proposeDimensions();
     return proposed && proposed.rows > 0 && proposed.cols > 0
       ? { rows: proposed.rows, cols: proposed.cols }
       : null;
   }
 
-  /** The size the process's terminal has. */
-  resize({ rows, cols }: TerminalSize): void {
-    if (rows !== this.#terminal.rows || cols !== this.#terminal.cols) this.#terminal.resize(cols, rows);
+  /** The size that the process's terminal has for what is drawn from now on; what was given before is drawn first. */
+  resize(size: TerminalSize): void {
+    if (size.rows === this.#size.rows && size.cols === this.#size.cols) return;
+    this.#size = size;
+    this.#terminal.write("", () => {
+      this.#terminal.resize(size.cols, size.rows);
+      this.#scale();
+    });
+  }
+
+  #scale(): void {
+    if (!this.#isScaled) return;
+    const { rows, cols, options } = this.#terminal;
+    const fits = () => {
+      const room = this.#room();
+      return room === null || (room.rows >= rows && room.cols >= cols);
+    };
+    const before = options.fontSize;
+    // The width of a letter is not quite in proportion to its height, so each size is tried.
+    let pixels = FONT_PIXELS;
+    for (; pixels > LEAST_FONT_PIXELS; pixels--) {
+      options.fontSize = pixels;
+      if (fits()) break;
+    }
+    if (options.fontSize !== pixels) options.fontSize = pixels;
+    if (before !== pixels) this.#terminal.refresh(0, rows - 1);
   }
 
   /** Resolves when more may be given: at once, or when enough of it is drawn. */

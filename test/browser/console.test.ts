@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
+import type { Page } from "playwright-core";
 import { readCast } from "../../src/client/asciicast.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { until } from "../support/until.ts";
 import {
   assertNoAxeFaults,
@@ -128,6 +130,70 @@ describe("the web console", { timeout: 240_000 }, () => {
     assert.ok(await first.getByRole("button", { name: "Take over" }).isDisabled());
     await first.close();
     await second.close();
+  });
+
+  test("shows the driver's size to all who watch, also when it changes, and scales it to their room", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page: driver, problems } = await signedIn(opened.browser, loginUrl);
+    const ruler = "trap 'printf \"%s:%s\\n\" $(stty size)' WINCH; while :; do sleep 0.1; done";
+    const handle = await startOnPage(driver, ruler);
+    const viewers = [await opened.browser.newPage(), await opened.browser.newPage()];
+    await viewers[0]?.setViewportSize({ width: 600, height: 800 });
+    for (const viewer of viewers) {
+      await viewer.goto(driver.url());
+      await viewer.getByRole("button", { name: "Take over" }).waitFor();
+      await viewer.getByText("watching · 80×24").waitFor();
+    }
+    await driver.getByRole("button", { name: "Take over" }).click();
+    await driver.getByText("you drive").waitFor();
+    const state = async (page: Page) => (await page.locator("output.state").textContent()) ?? "";
+    const sizeOf = async (page: Page) => / (\d+×\d+)/.exec(await state(page))?.[1];
+    const lettersOf = async (page: Page) => (await screenText(page)).split("\n").length;
+    for (const [width, height] of [
+      [1300, 900],
+      [700, 500],
+      [1000, 650],
+    ] as const) {
+      const before = await sizeOf(driver);
+      await driver.setViewportSize({ width, height });
+      await until("the driver's terminal has another size", async () => (await sizeOf(driver)) !== before);
+      // The room may change twice while the page is laid out: the program says what it is in the end.
+      await until("the program and the pages agree", async () => {
+        const size = await sizeOf(driver);
+        const [cols, rows] = size?.split("×") ?? [];
+        const isTold = [...(await screenText(driver)).matchAll(/^(\d+):(\d+)$/gm)].at(-1);
+        const all = await Promise.all(viewers.map(sizeOf));
+        return isTold?.[1] === rows && isTold?.[2] === cols && all.every((one) => one === size);
+      });
+      const rows = Number((await sizeOf(driver))?.split("×")[1]);
+      for (const viewer of viewers) {
+        await until("as many rows", async () => (await lettersOf(viewer)) === rows);
+        const [room, screen] = await Promise.all([
+          viewer.locator(".terminal:not(.xterm)").boundingBox(),
+          viewer.locator(".xterm-screen").boundingBox(),
+        ]);
+        assert.ok(room && screen);
+        assert.ok(
+          screen.width <= room.width && screen.height <= room.height,
+          `${JSON.stringify(screen)} in ${JSON.stringify(room)}`,
+        );
+      }
+    }
+    // A reload begins with what there was, and ends with the size there is.
+    const [viewer] = viewers;
+    assert.ok(viewer);
+    const size = await sizeOf(driver);
+    await viewer.reload();
+    await until("the driver's size again", async () => (await sizeOf(viewer)) === size);
+    await driver.getByRole("button", { name: "Hand back" }).click();
+    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    await using other = await client.attach(handle, { role: "driver", size: { rows: 9, cols: 33 } });
+    for (const page of [driver, ...viewers])
+      await until("the size of a driver elsewhere", async () => (await sizeOf(page)) === "33×9");
+    assert.equal(other.role, "driver");
+    assert.deepEqual(problems, []);
+    for (const page of [driver, ...viewers]) await page.close();
   });
 
   test("draws the end of a flood, and no output of a program is run as code on the page", async () => {

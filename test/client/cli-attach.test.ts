@@ -220,6 +220,21 @@ describe("procwire attach", TIMEOUT, () => {
     assert.doesNotMatch(Buffer.from((await child.snapshot()).terminal).toString(), /viewer/);
   });
 
+  it("says with --view when the driver's terminal is larger than its own, also later", async (t) => {
+    const child = await start("echo ready; read x", { tty: true, size: { rows: 10, cols: 20 } });
+    const terminal = await onTerminal(t, attach("--view", child.handle));
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    const driver = await other.attach(child.handle, { role: "driver", size: { rows: 50, cols: 200 } });
+    await waitFor(terminal, "its terminal has 200x50, this one 97x31: not all of it fits here");
+    await terminal.resize({ rows: 60, cols: 210 });
+    await driver.resize({ rows: 70, cols: 210 });
+    await waitFor(terminal, "its terminal has 210x70, this one 210x60");
+    await driver.write(Buffer.from("\r"));
+    await waitFor(terminal, "code 0");
+  });
+
   it("says that somebody else drives now, and goes on watching", async (t) => {
     const child = await start("echo ready; read x; echo got $x", { tty: true });
     const terminal = await onTerminal(t, attach(child.handle));

@@ -145,6 +145,61 @@ describe("procwire export", TIMEOUT, () => {
   });
 });
 
+describe("a recording of a terminal that was resized", TIMEOUT, () => {
+  it("has each size where the output begins that was written for it", { skip: needsTerminals }, async () => {
+    const server = await startServer("ws://127.0.0.1:0");
+    const owner = await ExecServerClient.connectWebSocket({ url: server.url });
+    const child = await owner.start({
+      processId: "p",
+      argv: [
+        "/bin/sh",
+        "-c",
+        "trap 'stty size' WINCH; stty -echo; stty size; while :; do read x && exit 0; done",
+      ],
+      cwd: "/",
+      env: { PATH: "/usr/bin:/bin" },
+      tty: true,
+      size: { rows: 10, cols: 20 },
+    });
+    await waitFor(child, "10 20");
+    const other = await ExecServerClient.connectWebSocket({ url: server.url });
+    const driver = await other.attach(String(child.handle), { role: "driver", size: { rows: 11, cols: 30 } });
+    await waitFor(child, "11 30");
+    const sizes = [0, 1, 2, 3, 4].map((round) => ({ rows: 12 + round, cols: 40 + round }));
+    for (const { rows, cols } of sizes) {
+      await driver.resize({ rows, cols });
+      await waitFor(child, `${rows} ${cols}`);
+    }
+    const path = file("resized.cast");
+    const exported = await cli("export", "--connect", server.url, String(child.handle), path);
+    assert.deepEqual([exported.code, exported.stderr], [0, ""]);
+    const cast = readCast(readFileSync(path, "utf8"));
+    assert.deepEqual(cast.size, { rows: 10, cols: 20 });
+    // What the program was told of its size and what the recording says, in one order.
+    const expected = [
+      "10 20",
+      ...[{ rows: 11, cols: 30 }, ...sizes].flatMap(({ rows, cols }) => [
+        `r ${cols}x${rows}`,
+        `${rows} ${cols}`,
+      ]),
+    ];
+    const found = cast.events.flatMap(({ code, data }) =>
+      code === "r" ? [`r ${data}`] : data.split("\r\n").filter((line) => line !== ""),
+    );
+    assert.deepEqual(found, expected);
+    const times = cast.events.map(({ atMs }) => atMs);
+    assert.deepEqual(
+      times,
+      times.toSorted((one, next) => one - next),
+    );
+    await driver.write(Buffer.from("\n"));
+    await child.wait();
+    await other.close();
+    await owner.close();
+    await server.stop();
+  });
+});
+
 describe("procwire export --input", TIMEOUT, () => {
   it("contains the input of a command started with --record-input, and no secret in hundreds of tries", {
     skip: needsTerminals,

@@ -2,16 +2,19 @@
 
 import { ManualClock } from "../../src/async/clock.ts";
 import { EventLog, type EventLogLimits } from "../../src/exec/event-log.ts";
-import type {
-  ExitReason,
-  ProcessListing,
-  ProcessTree,
-  StartParams,
-  TerminateMode,
-  TerminateResult,
-  TtyState,
+import {
+  DEFAULT_TERMINAL_SIZE,
+  type ExitReason,
+  type ProcessListing,
+  type ProcessTree,
+  type StartParams,
+  type TerminalSize,
+  type TerminateMode,
+  type TerminateResult,
+  type TtyState,
 } from "../../src/exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../../src/exec/host-backend.ts";
+import { SizeHistory } from "../../src/exec/size-history.ts";
 import { waitOn } from "../../src/exec/wait-condition.ts";
 import { localFileSystem } from "../../src/files/local-file-system.ts";
 import type { HostServices } from "../../src/server/host-services.ts";
@@ -34,6 +37,7 @@ export class FakeProcess implements HostProcess {
   constructor(params: StartParams, clock: ManualClock, limits: Partial<EventLogLimits>) {
     this.processId = params.processId;
     this.params = params;
+    this.size = params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null;
     this.#clock = clock;
     this.log = new EventLog({ clock, limits });
     this.log.onPressure = (paused) => {
@@ -85,7 +89,8 @@ export class FakeProcess implements HostProcess {
   /** Every write of a test goes the ordered way. */
   readonly straightInput = null;
   readonly hasLeft = false;
-  readonly size = null;
+  size: TerminalSize | null = null;
+  readonly sizes = new SizeHistory();
 
   answersQueries = false;
   tty: TtyState | null = null;
@@ -122,8 +127,12 @@ export class FakeProcess implements HostProcess {
     return { status: "accepted" };
   }
 
-  async resize(size: { rows: number; cols: number }): Promise<void> {
+  async resize(size: TerminalSize): Promise<void> {
     this.written.push(`<${size.rows}x${size.cols}>`);
+    if (!this.size) return;
+    if (this.sizes.last === null) this.sizes.add({ size: this.size, afterSeq: 0, atMs: 0 });
+    this.size = size;
+    this.sizes.add({ size, afterSeq: this.log.nextSeq - 1, atMs: Math.round(this.log.ageMs) });
   }
 
   async signal(name: string): Promise<void> {

@@ -1,0 +1,127 @@
+/** The sizes of a terminal, as the sessions that have its process are told them, on a clock that is moved by hand. */
+
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { FakeHost } from "../support/fake-host.ts";
+import { memoryWire, WireClient } from "../support/wire.ts";
+
+function setup() {
+  const host = new FakeHost({ retainedBytes: 1000 });
+  const server = new ExecServer(host, { retainedOutputBytes: 1000 });
+  const ready = async (params: Record<string, unknown> = { extensions: ["attach"] }) => {
+    const client = new WireClient(memoryWire((connection) => server.accept(connection)));
+    await client.handshake(params);
+    return client;
+  };
+  return { host, ready };
+}
+
+const resize = (client: WireClient, processId: string, cols: number) =>
+  client.call("process/resize", { processId, size: { rows: 10, cols } });
+const attach = (client: WireClient, handle: string, role = "viewer") =>
+  client.call("process/attach", { handle, role, processId: "v" });
+const start = (client: WireClient) =>
+  client.start("p", ["x"], { tty: true, size: { rows: 10, cols: 20 } }).then(({ handle }) => String(handle));
+
+/** Output as its text, sizes as their columns and the seq after which they hold. */
+const told = (client: WireClient) =>
+  client.messages.flatMap(({ method, params }) => {
+    if (method === "process/output") return [Buffer.from(String(params?.chunk), "base64").toString()];
+    if (method !== "process/resized") return [];
+    const { size, afterSeq } = params as { size: { cols: number }; afterSeq: number };
+    return [`${size.cols} after ${afterSeq}`];
+  });
+
+describe("the size of a terminal", () => {
+  test("is told to who attaches with all its changes, and to all when it changes, before what is written for it", async () => {
+    const { host, ready } = setup();
+    const owner = await ready();
+    const handle = await start(owner);
+    const process = host.process("p");
+    process.print("a");
+    await resize(owner, "p", 30);
+    process.print("b");
+    const viewer = await ready();
+    assert.deepEqual((await attach(viewer, handle)).size, { rows: 10, cols: 30 });
+    await host.clock.advance(5);
+    await viewer.outputContains("v", "ab");
+    assert.deepEqual(told(viewer), ["20 after 0", "30 after 1", "a", "b"]);
+    const driver = await ready();
+    await attach(driver, handle, "driver");
+    await resize(driver, "v", 40);
+    process.print("c");
+    await host.clock.advance(5);
+    for (const [client, id] of [
+      [viewer, "v"],
+      [driver, "v"],
+      [owner, "p"],
+    ] as const)
+      await client.outputContains(id, "abc");
+    assert.deepEqual(told(viewer).slice(4), ["40 after 2", "c"]);
+    assert.deepEqual(told(owner), ["a", "20 after 0", "30 after 1", "b", "40 after 2", "c"]);
+    assert.deepEqual(told(driver).at(-2), "40 after 2");
+  });
+
+  test("is told again after a resume, with what was missed", async () => {
+    const { host, ready } = setup();
+    const owner = await ready();
+    const handle = await start(owner);
+    const viewer = await ready();
+    await attach(viewer, handle);
+    viewer.close();
+    host.process("p").print("a");
+    await resize(owner, "p", 30);
+    host.process("p").print("b");
+    const again = await ready({ extensions: ["attach"], resumeSessionId: viewer.sessionId });
+    assert.deepEqual(told(again), ["20 after 0", "30 after 1"]);
+  });
+
+  test("is not told when it is the same as before, and not where it was never changed", async () => {
+    const { host, ready } = setup();
+    const owner = await ready();
+    const handle = await start(owner);
+    const viewer = await ready();
+    await attach(viewer, handle);
+    host.process("p").print("a");
+    await host.clock.advance(5);
+    await viewer.outputContains("v", "a");
+    assert.deepEqual(told(viewer), ["a"]);
+  });
+
+  test("is told to nobody who did not ask for the extension", async () => {
+    const { host, ready } = setup();
+    const owner = await ready({});
+    await start(owner);
+    const { processes } = await owner.call("process/list", {});
+    const [{ handle } = { handle: "" }] = processes as { handle: string }[];
+    const driver = await ready();
+    await attach(driver, handle, "driver");
+    await resize(driver, "v", 40);
+    host.process("p").print("a");
+    await owner.outputContains("p", "a");
+    assert.deepEqual(told(driver), ["20 after 0", "40 after 0", "a"]);
+    assert.deepEqual(told(owner), ["a"]);
+  });
+
+  test("that changes for ever fills no queue of a viewer that takes nothing, who is told the last one in time", async () => {
+    const { host, ready } = setup();
+    const owner = await ready();
+    const handle = await start(owner);
+    const viewer = await ready();
+    await attach(viewer, handle);
+    viewer.pause();
+    const process = host.process("p");
+    process.print("a");
+    await host.clock.advance(5);
+    const changes = 50_000;
+    for (let change = 1; change <= changes; change++) await process.resize({ rows: 10, cols: 20 + change });
+    process.print("b");
+    viewer.resume();
+    await host.clock.advance(50);
+    await viewer.outputContains("v", "b");
+    const sizes = told(viewer).filter((word) => / after /.test(word));
+    assert.ok(sizes.length < changes / 2, `${sizes.length}`);
+    assert.deepEqual(told(viewer).slice(-2), [`${20 + changes} after 1`, "b"]);
+  });
+});
