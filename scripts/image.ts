@@ -84,7 +84,7 @@ function addProcwire(root: string): void {
   const place = join(root, "opt/procwire");
   for (const folder of [place, join(root, HOME), join(root, "tmp"), join(root, "etc")])
     mkdirSync(folder, { recursive: true });
-  using copy = new OwnCopy();
+  using copy = new OwnCopy({ node: process.execPath });
   const [tar = "", ...words] = copy.tarArgv;
   const copied = execFileSync(tar, words, { maxBuffer: 2 ** 30 });
   execFileSync("tar", ["-x", "--no-same-owner", "-C", place], { input: copied });

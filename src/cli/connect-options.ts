@@ -19,6 +19,7 @@ export const CONNECT_OPTIONS = {
   ...SERVER_OPTIONS,
   session: { type: "string" },
   install: { type: "boolean" },
+  "install-from": { type: "string" },
   yes: { type: "boolean" },
 } as const;
 
@@ -39,6 +40,8 @@ export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss
 
 export const CONNECT_HELP = `${SERVER_HELP}  --session ID       resume this session instead of opening a new one
   --install          where ssh:// or docker:// leads to a host without procwire: copy this one there, after a question
+  --install-from PATH  with --install: a package for the platform of that host, or a folder of packages; else the one
+                     that this clone has built, or that npm brings
   --yes              with --install: without the question
 `;
 
@@ -49,6 +52,7 @@ export interface ConnectValues {
   wait?: string | undefined;
   session?: string | undefined;
   install?: boolean | undefined;
+  "install-from"?: string | undefined;
   yes?: boolean | undefined;
 }
 
@@ -94,10 +98,14 @@ export async function connectTo(
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
   const address = serverAddress(url, values);
-  if (values.yes === true && values.install !== true) throw new UsageError("--yes is for --install; add it");
-  if (values.install !== true) return connectServer(address, onConnectionState);
+  const from = values["install-from"];
+  if (values.install !== true) {
+    if (values.yes === true) throw new UsageError("--yes is for --install; add it");
+    if (from !== undefined) throw new UsageError("--install-from is for --install; add it");
+    return connectServer(address, onConnectionState);
+  }
   const { connectInstalling } = await import("./install-far.ts");
-  return connectInstalling(address, values.yes === true, onConnectionState);
+  return connectInstalling(address, { isAgreed: values.yes === true, from }, onConnectionState);
 }
 
 function waitMs(text: string | undefined): number | undefined {

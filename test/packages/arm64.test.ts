@@ -1,21 +1,14 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
-import { skipUnless } from "../support/skip-unless.ts";
+import { ARM64_LIBRARIES, QEMU, SKIP_WITHOUT_QEMU } from "../support/emulated-arm64.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
-
-const QEMU = "/usr/bin/qemu-aarch64-static";
-const LIBRARIES = "/usr/aarch64-linux-gnu";
-const isThere = existsSync(QEMU) && existsSync(`${LIBRARIES}/lib/libstdc++.so.6`);
 
 /** The version that a clone uses; npm holds the download to the registry's checksum. */
 const { optionalDependencies } = JSON.parse(readFileSync("package.json", "utf8"));
 
 describe("the package for arm64, under qemu with a Node of its own", {
-  skip: skipUnless(
-    isThere,
-    "ARM64 IS NOT TESTED: qemu or its libraries are missing; `npm run setup:debian` brings them",
-  ),
+  skip: SKIP_WITHOUT_QEMU,
 }, () => {
   let project: InstalledProject;
   before(async () => {
@@ -23,7 +16,7 @@ describe("the package for arm64, under qemu with a Node of its own", {
     project = await InstalledProject.install({
       npmArgs: ["--cpu=arm64", "--os=linux", "--libc=glibc"],
       optionalDependencies: { [node]: optionalDependencies[node] },
-      node: (path) => [QEMU, "-L", LIBRARIES, `${path}/node_modules/${node}/bin/node`],
+      node: (path) => [QEMU, "-L", ARM64_LIBRARIES, `${path}/node_modules/${node}/bin/node`],
     });
   });
   after(() => project[Symbol.asyncDispose]());

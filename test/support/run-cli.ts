@@ -34,6 +34,8 @@ export function startCli(
     stdin?: string;
     /** Words of a command that becomes it. */
     under?: readonly string[];
+    /** How long it may take; for what an emulator runs. */
+    stuckMs?: number;
   },
 ): CliRun {
   const [program = "", ...words] = [...(options.under ?? []), process.execPath, ENTRY, ...args];
@@ -57,7 +59,7 @@ export function startCli(
     stderr += chunk;
   });
   if (options.stdin !== undefined) child.stdin?.end(options.stdin);
-  const stuck = setTimeout(() => child.kill("SIGKILL"), STUCK_MS);
+  const stuck = setTimeout(() => child.kill("SIGKILL"), options.stuckMs ?? STUCK_MS);
   const ended = new Promise<CliEnd>((resolve, reject) => {
     child.on("error", reject);
     child.on("close", (code, signal) => {

@@ -153,8 +153,11 @@ function farScript(socket: string | null): string {
     `for p in procwire "$HOME/${INSTALLED_BELOW_HOME}/bin/procwire" "$HOME/.local/bin/procwire"`,
     `do command -v "$p" >/dev/null 2>&1 && exec "$p" connect${to}`,
     "done",
+    // The C library by what its own tool says, else by the loaders that are there: a host may have both.
+    'c=$(ldd --version 2>&1); case "$c" in *musl*) c=musl;; *GNU*|*GLIBC*) c=glibc;; *) c=unknown; for f in /lib/ld-musl-*; do [ -e "$f" ] && c=musl; done; for f in /lib/ld-linux* /lib64/ld-linux*; do [ -e "$f" ] && c=glibc; done;; esac',
+    "n=$(node --version 2>/dev/null)",
     // On a line of its own, whatever a login shell has said.
-    `echo; echo ${MISSING} $(uname -sm)`,
+    `echo; echo ${MISSING} $(uname -sm) $c \${n:-none}`,
     "exit 127",
   ].join("; ");
 }

@@ -20,18 +20,27 @@ export interface PipeOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** A host without procwire, as it tells itself. */
+export interface BareHost {
+  /** `Linux x86_64`. */
+  platform: string;
+  libc: "glibc" | "musl" | null;
+  /** `v24.1.0`; null where there is none on the PATH. */
+  nodeVersion: string | null;
+}
+
 /** The way to a server could not be opened. */
 export class PipeError extends Error {
   override readonly name = "PipeError";
   /** `MISSING`: the far host has no procwire. */
   readonly code: "PIPE" | "MISSING";
-  /** Of a far host without procwire: `Linux x86_64`, as it tells itself. */
-  readonly platform: string | null;
+  /** The far host that has no procwire. */
+  readonly bareHost: BareHost | null;
 
-  constructor(message: string, platform: string | null = null) {
+  constructor(message: string, bareHost: BareHost | null = null) {
     super(message);
-    this.code = platform === null ? "PIPE" : "MISSING";
-    this.platform = platform;
+    this.code = bareHost === null ? "PIPE" : "MISSING";
+    this.bareHost = bareHost;
   }
 }
 
@@ -150,12 +159,17 @@ class PipeProgram {
   }
 
   #missing(line: string): PipeError {
-    const platform = line.slice(MISSING.length).trim();
+    const [system = "", processor = "", libc, node] = line.slice(MISSING.length).trim().split(/\s+/);
+    const platform = `${system} ${processor}`.trim();
     // What a shell's command leads to is not known well enough to copy something there.
     const copied = this.#url.startsWith("exec:") ? "" : "`procwire run --install` copies it there, or ";
     return new PipeError(
       `${this.#url}: there is no procwire on that host (${platform}); ${copied}put it on the PATH of its non-interactive shells`,
-      platform,
+      {
+        platform,
+        libc: libc === "glibc" || libc === "musl" ? libc : null,
+        nodeVersion: node?.startsWith("v") ? node : null,
+      },
     );
   }
 

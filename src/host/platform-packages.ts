@@ -1,0 +1,197 @@
+/** Packages with what differs from platform to platform, from wherever they can be had here, for a copy to another host. */
+
+import { execFile, execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import { promisify } from "node:util";
+import { isClone, NATIVE_FILES, packageRoot } from "../native/native-files.ts";
+import { messageOf } from "../protocol/message-of.ts";
+import { VERSION } from "../version.ts";
+
+const OLDEST_NODE = 24;
+
+export interface PlatformPackagesOptions {
+  /** A package, or a folder of packages, that somebody has named; nothing else is looked at for what it should hold. */
+  from?: string | undefined;
+  /** A clone that may have made them; null: none. */
+  clone?: string | null;
+  /** Gets a line when something takes a while. */
+  say: (text: string) => void;
+}
+
+/** What was unpacked is gone with `using`. */
+export class PlatformPackages implements Disposable {
+  readonly #from: string | undefined;
+  readonly #clone: string | null;
+  readonly #say: (text: string) => void;
+  readonly #scratch = mkdtempSync(join(tmpdir(), "procwire-platform-"));
+
+  constructor({ from, clone = isClone() ? packageRoot() : null, say }: PlatformPackagesOptions) {
+    this.#from = from === undefined ? undefined : resolve(from);
+    this.#clone = clone;
+    this.#say = say;
+  }
+
+  /** A folder with the addon and the programs of a platform such as `linux-arm64-musl`. */
+  async native(platform: string): Promise<string> {
+    const name = `@procwire/${platform}`;
+    if (this.#from !== undefined) {
+      const given = this.#given(this.#from, platform);
+      if (given === null)
+        throw new Error(
+          `--install-from ${this.#from} holds no ${name}; expected its folder, its tarball (${tarballOf(name, VERSION)}) or a folder with one of them`,
+        );
+      return given;
+    }
+    const [made, whyNot] = this.#madeHere(platform);
+    return made ?? this.#byNpm(name, VERSION, whyNot);
+  }
+
+  /** A Node that runs there: the version that runs here, else a newer one of the same line. */
+  async node(platform: string): Promise<string> {
+    const name = `node-${platform}`;
+    const given = this.#from === undefined ? null : newestNode(this.#from, name);
+    if (given !== null) return nodeIn(this.#unpack(given));
+    const { node } = process.versions;
+    try {
+      return nodeIn(await this.#byNpm(name, node, ""));
+    } catch (error) {
+      const [line = ""] = node.split(".");
+      return nodeIn(
+        await this.#byNpm(name, line, "").catch(() => {
+          throw error;
+        }),
+      );
+    }
+  }
+
+  /** Of what somebody has named. */
+  #given(from: string, platform: string): string | null {
+    const name = `@procwire/${platform}`;
+    const found = statSync(from, { throwIfNoEntry: false });
+    if (found === undefined) throw new Error(`--install-from: there is no ${from}`);
+    if (!found.isDirectory()) return this.#checked(this.#unpack(from), name, from);
+    for (const folder of [from, join(from, platform)]) {
+      if (!holdsNativeFiles(folder)) continue;
+      // What `npm run prebuilds` makes has no manifest, and is told by its folder.
+      if (existsSync(join(folder, "package.json"))) return this.#checked(folder, name, folder);
+      if (basename(folder) === platform) return folder;
+    }
+    const packed = join(from, tarballOf(name, VERSION));
+    return existsSync(packed) ? this.#checked(this.#unpack(packed), name, packed) : null;
+  }
+
+  /** What a clone has made; else null, and what would make it. */
+  #madeHere(platform: string): [string | null, string] {
+    const root = this.#clone;
+    if (root === null) return [null, ""];
+    const sourcesAt = newestSource(join(root, "native"));
+    const name = `@procwire/${platform}`;
+    const built = join(root, "prebuild", "out", platform);
+    const packed = join(root, "release", tarballOf(name, VERSION));
+    const isFresh = (path: string) => existsSync(path) && statSync(path).mtimeMs >= sourcesAt;
+    if (holdsNativeFiles(built) && isFresh(join(built, "procwire.node"))) return [built, ""];
+    if (isFresh(packed)) return [this.#checked(this.#unpack(packed), name, packed), ""];
+    const state = existsSync(built) || existsSync(packed) ? "older than its sources" : "not made";
+    return [null, `it is ${state} in this clone (\`npm run prebuilds\` makes it), and `];
+  }
+
+  /** From wherever npm takes its packages; it checks what it gets. */
+  async #byNpm(name: string, version: string, before: string): Promise<string> {
+    const folder = mkdtempSync(join(this.#scratch, "npm-"));
+    const spec = `${name}@${version}`;
+    this.#say(`asking npm for ${spec}`);
+    try {
+      await promisify(execFile)("npm", ["pack", spec, "--ignore-scripts", "--pack-destination", folder]);
+    } catch (error) {
+      throw new Error(`${spec} was not found: ${before}${whyNpmFailed(error)}`, { cause: error });
+    }
+    const [packed] = readdirSync(folder);
+    if (packed === undefined) throw new Error(`${spec} was not found: ${before}npm left nothing`);
+    return this.#unpack(join(folder, packed));
+  }
+
+  #unpack(tarball: string): string {
+    const folder = mkdtempSync(join(this.#scratch, "package-"));
+    try {
+      execFileSync("tar", ["-xzf", tarball, "-C", folder, "--strip-components=1"], {
+        stdio: ["ignore", "ignore", "pipe"],
+      });
+    } catch (cause) {
+      throw new Error(`${tarball} is no package that \`tar\` can read`, { cause });
+    }
+    return folder;
+  }
+
+  #checked(folder: string, name: string, what: string): string {
+    const path = join(folder, "package.json");
+    const manifest: { name?: string; version?: string } = existsSync(path)
+      ? JSON.parse(readFileSync(path, "utf8"))
+      : {};
+    if (manifest.name !== name || manifest.version !== VERSION)
+      throw new Error(
+        `${what} is ${manifest.name ?? "no package"} ${manifest.version ?? ""}; expected ${name} ${VERSION}`,
+      );
+    if (!holdsNativeFiles(folder)) throw new Error(`${what} lacks ${NATIVE_FILES.join(", ")}`);
+    return folder;
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.#scratch, { recursive: true, force: true });
+  }
+}
+
+/** Whether a version such as `v24.1.0` runs procwire. */
+export function isNewEnough(nodeVersion: string | null): boolean {
+  return Number(/^v(\d+)\./.exec(nodeVersion ?? "")?.[1] ?? 0) >= OLDEST_NODE;
+}
+
+/** The C library that this process runs with. */
+export function ownLibc(): "glibc" | "musl" {
+  const report = process.report.getReport() as { header: { glibcVersionRuntime?: string } };
+  return report.header.glibcVersionRuntime === undefined ? "musl" : "glibc";
+}
+
+/** As `npm pack` calls it. */
+function tarballOf(name: string, version: string): string {
+  return `${name.replace("@", "").replace("/", "-")}-${version}.tgz`;
+}
+
+function holdsNativeFiles(folder: string): boolean {
+  return NATIVE_FILES.every((file) => existsSync(join(folder, file)));
+}
+
+/** The tarball of the newest Node that somebody has put beside the package. */
+function newestNode(from: string, name: string): string | null {
+  if (!statSync(from).isDirectory()) return null;
+  const versionOf = (file: string) => file.slice(name.length + 1, -".tgz".length);
+  const [newest] = readdirSync(from)
+    .filter((file) => file.startsWith(`${name}-`) && file.endsWith(".tgz"))
+    .filter((file) => isNewEnough(`v${versionOf(file)}`))
+    .sort((one, other) => versionOf(other).localeCompare(versionOf(one), undefined, { numeric: true }));
+  return newest === undefined ? null : join(from, newest);
+}
+
+function nodeIn(folder: string): string {
+  const path = join(folder, "bin", "node");
+  if (!existsSync(path)) throw new Error(`${folder} lacks bin/node`);
+  return path;
+}
+
+/** When the last source of the addon and the programs was written. */
+function newestSource(native: string): number {
+  const files = readdirSync(native, { withFileTypes: true, recursive: true })
+    .filter((entry) => entry.isFile() && /\.(cc|c|h|mjs)$/.test(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => !path.startsWith(join(native, "build")));
+  return Math.max(...files.map((path) => statSync(path).mtimeMs));
+}
+
+function whyNpmFailed(error: unknown): string {
+  const { code, stderr } = error as { code?: unknown; stderr?: string };
+  if (code === "ENOENT") return "there is no npm here";
+  const told = /^npm (?:error|ERR!) code (\S+)/m.exec(stderr ?? "")?.[1];
+  if (told === "E404" || told === "ETARGET") return "npm knows of none";
+  return `npm could not bring it (${told ?? messageOf(error)})`;
+}

@@ -1,0 +1,36 @@
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { skipUnless } from "./skip-unless.ts";
+
+export const QEMU = "/usr/bin/qemu-aarch64-static";
+/** Where qemu finds the C library of an arm64 program. */
+export const ARM64_LIBRARIES = "/usr/aarch64-linux-gnu";
+
+export const SKIP_WITHOUT_QEMU = skipUnless(
+  existsSync(QEMU) && existsSync(`${ARM64_LIBRARIES}/lib/libstdc++.so.6`),
+  "ARM64 IS NOT TESTED: qemu or its libraries are missing; `npm run setup:debian` brings them",
+);
+
+/** How the kernel tells a program for arm64: by its first bytes, and which of their bits count. */
+const ARM64_ELF = String.raw`\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00`;
+const COUNTS = String.raw`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff`;
+
+/**
+ * Programs of a host that is an arm64 one as far as anybody can tell who runs programs there: the kernel gives every arm64
+ * program to qemu, in a namespace of its own, so that nothing of this machine changes; and `uname` says so.
+ */
+export function makeArm64Host(folder: string): { programs: string; under: string } {
+  const programs = join(folder, "arm64-programs");
+  mkdirSync(programs);
+  writeFileSync(join(programs, "uname"), "#!/bin/sh\necho Linux aarch64\n", { mode: 0o755 });
+  const under = join(folder, "arm64-host");
+  const script = `#!/bin/sh
+[ "$1" = inside ] || exec unshare --user --map-root-user --mount "$0" inside
+mount -t binfmt_misc none /proc/sys/fs/binfmt_misc || exit 126
+printf %s '${`:arm64:M::${ARM64_ELF}:${COUNTS}:${QEMU}:F`}' > /proc/sys/fs/binfmt_misc/register || exit 126
+export QEMU_LD_PREFIX=${ARM64_LIBRARIES}
+exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"
+`;
+  writeFileSync(under, script, { mode: 0o755 });
+  return { programs, under };
+}
