@@ -39,8 +39,7 @@ await build({
   packages: "external",
   minify: true,
   supported: { "dynamic-import": false },
-  define: { "import.meta.url": "importMetaUrl" },
-  banner: { js: 'const importMetaUrl = require("node:url").pathToFileURL(__filename).href;' },
+  define: { "import.meta.dirname": "__dirname" },
   plugins: [commandsApart],
   logLevel: "warning",
 });

@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import type { Worker } from "node:worker_threads";
 import type { JobsAnswer, JobsQuestion } from "../protocol/job-schemas.ts";
 import type { AskJobs } from "../server/web-jobs.ts";
@@ -67,7 +67,7 @@ export function askJobsOf(place: JobsPlace): AskJobs {
 /** Beside this file, in the bundle and in the sources. */
 function workerFile(): string {
   const found = ["./jobs-worker.cjs", "./jobs-worker.ts"]
-    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .map((path) => join(import.meta.dirname, path))
     .find((path) => existsSync(path));
   if (found === undefined) throw new Error("the reader of jobs is not built; `npm run build` builds it");
   return found;

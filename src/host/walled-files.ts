@@ -5,7 +5,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { type Clock, systemClock, type Timer } from "../async/clock.ts";
 import type { Caller } from "../client/caller.ts";
 import { shakeHands } from "../client/handshake.ts";
@@ -238,7 +238,7 @@ function startWalled(walls: ResolvedWalls) {
 /** This program's own entry, wherever it runs from: the bundle, the built library, or the sources. */
 function ownProgram(): string {
   const found = ["./procwire.cjs", "../cli/procwire.js", "../cli/procwire.ts"]
-    .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+    .map((path) => join(import.meta.dirname, path))
     .find((path) => existsSync(path));
   if (found === undefined) throw new Error("procwire cannot find its own program");
   return found;

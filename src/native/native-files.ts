@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 
 /** Names of the packages with this platform's addon and programs, one for each C library. */
 const PLATFORM_PACKAGES = ["", "-musl"].map((libc) => `@procwire/${process.platform}-${process.arch}${libc}`);
@@ -56,8 +55,7 @@ export function buildAtFirstUse(): FirstBuild {
 
 /** The folder of this package, from `src/native/` or from a bundle in `dist/`. */
 export function packageRoot(): string | null {
-  const here = dirname(fileURLToPath(import.meta.url));
-  return ancestors(here).find((folder) => existsSync(join(folder, "native", "build.mjs"))) ?? null;
+  return ancestors(import.meta.dirname).find((folder) => existsSync(join(folder, "native", "build.mjs"))) ?? null;
 }
 
 /** A folder and all above it, nearest first. */

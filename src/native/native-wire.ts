@@ -1,6 +1,5 @@
 import type { Socket } from "node:net";
 // Not by named imports: an older Node lacks one of them, and would report that instead of what `needs-node.ts` says.
-import util from "node:util";
 import type {
   AcceptedSocket,
   AcceptedSocketEvents,
@@ -45,8 +44,9 @@ export function nativeListener(native: NativeAddon, descriptor = -1): ListenAt {
       onConnection(new AddonSocket(native, socket, peerName, peerUid < 0 ? null : peerUid));
     const made = native.listenAt(host, port, LISTEN_BACKLOG, take, descriptor);
     if (typeof made === "number") {
-      const name = util.getSystemErrorName(-made);
-      throw Object.assign(new Error(`listen ${name}: ${util.getSystemErrorMessage(-made)}`), { code: name });
+      const name = systemErrors().getSystemErrorName(-made);
+      const says = systemErrors().getSystemErrorMessage(-made);
+      throw Object.assign(new Error(`listen ${name}: ${says}`), { code: name });
     }
     const [listener, realPort] = made;
     return { port: realPort, close: () => native.closeListener(listener) };
@@ -237,9 +237,14 @@ function tellFrames(
       return true;
     case "close":
       if (typeof first !== "number" || typeof second !== "string") return false;
-      events.close(first === 0 ? null : `${second} ${util.getSystemErrorName(-first)}`);
+      events.close(first === 0 ? null : `${second} ${systemErrors().getSystemErrorName(-first)}`);
       return true;
     default:
       return false;
   }
+}
+
+/** Loaded when it is needed: an import of the whole of node:util reads every export of it, and some load a library each. */
+function systemErrors() {
+  return process.getBuiltinModule("node:util");
 }
