@@ -4,6 +4,7 @@
  * that it is not the client that is measured. A slow result is no failure; a wrong one is.
  *
  *   npm run bench -- [--only echo,upload] [--rounds N] [--ours-only] [--no-write] [--list]
+ *   npm run bench -- --beside CHECKOUT     another checkout that is built, in the peer's place: what a change did
  */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,6 +13,7 @@ import { buildClient, type Measured, runClient } from "./native-client.ts";
 import { describeMachine, markdownTable, plainTable, type Row, replaceSection, rowOf } from "./report.ts";
 import { type Scenario, scenarios } from "./scenarios.ts";
 import {
+  checkoutKind,
   ourKind,
   peerKind,
   type ServerKind,
@@ -29,6 +31,7 @@ const { values: flags } = parseArgs({
     only: { type: "string" },
     rounds: { type: "string" },
     "ours-only": { type: "boolean", default: false },
+    beside: { type: "string" },
     "no-write": { type: "boolean", default: false },
     list: { type: "boolean", default: false },
   },
@@ -46,7 +49,8 @@ async function bench(selection: Scenario[]): Promise<void> {
   const machine = describeMachine();
   const client = buildClient();
   const kinds: ServerKind[] = [ourKind()];
-  if (!flags["ours-only"]) kinds.unshift(peerKind(temporaryHome()));
+  if (flags.beside !== undefined) kinds.unshift(checkoutKind(flags.beside));
+  else if (!flags["ours-only"]) kinds.unshift(peerKind(temporaryHome()));
   console.error(`${machine.cores} cores, load ${machine.loadAtStart}; ${selection.length} scenarios`);
   const limits = await runClient(client, ["limits"]);
   const rows: Row[] = [];
@@ -68,7 +72,7 @@ async function bench(selection: Scenario[]): Promise<void> {
   console.log(
     missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.map(({ label }) => label).join("; ")}`,
   );
-  if (flags["no-write"] || flags["ours-only"]) return;
+  if (flags["no-write"] || flags["ours-only"] || flags.beside !== undefined) return;
 
   const date = new Date().toISOString().slice(0, 10);
   mkdirSync(join(RESULTS, ".."), { recursive: true });

@@ -27,6 +27,11 @@ export function ourKind(): ServerKind {
   return { name: "ours", command: [join(ROOT, "bin/procwire"), "serve", ...LISTEN], env: process.env };
 }
 
+/** Another checkout of ours, as it was built there, in the peer's place. */
+export function checkoutKind(folder: string): ServerKind {
+  return { name: "peer", command: [join(folder, "bin/procwire"), "serve", ...LISTEN], env: process.env };
+}
+
 /** The peer, installed from its lockfile into `interop/` if it is not there; with a home of its own. */
 export function peerKind(home: string): ServerKind {
   const interop = join(ROOT, "interop");

@@ -25,7 +25,7 @@ export const Environment = {
 };
 
 function localParts(): LocalEnvironmentParts {
-  const host = createLocalHost({ uniqueIds: true });
+  const host = createLocalHost({ calledDirectly: true });
   const { backend } = host;
   const server = new ExecServer(host);
   return {

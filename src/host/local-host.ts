@@ -37,8 +37,8 @@ export interface LocalHostOptions {
   hidden?: readonly string[];
   /** Orphans of started programs come to this program, which reaps them. For a server program, not for a library. */
   subreaper?: boolean;
-  /** Refuses an id that a live process has; for programs that use the backend without a server. */
-  uniqueIds?: boolean;
+  /** For programs that use the backend without a server: refuses an id that a live process has; errors name the caller. */
+  calledDirectly?: boolean;
   /** Keeps freed memory for the next chunk instead of giving it back each time. For a server program, not for a library. */
   keepFreedMemory?: boolean;
   /** The keeper above this program: processes can outlive it. */
@@ -65,7 +65,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   const backend = createLocalBackend({
     budget: budget(MEMORY_SHARES.retention),
     snapshotBudget: budget(MEMORY_SHARES.snapshots),
-    uniqueIds: options.uniqueIds ?? false,
+    calledDirectly: options.calledDirectly ?? false,
     subreaper: options.subreaper ?? false,
     keeper: options.keeper,
     degraded: options.subreaper ? unguarded() : [],

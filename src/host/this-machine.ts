@@ -28,7 +28,7 @@ export function createLocalBackend({
   return new LocalBackend(
     forceFallback ? plainMachine("it was switched off (forceFallback)") : thisMachine(keeper),
     {
-      uniqueIds: true,
+      calledDirectly: true,
       ...options,
       resolveSandbox: (intent, params) => {
         hasWalls = true;

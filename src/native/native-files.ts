@@ -55,7 +55,9 @@ export function buildAtFirstUse(): FirstBuild {
 
 /** The folder of this package, from `src/native/` or from a bundle in `dist/`. */
 export function packageRoot(): string | null {
-  return ancestors(import.meta.dirname).find((folder) => existsSync(join(folder, "native", "build.mjs"))) ?? null;
+  return (
+    ancestors(import.meta.dirname).find((folder) => existsSync(join(folder, "native", "build.mjs"))) ?? null
+  );
 }
 
 /** A folder and all above it, nearest first. */

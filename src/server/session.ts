@@ -69,6 +69,8 @@ export class Session {
   readonly id: string;
   readonly #deps: SessionDeps;
   readonly #slots = new Map<string, Slot>();
+  /** Never below the number of live ones, and counted anew only at the cap: a start does not look at all that ended. */
+  #liveAtMost = 0;
   readonly #forgetting = new Map<SessionProcess, Timer>();
   /** Forgotten, but somebody they started lives on: that one ends with the session. */
   readonly #ended = Promise.withResolvers<void>();
@@ -96,6 +98,7 @@ export class Session {
     const entry = this.#entryOf(shared, processId, "owner");
     this.#attachments = Math.max(this.#attachments, attachments);
     this.#slots.set(processId, { type: "started", entry });
+    this.#liveAtMost++;
     this.#input.started(process);
     entry.detach();
     this.#considerForgetting(entry);
@@ -411,18 +414,24 @@ export class Session {
     for (const slot of this.#slots.values()) if (slot.type === "started") yield slot.entry;
   }
 
+  /** Refuses a process above the cap; those that ended do not count. */
   #refuseTooMany(): void {
     const { maxProcesses } = this.#deps.config;
-    if (this.#slots.size < maxProcesses) return;
-    let live = 0;
-    for (const slot of this.#slots.values()) {
-      if (slot.type === "starting" || isLive(slot.entry.process)) live++;
-    }
-    if (live >= maxProcesses) {
+    if (this.#liveAtMost >= maxProcesses) this.#liveAtMost = this.#countLive();
+    if (this.#liveAtMost >= maxProcesses) {
       throw invalidRequest(
         `too many processes: this session may have ${maxProcesses} live processes at once; end one first, or let sessions have more with --max-processes`,
       );
     }
+    this.#liveAtMost++;
+  }
+
+  #countLive(): number {
+    let live = 0;
+    for (const slot of this.#slots.values()) {
+      if (slot.type === "starting" || isLive(slot.entry.process)) live++;
+    }
+    return live;
   }
 
   #entryOf(shared: SharedProcess, processId: string, role: "owner" | Role): SessionProcess {

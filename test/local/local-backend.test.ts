@@ -55,7 +55,7 @@ describe("the local backend", { skip: NO_ADDON }, () => {
   });
 
   it("refuses every sandbox intent where it has no sandbox", async () => {
-    await using backend = new LocalBackend(plainMachine("it is not wanted"), {});
+    await using backend = new LocalBackend(plainMachine("it is not wanted"), { calledDirectly: true });
     await assert.rejects(
       start(backend, "true", { sandbox: { permissions: {} } }),
       refusedAs(-32602, "sandbox intent cannot be enforced on this executor"),

@@ -16,7 +16,7 @@ function unreadable(): LocalMachine {
 }
 
 test("a process whose output cannot be read fails, is ended, and its id is free again", async () => {
-  await using backend = new LocalBackend(unreadable(), { uniqueIds: true });
+  await using backend = new LocalBackend(unreadable(), { calledDirectly: true });
   const params = {
     processId: "p",
     argv: ["/bin/sh", "-c", "echo x; sleep 1000"],

@@ -3,26 +3,19 @@ import { test } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { FakeHost } from "../support/fake-host.ts";
 
+const start = (processId: string) => ({ processId, argv: ["x"], cwd: "file:///tmp", env: {}, tty: false });
+
+async function session(server: ExecServer) {
+  const connection = server.connectInProcess({ notified: () => undefined, disconnected: () => undefined });
+  await connection.call("initialize", { clientName: "test" });
+  connection.initialized();
+  return connection;
+}
+
 test("the server's limit of live processes counts those of all sessions", async () => {
   const host = new FakeHost();
   await using server = new ExecServer(host, { maxServerProcesses: 2 });
-  const session = async () => {
-    const connection = server.connectInProcess({
-      notified: () => undefined,
-      disconnected: () => undefined,
-    });
-    await connection.call("initialize", { clientName: "test" });
-    connection.initialized();
-    return connection;
-  };
-  const [one, other] = [await session(), await session()];
-  const start = (processId: string) => ({
-    processId,
-    argv: ["x"],
-    cwd: "file:///tmp",
-    env: {},
-    tty: false,
-  });
+  const [one, other] = [await session(server), await session(server)];
   await one.call("process/start", start("a"));
   await other.call("process/start", start("b"));
   for (const connection of [one, other]) {
@@ -34,4 +27,27 @@ test("the server's limit of live processes counts those of all sessions", async 
   host.process("a").exit(0);
   await other.call("process/start", start("c"));
   await assert.rejects(one.call("process/start", start("d")), /too many processes/);
+});
+
+test("a start does not look at every process that ended before it", async () => {
+  const host = new FakeHost();
+  await using server = new ExecServer(host, { maxProcesses: 50 });
+  const connection = await session(server);
+  let looks = 0;
+  for (let at = 0; at < 200; at++) {
+    await connection.call("process/start", start(`p${at}`));
+    const { log } = host.process(`p${at}`);
+    host.process(`p${at}`).exit(0);
+    const { exit } = log;
+    Object.defineProperty(log, "exit", {
+      get: () => {
+        looks++;
+        return exit;
+      },
+    });
+  }
+  // 19,000 when each start counted those that live.
+  assert.ok(looks < 2000, `${looks} looks at ended processes`);
+  for (let at = 0; at < 50; at++) await connection.call("process/start", start(`live${at}`));
+  await assert.rejects(connection.call("process/start", start("one too many")), /too many processes/);
 });
