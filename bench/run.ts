@@ -73,12 +73,12 @@ async function bench(selection: Scenario[]): Promise<void> {
     missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.map(({ label }) => label).join("; ")}`,
   );
   if (flags["no-write"] || flags["ours-only"] || flags.beside !== undefined) return;
+  // A part of the scenarios replaces neither the whole table nor its numbers.
+  if (selection.length < scenarios.length) return;
 
   const date = new Date().toISOString().slice(0, 10);
   mkdirSync(join(RESULTS, ".."), { recursive: true });
   writeFileSync(RESULTS, `${JSON.stringify({ date, machine, limits, rows, rounds: raw }, null, 2)}\n`);
-  // A part of the scenarios does not replace the whole table.
-  if (selection.length < scenarios.length) return;
   const place = `${machine.cores} cores (${machine.cpu}), ${machine.memoryGib} GiB, Linux ${machine.kernel} ${machine.arch}, Node ${machine.node}, load at start ${machine.loadAtStart}, ${date}`;
   replaceSection(DOCUMENT, "table", `Machine: ${place}.\n\n${markdownTable(rows)}`, "# Performance\n");
 }
