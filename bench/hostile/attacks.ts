@@ -112,6 +112,56 @@ export const attacks: Attack[] = [
     },
   },
   {
+    name: "dead-reads",
+    label:
+      "four peers at once with 10,000 unread `process/read` of 1 MiB each, then gone, while four others flood",
+    async run(url) {
+      // These read what comes, so their processes never stop.
+      const busy = await Promise.all(Array.from({ length: 4 }, () => initialized(url)));
+      await Promise.all(busy.map((peer) => start(peer, "flood", "cat /dev/zero")));
+      await Promise.all(
+        Array.from({ length: 4 }, async () => {
+          const peer = await initialized(url);
+          await start(peer, "p", "head -c 1000000 /dev/zero; sleep 60");
+          await quiet(500);
+          peer.stopReading();
+          const params = { processId: "p", afterSeq: 0, maxBytes: MIB, waitMs: 0 };
+          for (let n = 0; n < 10_000; n++) if (!(await peer.request("process/read", params))) break;
+          peer.leave();
+        }),
+      );
+      await quiet(8_000);
+    },
+  },
+  {
+    name: "load",
+    label:
+      "500 connections with 4 processes each, 200,000 echoes, then 40 s after all have gone (honest load)",
+    async run(url) {
+      const peers: RawPeer[] = [];
+      for (let n = 0; n < 500; n++) peers.push(await initialized(url));
+      const names = ["a", "b", "c", "d"];
+      for (let n = 0; n < peers.length; n += 20)
+        await Promise.all(
+          peers
+            .slice(n, n + 20)
+            .flatMap((peer) => names.map((name) => start(peer, name, "cat", { pipeStdin: true }))),
+        );
+      const chunk = Buffer.alloc(64, "e").toString("base64");
+      for (let round = 0; round < 100; round++)
+        await Promise.all(
+          peers.flatMap((peer) =>
+            names.map((processId) =>
+              peer.answered("process/write", { processId, writeId: `${processId}${round}`, chunk }),
+            ),
+          ),
+        );
+      for (const peer of peers) peer.leave();
+      // Sessions, and with them their processes, stay for a while after their connections.
+      await quiet(40_000);
+    },
+  },
+  {
     name: "floods",
     label: "20 peers that do not read, 10 flooding processes each",
     async run(url) {
