@@ -142,6 +142,27 @@ describe("one budget for everything that is kept in memory", { skip: NO_ADDON, t
 });
 
 describe("messages that do not come whole", { skip: NO_ADDON, timeout: 120_000 }, () => {
+  test("are put together by the addon up to its own bound, however many connections send one", async () => {
+    await using server = await serve("--memory-budget-bytes", String(64 * MIB));
+    const { port } = new URL(server.url);
+    const before = residentBytes(server.serverPid());
+    const text = `{"id":1,"method":"none","params":"${"x".repeat(1.4 * MIB)}"}`;
+    const frame = rawFrame({ opcode: 1, payload: Buffer.from(text), mask: 0 });
+    using stack = new DisposableStack();
+    const peers = await Promise.all(
+      Array.from({ length: 200 }, async () => {
+        const peer = stack.adopt(await RawWebSocket.open(Number(port)), ({ socket }) => socket.destroy());
+        peer.send(frame.subarray(0, -10));
+        return peer;
+      }),
+    );
+    const grown = (await settledPeak(server.serverPid())) - before;
+    // Of the 280 MiB that came, all of which the addon would hold.
+    assert.ok(grown < 140 * MIB, `it grew by ${Math.round(grown / MIB)} MiB`);
+    for (const peer of peers) peer.send(frame.subarray(-10));
+    for (const peer of peers) assert.match((await peer.heard(1)).join(), /^text /);
+  });
+
   test("of many connections are not all in memory, and each is answered once it is whole", async () => {
     await using server = await serve("--memory-budget-bytes", String(64 * MIB));
     const { port } = new URL(server.url);
