@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { duplexPair } from "node:stream";
 import { describe, test } from "node:test";
+import { ByteTurns } from "../../src/async/byte-turns.ts";
 import { ManualClock } from "../../src/async/clock.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
 import { StreamSocket } from "../../src/connection/stream-socket.ts";
-import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
+import { type IncomingTurns, WebSocketConnection } from "../../src/connection/websocket-connection.ts";
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 
 /** A server's connection over a pair of streams, and a client that writes frames by hand. */
@@ -15,6 +16,7 @@ function connect(
     stalled?: boolean;
     maxMessageBytes?: number;
     maxQueuedBytes?: number;
+    turns?: IncomingTurns;
   } = {},
 ) {
   const { maxQueuedBytes = Number.POSITIVE_INFINITY } = options;
@@ -31,6 +33,7 @@ function connect(
       clock,
       keepAlive: true,
       maxMessageBytes: options.maxMessageBytes ?? 10_000,
+      turns: options.turns,
     },
   );
   const writer = new FrameWriter("client", plainByteCodec, undefined, () => 0x01020304);
@@ -155,6 +158,40 @@ describe("a peer that does not read", () => {
     far.destroy();
     connection.close();
     await Promise.all(sent);
+  });
+});
+
+describe("a peer that stalls within a large message", () => {
+  /** Two connections with room for one large message, and the beginning of one from each. */
+  async function two(begun: (writer: FrameWriter) => Buffer) {
+    const turns = { small: new ByteTurns(1_000_000), large: new ByteTurns(4_000_000) };
+    const options = { answersPings: true, maxMessageBytes: 8_000_000, turns };
+    const [first, second] = [connect(options), connect(options)];
+    first.far.write(begun(first.writer));
+    await settle();
+    return { first, second };
+  }
+  const beginning = (writer: FrameWriter) => writer.text("x".repeat(3_000_000)).subarray(0, 10_000);
+
+  test("is closed with a reason once others wait for its room, and they get it", async () => {
+    const { first, second } = await two(beginning);
+    // It gives no sign of life but the silence; pongs would be one.
+    first.far.pause();
+    second.far.write(beginning(second.writer));
+    await settle();
+    assert.ok(second.near.isPaused(), "the second waits for room");
+    await first.clock.advance(60_000);
+    assert.deepEqual(first.events, [{ type: "disconnected", reason: "it stalled" }]);
+    await settle();
+    assert.equal(second.near.isPaused(), false);
+    assert.deepEqual(second.events, []);
+  });
+
+  test("is left in peace while nobody waits for its room", async () => {
+    const { first } = await two(beginning);
+    first.far.pause();
+    await first.clock.advance(600_000);
+    assert.ok(!first.events.some((event) => event.type === "disconnected" && event.reason === "it stalled"));
   });
 });
 
