@@ -492,6 +492,25 @@ describe("under outputAck", () => {
     assert.equal(host.clock.pendingTimers, 0);
   });
 
+  test("a process whose time has begun stays for a resume that asks for acknowledgements only now", async () => {
+    const { host, ready, resume } = setup();
+    const first = await ready();
+    await first.start("p", ["x"]);
+    host.process("p").print("precious");
+    host.process("p").finish(0);
+    await first.finished("p");
+    await host.clock.advance(20_000);
+    await first.close();
+    await settle();
+    const second = await resume(first, { extensions });
+    await host.clock.advance(60_000);
+    assert.equal((await readAll(second, "p")).text, "precious");
+    ack(second, 3);
+    await second.settled();
+    await host.clock.advance(30_000);
+    assert.equal((await second.refused("process/read", { processId: "p" })).message, "unknown process id p");
+  });
+
   test("the mode belongs to the attach: a resume without it evicts as always once it has read", async () => {
     const { host, ready, resume } = setup();
     const first = await ready({ extensions });
