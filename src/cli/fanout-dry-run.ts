@@ -12,7 +12,7 @@ import { openJobStore } from "./fanout-setup.ts";
 export async function showDryRun(options: FanoutCommandOptions, input: TableInput): Promise<number> {
   const { task } = options;
   const plan = await dryRun(input, task, options.settings.rowLimit);
-  await using store = await openJobStore(options);
+  await using store = await openJobStore(options, { waits: false });
   const estimate = estimateOf(plan, await sampledUsage(store, jobKey(input, task), task));
   const price = options.prices.priceOf(task.model);
   const costUsd = price && costOf(price, estimate.usage);

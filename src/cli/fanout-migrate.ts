@@ -1,5 +1,6 @@
 import { UsageError } from "./command.ts";
 import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
+import { tellTrouble } from "./fanout-setup.ts";
 import { parseOptions } from "./parse-options.ts";
 
 const HELP = `Usage: procwire fanout migrate --database-url URL [--grant-to ROLE]
@@ -10,6 +11,7 @@ whoever runs and works on jobs afterwards needs only the rights to read and writ
       --database-url URL    the database, or
       --database-url-file PATH  a file with its URL; else PROCWIRE_DATABASE_URL, DATABASE_URL
       --grant-to ROLE       let that role run jobs and work on them
+      --outage-patience SECONDS  wait so long for a database that is away (default: not at all)
 `;
 
 export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
@@ -18,14 +20,21 @@ export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
     process.stdout.write(HELP);
     return 0;
   }
-  const databaseUrl = parseRunOptions(values).databaseUrl ?? (process.env.DATABASE_URL || undefined);
+  const given = parseRunOptions(values);
+  const databaseUrl = given.databaseUrl ?? (process.env.DATABASE_URL || undefined);
   if (databaseUrl === undefined) {
     throw new UsageError(
       "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
     );
   }
   const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
-  await using store = await PostgresStore.open({ databaseUrl });
+  const { outagePatienceSeconds } = given;
+  await using store = await PostgresStore.open({
+    databaseUrl,
+    outagePatienceMs: (outagePatienceSeconds ?? 0) * 1000,
+    waitToOpen: outagePatienceSeconds !== undefined,
+    onError: tellTrouble("database"),
+  });
   if (values["grant-to"] !== undefined) await store.grantTo(values["grant-to"]);
   process.stderr.write("the database is ready\n");
   return 0;

@@ -80,10 +80,13 @@ export function jobOutput(json: boolean): JobListener {
   return json ? new JsonJobOutput(process.stdout) : new HumanJobOutput(process.stderr);
 }
 
-/** Jobs of this machine, or of a database that several machines share. */
+/**
+ * Jobs of this machine, or of a database that several machines share. `waits`: the command is worth waiting for although the
+ * database is away already; others wait when --outage-patience is given.
+ */
 export async function openJobStore(
   options: Pick<RunOptions, "databaseUrl" | "heartbeatSeconds" | "outagePatienceSeconds">,
-  signal?: AbortSignal,
+  { waits, signal }: { waits: boolean; signal?: AbortSignal | undefined },
 ): Promise<JobStore> {
   const outagePatienceMs = (options.outagePatienceSeconds ?? DEFAULT_OUTAGE_PATIENCE_SECONDS) * 1000;
   if (options.databaseUrl !== undefined) {
@@ -92,6 +95,7 @@ export async function openJobStore(
       databaseUrl: options.databaseUrl,
       heartbeatSeconds: options.heartbeatSeconds,
       outagePatienceMs,
+      waitToOpen: waits || options.outagePatienceSeconds !== undefined,
       signal,
       onError: tellTrouble("database"),
     });
@@ -104,7 +108,8 @@ export async function openJobStore(
   });
 }
 
-function tellTrouble(where: string): (error: unknown) => void {
+/** Reports trouble that the command goes on after. */
+export function tellTrouble(where: string): (error: unknown) => void {
   return (error) => {
     const message = messageOf(error);
     process.stderr.write(`${where}: ${visibleText(message)}\n`);

@@ -47,7 +47,7 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
   const options = { ...given, databaseUrl };
   return runToExit((signal) =>
     withRowResources(options, signal, async (resources) => {
-      await using store = await openJobStore(options, signal);
+      await using store = await openJobStore(options, { waits: true, signal });
       process.stderr.write("worker ready\n");
       await runWorker({
         ...resources,

@@ -47,7 +47,7 @@ async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<
     return await showDryRun(options, input);
   }
   return await withRowResources(options, signal, async (resources) => {
-    await using store = await openJobStore(options, signal);
+    await using store = await openJobStore(options, { waits: true, signal });
     const end = await startOrResumeJob({
       ...coordinatorOptions(options, resources, store, options.task.model),
       input,

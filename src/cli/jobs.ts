@@ -57,7 +57,8 @@ report   writes one HTML page about the job that needs nothing else: its rows, f
 rm       forgets a job and its answers, also one whose ledger cannot be read; not the results that were written
 prune    forgets the jobs that ended more than DAYS (default 30) ago, and what processes that died have left
 
-For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL. For resume and retry also:
+For all: --json, --database-url URL or --database-url-file PATH or PROCWIRE_DATABASE_URL, and --outage-patience SECONDS to
+wait for a database that is away; watch, resume and retry wait without it. For resume and retry also:
 ${RUN_HELP}`;
 
 export const command: Command = {
@@ -95,7 +96,7 @@ export const command: Command = {
       output: values.output,
       errors: values.errors ?? false,
     };
-    await using store = await openJobStore(request.run);
+    await using store = await openJobStore(request.run, { waits: WAITING_VERBS.has(verb) });
     if (verb === "list") return await list(store, request);
     if (verb === "prune") return await prune(store, values["older-than"]);
     if (verb === "rm" && idOrPrefix !== undefined) return await remove(store, idOrPrefix);
@@ -130,6 +131,9 @@ const VERBS: Record<string, (ledger: JobLedger, request: Request, store: JobStor
 };
 
 const VERB_NAMES = "list, show, watch, cancel, resume, retry, export, report, rm or prune";
+
+/** Somebody has left these running for long; what the others tell is wanted now. */
+const WAITING_VERBS: ReadonlySet<string> = new Set(["watch", "resume", "retry"]);
 
 async function list(store: JobStore, { run }: Request): Promise<number> {
   const summaries = [];

@@ -31,6 +31,10 @@ export async function runToExit(run: (signal: AbortSignal) => Promise<number>): 
   process.on("SIGTERM", onSignal);
   try {
     return leave(await run(controller.signal));
+  } catch (error) {
+    if (!(error instanceof Interruption)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    return leave(error.signal === "SIGINT" ? 130 : 143);
   } finally {
     process.off("SIGINT", onSignal);
     process.off("SIGTERM", onSignal);

@@ -19,7 +19,7 @@ import type { LedgerViews } from "./ledger-views.ts";
 export interface JobStore extends AsyncDisposable {
   /**
    * Runs a task while no other process runs one for the same key: the same command, started twice at once, must find or create
-   * one job.
+   * one job. A task that an outage of the ledger interrupted is run again, although it may have made the job.
    */
   withKey<T>(key: string, signal: AbortSignal, task: () => Promise<T>): Promise<T>;
   /** The job that this key names now; with `--fresh` the key names a new job. */

@@ -25,7 +25,10 @@ export interface StartJobOptions extends CoordinatorOptions {
 export async function startOrResumeJob(options: StartJobOptions): Promise<JobEnd> {
   const task = await compileTask(options.task);
   const key = jobKey(options.input, options.task);
-  const found = await options.store.withKey(key, options.signal, () => findOrCreate(options, key, task));
+  const newId = options.newId?.() ?? crypto.randomUUID();
+  const found = await options.store.withKey(key, options.signal, () =>
+    findOrCreate(options, key, newId, task),
+  );
   const { job, resumed, settings, outputPath, rows } = found;
   try {
     return await coordinateJob(options, { jobId: job.id, task, settings, outputPath, resumed, rows });
@@ -49,11 +52,14 @@ const FIRST_ROWS: FirstRows = { rows: 20_000, chars: 16_000_000 };
 async function findOrCreate(
   options: StartJobOptions,
   key: string,
+  newId: string,
   { template }: CompiledTask,
 ): Promise<FoundJob> {
-  const { store, input, task, clock = systemClock, newId = () => crypto.randomUUID() } = options;
-  const known = options.fresh ? null : await store.find(key);
-  const id = known?.id ?? newId();
+  const { store, input, task, clock = systemClock } = options;
+  const current = await store.find(key);
+  // A new job is one that an interrupted run of this function has made.
+  const known = options.fresh && current?.id !== newId ? null : current;
+  const id = known?.id ?? newId;
   const outputPath = typeof options.outputPath === "string" ? options.outputPath : options.outputPath(id);
   await checkOutput(outputPath, input.path);
   const openRows = () =>

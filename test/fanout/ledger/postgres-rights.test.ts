@@ -18,6 +18,10 @@ function opensslMissing(): string | null {
   return spawnSync("openssl", ["version"]).status === 0 ? null : "openssl is not installed";
 }
 
+/** Whether the connections of others to this database are encrypted. */
+const ENCRYPTED =
+  "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
 suite("rights and encryption", { skip }, () => {
   let folder: string;
   let postgres: TestPostgres;
@@ -96,11 +100,22 @@ suite("rights and encryption", { skip }, () => {
         return;
       }
       await using _store = await PostgresStore.open({ databaseUrl: asked });
-      const rows = await query(
-        url,
-        "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE datname = current_database() AND pid <> pg_backend_pid()",
-      );
-      assert.deepEqual(rows, [{ ssl: expected === "encrypted" }]);
+      assert.deepEqual(await query(url, ENCRYPTED), [{ ssl: expected === "encrypted" }]);
     });
   }
+
+  test("a server that is away at first is asked for encryption once it is there", async () => {
+    const url = await postgres.createDatabase();
+    await postgres.stop();
+    const isTold = Promise.withResolvers<void>();
+    const opening = PostgresStore.open({
+      databaseUrl: url,
+      waitToOpen: true,
+      onError: () => isTold.resolve(),
+    });
+    await isTold.promise;
+    await postgres.start();
+    await using _store = await opening;
+    assert.deepEqual(await query(url, ENCRYPTED), [{ ssl: true }]);
+  });
 });

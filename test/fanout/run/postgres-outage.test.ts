@@ -1,74 +1,16 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
-import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
 import pg from "pg";
+import { DatabaseRoad } from "../../support/database-road.ts";
 import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
 import { type CliRun, startCli } from "../../support/run-cli.ts";
 import { until } from "../../support/until.ts";
 import { catTable } from "../fanout-harness.ts";
-
-/** A proxy to a database that can be cut, so that connections are reset and new ones refused. */
-class DatabaseRoad implements AsyncDisposable {
-  #target: URL;
-  #server: Server | null = null;
-  #port = 0;
-  #sockets = new Set<Socket>();
-
-  private constructor(target: URL) {
-    this.#target = target;
-  }
-
-  static async to(url: string): Promise<DatabaseRoad> {
-    const road = new DatabaseRoad(new URL(url));
-    await road.giveBack();
-    return road;
-  }
-
-  get url(): string {
-    const url = new URL(this.#target);
-    url.port = `${this.#port}`;
-    return url.href;
-  }
-
-  async takeAway(): Promise<void> {
-    const server = this.#server;
-    this.#server = null;
-    for (const socket of this.#sockets) socket.resetAndDestroy();
-    await new Promise((resolve) => server?.close(resolve));
-  }
-
-  async giveBack(): Promise<void> {
-    this.#server = createServer((near) => {
-      const far = connect(Number(this.#target.port), this.#target.hostname);
-      for (const [socket, other] of [
-        [near, far],
-        [far, near],
-      ] as const) {
-        this.#sockets.add(socket);
-        socket.on("error", () => undefined);
-        socket.on("close", () => {
-          this.#sockets.delete(socket);
-          other.destroy();
-        });
-        socket.pipe(other);
-      }
-    });
-    this.#server.listen(this.#port, "127.0.0.1");
-    await once(this.#server, "listening");
-    const address = this.#server.address();
-    if (typeof address === "object" && address) this.#port = address.port;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#server) await this.takeAway();
-  }
-}
 
 const ROWS = 40;
 /** When any process of the fleet last had the engine look for workers without heartbeats. */

@@ -10,6 +10,7 @@ const DEFAULT_PORT = 5432;
 /**
  * Rewrites the URL so that the driver treats `sslmode` as psql does: `require` encrypts without verifying, `verify-ca` and
  * `verify-full` verify; without one, or with `prefer` or `allow`, the connection is encrypted where the server offers it.
+ * Only the server can tell that: rejects when it cannot be reached.
  */
 export async function connectionUrl(url: string): Promise<string> {
   const parsed = URL.parse(url);
@@ -21,8 +22,6 @@ export async function connectionUrl(url: string): Promise<string> {
       parsed.hostname.replace(/^\[|\]$/g, ""),
       Number(parsed.port || DEFAULT_PORT),
     );
-    // If the server cannot be reached now, the first connection reports the error.
-    if (offersTls === null) return url;
     parsed.searchParams.set("sslmode", offersTls ? "prefer" : "disable");
   }
   if (mode !== "disable" && mode !== "no-verify" && !parsed.searchParams.has("uselibpqcompat")) {
@@ -31,18 +30,25 @@ export async function connectionUrl(url: string): Promise<string> {
   return parsed.href;
 }
 
-/** Null: there was no answer. */
-function answersYes(host: string, port: number): Promise<boolean | null> {
-  return new Promise((resolve) => {
+function answersYes(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve, reject) => {
     const socket = net.connect({ host, port });
-    const end = (answer: boolean | null) => {
+    const fail = (error: Error) => {
       socket.destroy();
-      resolve(answer);
+      reject(error);
     };
-    socket.setTimeout(PROBE_MS, () => end(null));
-    socket.on("error", () => end(null));
-    socket.on("close", () => end(null));
+    socket.setTimeout(PROBE_MS, () => fail(unanswered("ETIMEDOUT", host, port)));
+    socket.on("error", fail);
+    socket.on("close", () => fail(unanswered("ECONNRESET", host, port)));
     socket.once("connect", () => socket.write(TLS_QUESTION));
-    socket.once("data", (chunk) => end(chunk.toString("latin1", 0, 1) === TLS_YES));
+    socket.once("data", (chunk) => {
+      socket.destroy();
+      resolve(chunk.toString("latin1", 0, 1) === TLS_YES);
+    });
   });
+}
+
+/** As the system reports it for other connections. */
+function unanswered(code: string, host: string, port: number): Error {
+  return Object.assign(new Error(`no answer ${code} ${host}:${port}`), { code });
 }

@@ -1,11 +1,11 @@
 import { isObject } from "../../../agent/response-events.ts";
 
 /**
- * Codes of the system, and of Postgres: connection exceptions (08), shutdown, crash and start-up (57P01 to 57P03), an idle
+ * Codes of the system (the name of a container that restarts is unknown meanwhile), and of Postgres: connection exceptions (08), shutdown, crash and start-up (57P01 to 57P03), an idle
  * session that was ended (57P05), and no connection left (53300).
  */
 const LOST =
-  /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|08\w{3}|57P0[1235]|53300)$/;
+  /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND|08\w{3}|57P0[1235]|53300)$/;
 
 /** Messages of the driver that come without a code. */
 const LOST_TEXT =

@@ -53,11 +53,16 @@ export class PostgresBatches implements BatchLedger {
 
   async lead(): Promise<boolean> {
     if (this.#leading) return true;
-    const client = await this.#database.connection();
-    const { rows } = await execute(client, TRY_LEAD, { jobId: this.#jobId });
-    if (rows[0]?.leads === true) this.#leading = client;
-    else client.release();
-    return this.#leading !== null;
+    return this.#database.outage.ride(async () => {
+      const client = await this.#database.connection();
+      try {
+        const { rows } = await execute(client, TRY_LEAD, { jobId: this.#jobId });
+        if (rows[0]?.leads === true) this.#leading = client;
+      } finally {
+        if (!this.#leading) client.release();
+      }
+      return this.#leading !== null;
+    });
   }
 
   /** Closes the connection, which releases its lock. */

@@ -1,16 +1,13 @@
 import { isObject } from "../../../agent/response-events.ts";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
-import { Outage } from "../../../async/outage.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";
 import { decodeAnswer, decodeJob } from "../record-codec.ts";
-import { connectionUrl } from "./connection-url.ts";
-import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
+import type { DeliveryEngine } from "./delivery-engine.ts";
 import { insertItems } from "./insert-items.ts";
-import { isLostConnection } from "./lost-connection.ts";
-import { PostgresDatabase } from "./postgres-database.ts";
+import { openDatabase, QUEUE_SCHEMA } from "./open-database.ts";
+import type { PostgresDatabase } from "./postgres-database.ts";
 import { PostgresLedger } from "./postgres-ledger.ts";
-import { migrate } from "./postgres-migrations.ts";
 import {
   DELETE_JOB,
   FIND_ANSWERS,
@@ -33,6 +30,8 @@ export interface PostgresStoreOptions {
   monitorSeconds?: number;
   /** How long the database may be unavailable before the work is given up. */
   outagePatienceMs?: number | undefined;
+  /** Whether a database that is away at first is waited for as well. */
+  waitToOpen?: boolean | undefined;
   /** Aborted when the user interrupts the run. */
   signal?: AbortSignal | undefined;
   clock?: Clock;
@@ -46,20 +45,12 @@ const DEFAULT_HEARTBEAT_SECONDS = 20;
 const DEFAULT_MONITOR_SECONDS = 5;
 /** Heartbeats within the time after which a worker counts as dead. */
 const BEATS_PER_HEARTBEAT = 4;
-/** The engine's tables. */
-const QUEUE_SCHEMA = "procwire_queue";
-/** Connections per process: enough for its lanes to settle rows without long waits. */
-const LEDGER_CONNECTIONS = 8;
-const QUEUE_CONNECTIONS = 4;
-/** A database that accepts no connection for this long counts as unavailable. */
-const CONNECT_TIMEOUT_MS = 10_000;
-/** Longer than a restart, a fail-over or an operator's mistake usually takes. */
-const DEFAULT_OUTAGE_PATIENCE_MS = 10 * 60_000;
 /**
  * After an outage all workers first send a heartbeat, as each polls for the database in short intervals; until then no worker
  * counts as dead.
  */
 const ALIVE_AGAIN_MS = 3_000;
+
 /** Jobs that several machines share: the ledger in Postgres is authoritative, pg-boss delivers the rows. */
 export class PostgresStore implements JobStore {
   #database: PostgresDatabase;
@@ -80,46 +71,14 @@ export class PostgresStore implements JobStore {
   }
 
   static async open(options: PostgresStoreOptions): Promise<PostgresStore> {
-    const { Pool, Engine } = await loadPackages();
-    const { monitorSeconds = DEFAULT_MONITOR_SECONDS } = options;
-    const { onError = () => undefined } = options;
-    const connectionString = await connectionUrl(options.databaseUrl);
-    const pool = new Pool({
-      connectionString,
-      max: LEDGER_CONNECTIONS,
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    });
-    const outage = new Outage({
-      words: {
-        waiting: "it is back",
-        back: "the database is back",
-        gaveUp: "the database has been away",
-      },
-      isLoss: isLostConnection,
-      probe: () => pool.query("SELECT 1"),
-      patienceMs: options.outagePatienceMs ?? DEFAULT_OUTAGE_PATIENCE_MS,
-      clock: options.clock ?? systemClock,
-      signal: options.signal,
-      tell: (message) => onError(new Error(message)),
-    });
-    const engine = new Engine({
-      connectionString,
-      schema: QUEUE_SCHEMA,
-      schedule: false,
-      supervise: false,
-      monitorIntervalSeconds: monitorSeconds,
-      max: QUEUE_CONNECTIONS,
-    });
-    const store = new PostgresStore(new PostgresDatabase(pool, outage), engine, options);
-    pool.on("error", store.#onError);
-    engine.on("error", store.#onError);
+    const { monitorSeconds = DEFAULT_MONITOR_SECONDS, onError = () => undefined } = options;
     try {
-      await migrate(pool);
-      await engine.start();
+      const { database, engine } = await openDatabase({ ...options, monitorSeconds, onError });
+      const store = new PostgresStore(database, engine, options);
       store.#superviseLater(monitorSeconds * 1000);
       return store;
     } catch (error) {
-      await store[Symbol.asyncDispose]();
+      options.signal?.throwIfAborted();
       const reason = error instanceof Error ? error.message || String(error) : String(error);
       const advice = isMissingRight(error)
         ? "; `procwire fanout migrate`, run by a role that may create schemas, sets it up, and --grant-to ROLE lets another one use it"
@@ -135,9 +94,20 @@ export class PostgresStore implements JobStore {
 
   /** The lock ends with its connection, so it is released when the process dies. */
   withKey<T>(key: string, _signal: AbortSignal, task: () => Promise<T>): Promise<T> {
-    return this.#database.tryTransaction(async (client) => {
-      await execute(client, LOCK_KEY, { key });
-      return task();
+    return this.#database.outage.ride(async () => {
+      const done: T[] = [];
+      try {
+        return await this.#database.tryTransaction(async (client) => {
+          await execute(client, LOCK_KEY, { key });
+          const value = await task();
+          done.push(value);
+          return value;
+        });
+      } catch (error) {
+        // A lock that was lost after the task was done takes nothing back.
+        for (const value of done) return value;
+        throw error;
+      }
     });
   }
 
@@ -257,21 +227,6 @@ const INSUFFICIENT_PRIVILEGE = "42501";
 
 function isMissingRight(error: unknown): boolean {
   return isObject(error) && error.code === INSUFFICIENT_PRIVILEGE;
-}
-
-async function loadPackages(): Promise<{
-  Pool: typeof import("pg").Pool;
-  Engine: DeliveryEngineConstructor;
-}> {
-  try {
-    const { default: pg } = await import("pg");
-    const { PgBoss } = await import("pg-boss");
-    return { Pool: pg.Pool, Engine: PgBoss };
-  } catch (error) {
-    throw new Error("--database-url needs the packages pg and pg-boss, and they are not installed", {
-      cause: error,
-    });
-  }
 }
 
 function oneRow([row]: readonly DatabaseRow[]): DatabaseRow {
