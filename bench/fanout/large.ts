@@ -145,7 +145,7 @@ async function reusedRows(bench: Bench): Promise<Figures> {
 async function fourWorkers(bench: Bench): Promise<Figures> {
   const missing = await postgresMissing();
   if (missing) throw new Error(missing);
-  const rows = await writeRows(bench, "in.csv", 20_000);
+  const rows = await writeRows(bench, "in.csv");
   const postgres = await startPostgres();
   const workers: ChildProcess[] = [];
   try {

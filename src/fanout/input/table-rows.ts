@@ -6,7 +6,7 @@ import type { TableInput } from "./table-input.ts";
 import { checkColumns, type Template } from "./template.ts";
 
 /** Names the question that a row asks; see `questionOf`. */
-export type NameQuestion = (headers: readonly string[], row: Row) => string | undefined;
+export type NameQuestion = (headers: readonly string[], row: Row) => Promise<string | undefined>;
 
 export interface TableRowsOptions {
   input: TableInput;
@@ -106,7 +106,7 @@ export class TableRows {
     for await (const row of this.#table.rows()) {
       signal?.throwIfAborted();
       const item = this.#ids.item(row);
-      if (nameQuestion) item.question = nameQuestion(this.#table.headers, row);
+      if (nameQuestion) item.question = await nameQuestion(this.#table.headers, row);
       yield item;
     }
     // All columns are known only now.

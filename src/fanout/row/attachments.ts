@@ -11,6 +11,7 @@ const IMAGE_TYPES: Readonly<Record<string, string>> = {
   ".webp": "image/webp",
 };
 const PDF = "application/pdf";
+const ADDRESS = /^(https?|data):/i;
 
 /** Providers refuse larger files in one request. */
 const MAX_FILE_BYTES = 20 * 1024 * 1024;
@@ -35,12 +36,18 @@ export function withoutAttached(row: Row, columns: readonly string[]): Row {
   return Object.fromEntries(cells);
 }
 
+/** The file of this machine that a cell names; null: it names none. */
+export function attachedFile(value: unknown): string | null {
+  const cell = typeof value === "string" ? value.trim() : "";
+  return cell === "" || ADDRESS.test(cell) ? null : cell;
+}
+
 async function attachmentOf(value: unknown, column: string): Promise<JsonObject | null> {
   if (value === undefined || value === null || value === "") return null;
   if (typeof value !== "string")
     throw new Error(`the cell in ${column} is not a text that could name an image`);
   const cell = value.trim();
-  if (/^(https?|data):/i.test(cell)) {
+  if (ADDRESS.test(cell)) {
     const isPdf = /^data:application\/pdf/i.test(cell) || /\.pdf(\?|#|$)/i.test(cell);
     return isPdf ? filePart(cell, path.posix.basename(URL.parse(cell)?.pathname ?? "")) : imagePart(cell);
   }

@@ -48,6 +48,8 @@ interface FoundJob {
 
 /** Large enough that the rest is soon read, small enough that the first row is asked without delay. */
 const FIRST_ROWS: FirstRows = { rows: 20_000, chars: 16_000_000 };
+/** For each of these rows a file is read as well. */
+const FIRST_ROWS_WITH_FILES: FirstRows = { ...FIRST_ROWS, rows: 200 };
 
 async function findOrCreate(
   options: StartJobOptions,
@@ -88,7 +90,8 @@ async function findOrCreate(
   };
   const rows = openRows();
   try {
-    const job = await store.create(made, rows.first(options.firstRows ?? FIRST_ROWS), () => ({
+    const first = options.firstRows ?? (task.imageColumns ? FIRST_ROWS_WITH_FILES : FIRST_ROWS);
+    const job = await store.create(made, rows.first(first), () => ({
       headers: rows.headers,
       isReading: !rows.isWhole,
     }));

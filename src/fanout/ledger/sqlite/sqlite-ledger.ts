@@ -24,6 +24,7 @@ import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } fro
 import { decodeAnswer, decodeAttempt, decodeCounts, decodeJob, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { type AttemptEnd, endValues } from "./attempt-end.ts";
+import { readPath, storedPath } from "./movable-path.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import {
@@ -77,6 +78,7 @@ export class SqliteLedger implements JobLedger {
   readonly views: SqliteViews;
   #db: SqliteDatabase;
   #items: ItemReader;
+  #path: string;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
   #clock: Clock;
@@ -91,6 +93,7 @@ export class SqliteLedger implements JobLedger {
     this.#db = db;
     this.#items = new ItemReader(db);
     this.jobId = jobId;
+    this.#path = path;
     this.#lockPath = `${path}.run-lock`;
     this.#clock = options.clock;
     this.#newToken = options.newToken;
@@ -217,7 +220,7 @@ export class SqliteLedger implements JobLedger {
   async setOptions(options: { settings: JobSettings; outputPath: string }): Promise<void> {
     const values = {
       settings: JSON.stringify(options.settings),
-      outputPath: options.outputPath,
+      outputPath: storedPath(this.#path, options.outputPath),
       now: this.#clock.now(),
     };
     await this.#write(() => this.#db.run(SET_OPTIONS, values));
@@ -404,7 +407,8 @@ export class SqliteLedger implements JobLedger {
   #readJob(): JobRecord {
     const row = this.#db.get(READ_JOB);
     if (!row) throw new Error("the ledger holds no job");
-    return decodeJob(row);
+    const job = decodeJob(row);
+    return { ...job, outputPath: readPath(this.#path, job.outputPath) };
   }
 }
 

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test } from "node:test";
+import { type MockResponses, report, startMockResponses } from "../support/mock-responses.ts";
+import { runCli } from "../support/run-cli.ts";
+
+/** A folder that is worked in under one name, then under another. */
+async function withFolder(
+  work: (world: {
+    mock: MockResponses;
+    folder: string;
+    moved: string;
+    procwire(cwd: string, ...words: string[]): Promise<{ stdout: string; stderr: string }>;
+  }) => Promise<void>,
+): Promise<void> {
+  const home = await mkdtemp(path.join(tmpdir(), "procwire-moved-"));
+  const mock = await startMockResponses((request) => report(request, { n: 1 }));
+  const folder = path.join(home, "first");
+  await mkdir(folder);
+  try {
+    await work({
+      mock,
+      folder,
+      moved: path.join(home, "second"),
+      procwire: async (cwd, ...words) => {
+        const { code, stdout, stderr } = await runCli(words, { cwd, env: { OPENAI_BASE_URL: mock.url } });
+        assert.equal(code, 0, stderr);
+        return { stdout, stderr };
+      },
+    });
+  } finally {
+    await mock.close();
+    await rm(home, { recursive: true, force: true });
+  }
+}
+
+const FANOUT = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
+
+test("in a folder that was moved the same command asks nothing, and a changed table only what changed", async () => {
+  await withFolder(async ({ mock, folder, moved, procwire }) => {
+    await writeFile(path.join(folder, "cats.csv"), "name,age\nTom,1\nTim,2\nTam,3\n");
+    await procwire(folder, ...FANOUT);
+    assert.equal(mock.requests.length, 3);
+    await rename(folder, moved);
+    await procwire(moved, ...FANOUT);
+    assert.equal(mock.requests.length, 3);
+    await writeFile(path.join(moved, "cats.csv"), "name,age\r\nTom,1\r\nTim,7\r\nTam,3\r\n");
+    await procwire(moved, ...FANOUT);
+    assert.deepEqual(
+      mock.requests.slice(3).map((request) => request.item?.itemId),
+      ["row-2"],
+    );
+    assert.match(await readFile(path.join(moved, "out.csv"), "utf8"), /Tim,7,.*completed/);
+  });
+});
+
+test("a job goes on in the folder its folder was moved to, and writes its results there", async () => {
+  await withFolder(async ({ mock, folder, moved, procwire }) => {
+    await writeFile(path.join(folder, "cats.csv"), "name\nTom\nTim\nTam\n");
+    await procwire(folder, ...FANOUT, "--sample", "1");
+    await rm(path.join(folder, "out.csv"));
+    await rename(folder, moved);
+    const [id = ""] = await readdir(path.join(moved, ".procwire/jobs"));
+    await procwire(moved, "jobs", "resume", id);
+    assert.equal(mock.requests.length, 3);
+    const rows = (await readFile(path.join(moved, "out.csv"), "utf8")).trim().split("\n");
+    assert.equal(rows.length, 4);
+    await rm(path.join(moved, "out.csv"));
+    await procwire(moved, "jobs", "export", id);
+    assert.match(await readFile(path.join(moved, "out.csv"), "utf8"), /Tam/);
+  });
+});
+
+test("an image is known by what is in it: a moved one is not asked again, a changed one is", async () => {
+  await withFolder(async ({ mock, folder, moved, procwire }) => {
+    await writeFile(path.join(folder, "cats.csv"), "name,photo\nTom,tom.png\nTim,tim.png\n");
+    for (const name of ["tom.png", "tim.png"]) await writeFile(path.join(folder, name), name);
+    const look = [...FANOUT, "--image-column", "photo"];
+    await procwire(folder, ...look);
+    assert.equal(mock.requests.length, 2);
+    // Copied, so that only what is in the files is the same; another order makes it another job.
+    await cp(folder, moved, { recursive: true });
+    await writeFile(path.join(moved, "cats.csv"), "name,photo\nTim,tim.png\nTom,tom.png\n");
+    await procwire(moved, ...look);
+    assert.equal(mock.requests.length, 2);
+    await writeFile(path.join(moved, "tom.png"), "another cat");
+    await writeFile(path.join(moved, "cats.csv"), "name,photo\r\nTim,tim.png\r\nTom,tom.png\r\n");
+    await procwire(moved, ...look);
+    assert.deepEqual(
+      mock.requests.slice(2).map((request) => request.item?.itemId),
+      ["row-2"],
+    );
+  });
+});
