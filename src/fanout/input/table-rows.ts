@@ -53,7 +53,7 @@ export class TableRows {
       if (!next) return;
       yield next;
       rows++;
-      for (const value of Object.values(next.row)) chars += typeof value === "string" ? value.length : 8;
+      chars += roughChars(next.row);
       if (!isSample && chars >= most.chars) break;
     }
     this.#checkKnownColumns();
@@ -141,6 +141,13 @@ export class TableRows {
 export interface FirstRows {
   rows: number;
   chars: number;
+}
+
+/** About how many characters a row takes; what is no text is mostly a number. */
+export function roughChars(row: Row): number {
+  let chars = 0;
+  for (const value of Object.values(row)) chars += typeof value === "string" ? value.length : 8;
+  return chars;
 }
 
 function checkImageColumns(columns: readonly string[], headers: readonly string[]): void {

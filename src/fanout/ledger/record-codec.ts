@@ -84,10 +84,14 @@ export function decodeAnswer(row: DatabaseRow): StoredAnswer {
   };
 }
 
-/** From one row per status, with its number of items and its token sums. */
+/** From rows with a status each, the number of its items and their token sums. */
 export function decodeCounts(rows: readonly DatabaseRow[]): JobCounts {
-  const of = (status: ItemStatus) => Number(rows.find((row) => row.status === status)?.n ?? 0);
-  const sum = (column: string) => rows.reduce((total, row) => total + Number(row[column] ?? 0), 0);
+  const sum = (column: string, of = rows) => of.reduce((total, row) => total + Number(row[column] ?? 0), 0);
+  const of = (status: ItemStatus) =>
+    sum(
+      "n",
+      rows.filter((row) => row.status === status),
+    );
   return {
     total: sum("n"),
     pending: of("pending"),

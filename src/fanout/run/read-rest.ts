@@ -1,12 +1,13 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { TableRows } from "../input/table-rows.ts";
+import { roughChars, type TableRows } from "../input/table-rows.ts";
 import type { NewItem, StoredAnswer } from "../job.ts";
 import type { AnswerSource, JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { ResultCheck } from "../row/result-check.ts";
 import { fittingAnswers } from "./reuse-answers.ts";
 
-/** Rows appended to the ledger at a time: few, because the rows under way wait meanwhile. */
-const CHUNK_ROWS = 500;
+/** Rows appended to the ledger at a time: few, because the rows under way wait meanwhile, and enough for a block of them. */
+const CHUNK_ROWS = 4_000;
+const CHUNK_CHARS = 200_000;
 
 export interface ReadRestOptions {
   store: JobStore;
@@ -32,18 +33,21 @@ export async function readRest(options: ReadRestOptions): Promise<void> {
   let total = options.fromRow;
   let reused = 0;
   let chunk: NewItem[] = [];
+  let chars = 0;
   const write = async () => {
     const answers = await answersTo(chunk, source, options.check);
     await ledger.append(chunk, answers);
     total += chunk.length;
     reused += answers.length;
     chunk = [];
+    chars = 0;
     await nextTurn();
   };
   for await (const item of rows.rest(options.fromRow)) {
     if (signal.aborted) return;
     chunk.push(item);
-    if (chunk.length >= CHUNK_ROWS) await write();
+    chars += roughChars(item.row);
+    if (chunk.length >= CHUNK_ROWS || chars >= CHUNK_CHARS) await write();
   }
   if (signal.aborted) return;
   if (chunk.length > 0) await write();

@@ -138,6 +138,9 @@ const TABLES: readonly { what: string; rows: number; columns: number; chars: num
   { what: "rows of a kilobyte", rows: 5_000, columns: 2, chars: 1_000 },
   { what: "rows of 190 bytes", rows: 10_000, columns: 1, chars: 189 },
   { what: "rows of 190 bytes in eight columns", rows: 10_000, columns: 8, chars: 184 },
+  { what: "rows of 80 bytes", rows: 20_000, columns: 1, chars: 79 },
+  { what: "rows of 80 bytes in four columns", rows: 20_000, columns: 4, chars: 76 },
+  { what: "rows of 40 bytes", rows: 100_000, columns: 1, chars: 39 },
 ];
 for (const { what, rows: count, columns, chars } of TABLES) {
   test(`reading ${what} in uses no more disk than one and a half times the table`, async () => {
@@ -151,7 +154,7 @@ for (const { what, rows: count, columns, chars } of TABLES) {
         for (let rowIndex = 0; rowIndex < count; rowIndex++) {
           const row = Object.fromEntries(headers.map((name) => [name, cell]));
           inputBytes += columns * (cell.length + 1);
-          yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "0".repeat(32) };
+          yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "1f".repeat(16) };
         }
         // A hard link to every file that exists by now, so that one removed at the end is still counted.
         await mkdir(kept);

@@ -58,7 +58,9 @@ test("a run that was stopped in the middle of the table reads on from there, wit
     return report(request);
   });
   await using _ = harness;
-  const table = `name,id\n${Array.from({ length: ROWS }, (_row, index) => `cat,${index % 7}\n`).join("")}`;
+  // Long enough that the table is appended in several parts.
+  const cat = "cat".repeat(200);
+  const table = `name,id\n${Array.from({ length: ROWS }, (_row, index) => `${cat},${index % 7}\n`).join("")}`;
   const run = { ...FEW_ROWS, table, task: { idColumn: "id" }, concurrency: 32 };
   const first = await harness.run({ ...run, signal: stop.signal });
   assert.deepEqual([first.end.type, first.summary.job.isReading], ["stopped", true]);

@@ -5,6 +5,7 @@ import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts
 import type { AttemptFailure, Report } from "../job-ledger.ts";
 import { decodeBatchPart, usageValues } from "../record-codec.ts";
 import { type AttemptEnd, endValues } from "./attempt-end.ts";
+import type { RowBlocks } from "./row-blocks.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
   ASK_SINGLY,
@@ -29,6 +30,7 @@ const PAGE_ROWS = 500;
 export interface SqliteBatchesOptions {
   db: SqliteDatabase;
   items: ItemReader;
+  blocks: RowBlocks;
   clock: Clock;
   /** Which rows the job's settings select now. */
   wanted(): { rowLimit: number; onlyItems: string | null };
@@ -57,8 +59,17 @@ export class SqliteBatches implements BatchLedger {
   }
 
   async fresh(afterRow: number, limit: number): Promise<ItemRecord[]> {
-    const values = { after: afterRow, pageRows: limit, ...this.#options.wanted() };
-    return this.#db.all(READ_FRESH, values).map(this.#options.items.decode);
+    const { blocks, items, wanted, change } = this.#options;
+    const values = { after: afterRow, pageRows: limit, ...wanted() };
+    for (;;) {
+      const found = this.#db.all(READ_FRESH, values).map(items.decode);
+      // Rows with a record of their own may lie behind those in a block.
+      const before = found.length < limit ? values.rowLimit : (found.at(-1)?.rowIndex ?? values.rowLimit);
+      const next = values.onlyItems === null ? blocks.next(-1, before) : null;
+      const block = next ? blocks.read(next.firstRow) : null;
+      if (!block) return found;
+      await change(() => blocks.takeApart(block));
+    }
   }
 
   assign(part: string, rowIndexes: readonly number[]): Promise<number> {

@@ -21,32 +21,26 @@ import {
 import type { BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
 import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } from "../kept-settlements.ts";
-import { decodeAnswer, decodeAttempt, decodeCounts, decodeJob, usageValues } from "../record-codec.ts";
+import { decodeJob, usageValues } from "../record-codec.ts";
 import { reusedText } from "../reused-text.ts";
 import { type AttemptEnd, endValues } from "./attempt-end.ts";
 import { readPath, storedPath } from "./movable-path.ts";
+import { type Block, BlockWriter, itemIdOf, RowBlocks } from "./row-blocks.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
+import { NO_LIMIT, SqliteReads } from "./sqlite-reads.ts";
 import {
   ADOPT_ITEM,
   CLAIM_ITEM,
   COMPLETE_ITEM,
-  COUNT_ITEMS,
   COUNT_READ_ROWS,
   FAIL_ITEM,
-  FIND_ANSWERS,
   FIND_JOB_ID,
   FIND_OPEN_ITEM,
   FINISH_READING,
   INSERT_ATTEMPT,
-  INSERT_ITEM,
   NEXT_DUE,
-  READ_ATTEMPTS,
-  READ_ITEM,
-  READ_ITEMS,
   READ_JOB,
-  READ_SETTLED,
-  READ_UNASKED,
   RECOVER_ITEMS,
   RELEASE_ITEM,
   RETRY_FAILED_ITEMS,
@@ -55,12 +49,8 @@ import {
   SET_STATUS,
 } from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
-import { ItemReader, RowWriter } from "./stored-row.ts";
+import { ItemReader } from "./stored-row.ts";
 import { isUnwritable, type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
-import { itemValues } from "./write-ledger.ts";
-
-/** Rows per page where many are read, so that a large job is never in memory as a whole. */
-const PAGE_ROWS = 500;
 
 /** A process that only checks whether a job is being run holds its lock for a moment; that must not refuse a run. */
 const OUTWAIT_LOOK_MS = 500;
@@ -78,6 +68,8 @@ export class SqliteLedger implements JobLedger {
   readonly views: SqliteViews;
   #db: SqliteDatabase;
   #items: ItemReader;
+  #blocks: RowBlocks;
+  #reads: SqliteReads;
   #path: string;
   #lockPath: string;
   #lock: DatabaseSync | null = null;
@@ -92,6 +84,8 @@ export class SqliteLedger implements JobLedger {
   private constructor(db: SqliteDatabase, jobId: string, path: string, options: SqliteLedgerOptions) {
     this.#db = db;
     this.#items = new ItemReader(db);
+    this.#blocks = new RowBlocks(db);
+    this.#reads = new SqliteReads(db, this.#items, this.#blocks, () => this.#rowLimit);
     this.jobId = jobId;
     this.#path = path;
     this.#lockPath = `${path}.run-lock`;
@@ -108,10 +102,11 @@ export class SqliteLedger implements JobLedger {
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
     this.#batch = settings.batch === true;
-    this.views = new SqliteViews(db, this.#items, () => this.#rowLimit);
+    this.views = new SqliteViews(db, this.#items, this.#blocks, () => this.#rowLimit);
     this.batches = new SqliteBatches({
       db,
       items: this.#items,
+      blocks: this.#blocks,
       clock: options.clock,
       wanted: () => this.#wanted(),
       change: (statements) => this.#change(statements),
@@ -136,7 +131,7 @@ export class SqliteLedger implements JobLedger {
   }
 
   async counts(): Promise<JobCounts> {
-    return decodeCounts(this.#db.all(COUNT_ITEMS, { rowLimit: this.#rowLimit }));
+    return this.#reads.counts();
   }
 
   async spending(): Promise<null> {
@@ -166,14 +161,28 @@ export class SqliteLedger implements JobLedger {
 
   async claim(limit: number): Promise<Claim[]> {
     const claims: Claim[] = [];
-    while (claims.length < limit) {
-      const token = this.#newToken();
+    for (let token = this.#newToken(); claims.length < limit; ) {
       const now = this.#clock.now();
       const row = await this.#write(() => this.#db.get(CLAIM_ITEM, { token, now, ...this.#single() }));
-      if (!row) break;
-      claims.push({ item: this.#items.decode(row), token });
+      if (row) {
+        claims.push({ item: this.#items.decode(row), token });
+        token = this.#newToken();
+      } else if (!(await this.#takeApartNext())) break;
     }
     return claims;
+  }
+
+  /** Gives the next rows for single calls records of their own; false when no block holds any. */
+  async #takeApartNext(): Promise<boolean> {
+    if (this.#onlyItems !== null || this.#batch || this.#readJob().status !== "running") return false;
+    const next = this.#blocks.next(-1, this.#rowLimit);
+    if (!next) return false;
+    await this.#change(() => this.#takeApart(this.#blocks.read(next.firstRow)));
+    return true;
+  }
+
+  #takeApart(block: Block | null): void {
+    if (block) this.#blocks.takeApart(block);
   }
 
   async isDone(): Promise<boolean> {
@@ -227,6 +236,17 @@ export class SqliteLedger implements JobLedger {
     this.#rowLimit = options.settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(options.settings.onlyItems);
     this.#batch = options.settings.batch === true;
+    await this.#takeApartItems(options.settings.onlyItems ?? []);
+  }
+
+  /** Items that are to be worked on before the rest of their blocks. */
+  async #takeApartItems(itemIds: readonly string[]): Promise<void> {
+    if (itemIds.length === 0) return;
+    const wanted = new Set(itemIds);
+    for (const block of this.#blocks.all(NO_LIMIT)) {
+      if (block.rows.some((row) => wanted.has(itemIdOf(row))))
+        await this.#change(() => this.#takeApart(block));
+    }
   }
 
   async retryFailed(filter: {
@@ -237,33 +257,20 @@ export class SqliteLedger implements JobLedger {
     return this.#write(() => this.#db.run(RETRY_FAILED_ITEMS, values));
   }
 
-  async *items(
-    filter: { statuses?: readonly ItemStatus[] } = {},
-  ): AsyncGenerator<ItemRecord, void, undefined> {
-    const statuses = listOrNull(filter.statuses);
-    for (let after = -1; ; ) {
-      const page = this.#db
-        .all(READ_ITEMS, { after, rowLimit: this.#rowLimit, statuses, pageRows: PAGE_ROWS })
-        .map(this.#items.decode);
-      yield* page;
-      const last = page.at(-1);
-      if (!last || page.length < PAGE_ROWS) return;
-      after = last.rowIndex;
-    }
+  async *items(filter?: { statuses?: readonly ItemStatus[] }): AsyncGenerator<ItemRecord, void, undefined> {
+    yield* this.#reads.items(filter);
   }
 
   async item(itemId: string): Promise<ItemRecord | null> {
-    return this.#recordOf(this.#db.get(READ_ITEM, { itemId }));
+    return this.#reads.item(itemId);
   }
 
   async attempts(itemId: string): Promise<AttemptRecord[]> {
-    return this.#db.all(READ_ATTEMPTS, { itemId }).map(decodeAttempt);
+    return this.#reads.attempts(itemId);
   }
 
   async unasked(afterRow: number, limit: number): Promise<UnaskedRow[]> {
-    return this.#db
-      .all(READ_UNASKED, { after: afterRow, rowLimit: this.#rowLimit, pageRows: limit })
-      .map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
+    return this.#reads.unasked(afterRow, limit);
   }
 
   async adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number> {
@@ -276,8 +283,15 @@ export class SqliteLedger implements JobLedger {
     answers: readonly { rowIndex: number; answer: StoredAnswer }[],
   ): Promise<void> {
     await this.#change(() => {
-      const writer = new RowWriter(this.#db);
-      for (const item of rows) this.#db.run(INSERT_ITEM, itemValues(item, writer));
+      const last = this.#blocks.lastRow();
+      const answered = new Set(answers.map(({ rowIndex }) => rowIndex));
+      const writer = new BlockWriter(this.#db);
+      for (const item of rows) {
+        if (item.rowIndex <= last) continue;
+        if (answered.has(item.rowIndex)) writer.pushApart(item);
+        else writer.push(item);
+      }
+      writer.flush();
       this.#db.run(COUNT_READ_ROWS, { totalRows: (rows.at(-1)?.rowIndex ?? -1) + 1 });
       this.#adopt(answers, this.#clock.now());
     });
@@ -288,13 +302,12 @@ export class SqliteLedger implements JobLedger {
     await this.#write(() => this.#db.run(FINISH_READING, values));
   }
 
-  /** Completed rows of this job that answer one of these questions. */
   findAnswers(questions: readonly string[]): StoredAnswer[] {
-    return this.#db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
+    return this.#reads.answers(questions);
   }
 
   async settledSince(sinceMs: number): Promise<ItemRecord[]> {
-    return this.#db.all(READ_SETTLED, { since: sinceMs, rowLimit: this.#rowLimit }).map(this.#items.decode);
+    return this.#reads.settledSince(sinceMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -344,6 +357,7 @@ export class SqliteLedger implements JobLedger {
   #adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[], now: number): number {
     let adopted = 0;
     for (const { rowIndex, answer } of answers) {
+      this.#takeApart(this.#blocks.around(rowIndex));
       if (this.#db.run(ADOPT_ITEM, { rowIndex, result: answer.result, now }) === 0) continue;
       adopted++;
       this.#db.run(INSERT_ATTEMPT, {
@@ -411,9 +425,6 @@ export class SqliteLedger implements JobLedger {
     return { ...job, outputPath: readPath(this.#path, job.outputPath) };
   }
 }
-
-/** Larger than any row index. */
-const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
 function held(claim: Claim): { rowIndex: number; token: string } {
   return { rowIndex: claim.item.rowIndex, token: claim.token };

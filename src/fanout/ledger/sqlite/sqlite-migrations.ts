@@ -157,6 +157,20 @@ const MIGRATIONS: readonly Migration[] = [
   CREATE INDEX agent_job_items_by_part ON agent_job_items (batch_part, row_index) WHERE batch_part <> '';
   `,
   },
+  {
+    // Rows that nobody has worked on yet are stored many together, and get a record of their own when one of them is claimed.
+    version: 5,
+    sql: `
+  CREATE TABLE agent_job_blocks (
+    first_row INTEGER PRIMARY KEY,
+    row_count INTEGER NOT NULL,
+    columns_id INTEGER,
+    ids_json TEXT,
+    questions BLOB,
+    cells TEXT NOT NULL
+  ) STRICT;
+  `,
+  },
 ];
 
 /** The version is stored in the file itself. */

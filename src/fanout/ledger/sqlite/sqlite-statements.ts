@@ -16,6 +16,36 @@ export const INSERT_ITEM = `
   INSERT INTO agent_job_items (row_index, own_id, source_id, row_json, columns_id, question)
   VALUES (:rowIndex, :ownId, :sourceId, :row, :columnsId, unhex(:question)) ON CONFLICT (row_index) DO NOTHING`;
 
+// --- rows that nobody has worked on, in blocks
+
+export const INSERT_BLOCK = `
+  INSERT INTO agent_job_blocks (first_row, row_count, columns_id, ids_json, questions, cells)
+  VALUES (:firstRow, :rowCount, :columnsId, :ids, :questions, :cells)`;
+
+export const NEXT_BLOCK = `
+  SELECT first_row, row_count FROM agent_job_blocks WHERE first_row > :after AND first_row < :rowLimit
+  ORDER BY first_row LIMIT 1`;
+
+const BLOCK = "first_row, columns_id, ids_json, lower(hex(questions)) AS questions, cells";
+
+export const READ_BLOCK = `SELECT ${BLOCK} FROM agent_job_blocks WHERE first_row = :firstRow`;
+
+export const READ_BLOCK_AROUND = `
+  SELECT ${BLOCK} FROM agent_job_blocks
+  WHERE first_row = (SELECT MAX(first_row) FROM agent_job_blocks WHERE first_row <= :rowIndex)
+    AND first_row + row_count > :rowIndex`;
+
+export const DELETE_BLOCK = "DELETE FROM agent_job_blocks WHERE first_row = :firstRow";
+
+export const LAST_ROW = `
+  SELECT MAX(COALESCE((SELECT MAX(row_index) FROM agent_job_items), -1), COALESCE((
+    SELECT first_row + row_count - 1 FROM agent_job_blocks ORDER BY first_row DESC LIMIT 1), -1)) AS last`;
+
+/** Blocks whose rows single calls may ask about. */
+const SINGLE_BLOCKS = "agent_job_blocks WHERE first_row < :rowLimit AND :onlyItems IS NULL AND NOT :batch";
+
+// --- rows with a record of their own
+
 export const READ_COLUMNS = "SELECT names_json FROM agent_job_columns WHERE id = :id";
 
 export const FIND_COLUMNS = "SELECT id FROM agent_job_columns WHERE names_json = :names";
@@ -41,7 +71,10 @@ export const COUNT_ITEMS = `
   SELECT status, COUNT(*) AS n, SUM(input_tokens) AS input, SUM(cached_input_tokens) AS cached,
     SUM(output_tokens) AS output, SUM(reasoning_output_tokens) AS reasoning, SUM(batch_input_tokens) AS batch_input,
     SUM(batch_cached_input_tokens) AS batch_cached, SUM(batch_output_tokens) AS batch_output
-  FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status`;
+  FROM agent_job_items WHERE row_index < :rowLimit GROUP BY status
+  UNION ALL
+  SELECT 'pending', SUM(MIN(row_count, :rowLimit - first_row)), 0, 0, 0, 0, 0, 0, 0
+  FROM agent_job_blocks WHERE first_row < :rowLimit`;
 
 /** Makes running rows of a dead process pending; their attempts do not count. */
 export const RECOVER_ITEMS = `
@@ -65,16 +98,23 @@ export const CLAIM_ITEM = `
   WHERE row_index = (
     SELECT row_index FROM agent_job_items
     WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}
+      AND row_index < COALESCE((SELECT MIN(first_row) FROM ${SINGLE_BLOCKS}), :rowLimit)
       AND (due_at <= :now OR due_at > :now + ${LONGEST_WAIT_MS})
       AND (SELECT status FROM agent_jobs) = 'running'
     ORDER BY row_index LIMIT 1)
   RETURNING *`;
 
 export const NEXT_DUE = `
-  SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}`;
+  SELECT MIN(due) AS due FROM (
+    SELECT MIN(due_at) AS due FROM agent_job_items WHERE status = 'pending' AND ${WANTED} AND ${SINGLE}
+    UNION ALL
+    SELECT 0 FROM (SELECT 1 FROM ${SINGLE_BLOCKS} LIMIT 1))`;
 
 export const FIND_OPEN_ITEM = `
-  SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${WANTED} LIMIT 1`;
+  SELECT 1 FROM agent_job_items WHERE status IN ('pending', 'running') AND ${WANTED}
+  UNION ALL
+  SELECT 1 FROM agent_job_blocks WHERE first_row < :rowLimit AND :onlyItems IS NULL
+  LIMIT 1`;
 
 /** The guard of every end of an attempt: only the newest attempt's token changes the row. */
 const HELD = "row_index = :rowIndex AND status = 'running' AND attempt_token = :token";
@@ -209,7 +249,7 @@ export const RELEASE_PART = `UPDATE agent_job_items SET batch_part = '' WHERE ${
 
 // --- views for people
 
-const SHOWN = `row_index < :rowLimit
+const SHOWN = `row_index > :after AND row_index < :rowLimit
     AND (:statuses IS NULL OR status IN (SELECT value FROM json_each(:statuses)))
     AND (:errorClasses IS NULL OR (status = 'failed' AND error_class IN (SELECT value FROM json_each(:errorClasses))))
     AND (:text IS NULL OR item_id LIKE :text ESCAPE '\\' OR row_json LIKE :text ESCAPE '\\'

@@ -1,5 +1,6 @@
 import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
 import { decodeFailureGroup, decodeSettledSpan, likePattern } from "../record-codec.ts";
+import { type BlockedRow, freshItem, itemIdOf, type RowBlocks } from "./row-blocks.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
 import type { ItemReader } from "./stored-row.ts";
@@ -8,25 +9,46 @@ import type { ItemReader } from "./stored-row.ts";
 export class SqliteViews implements LedgerViews {
   #db: SqliteDatabase;
   #items: ItemReader;
+  #blocks: RowBlocks;
   #rowLimit: () => number;
 
-  constructor(db: SqliteDatabase, items: ItemReader, rowLimit: () => number) {
+  constructor(db: SqliteDatabase, items: ItemReader, blocks: RowBlocks, rowLimit: () => number) {
     this.#db = db;
     this.#items = items;
+    this.#blocks = blocks;
     this.#rowLimit = rowLimit;
   }
 
   async page(filter: RowFilter, offset: number, limit: number): Promise<RowPage> {
     const values = {
-      rowLimit: this.#rowLimit(),
       statuses: filter.statuses ? JSON.stringify(filter.statuses) : null,
       errorClasses: filter.errorClasses ? JSON.stringify(filter.errorClasses) : null,
       text: filter.text === undefined ? null : likePattern(filter.text),
     };
-    return {
-      total: Number(this.#db.get(COUNT_PAGE, values)?.n ?? 0),
-      items: this.#db.all(READ_PAGE, { ...values, offset, limit }).map(this.#items.decode),
+    const page: RowPage = { total: 0, items: [] };
+    const skipped = () => Math.max(0, offset - page.total);
+    /** Rows with a record of their own, between two blocks. */
+    const takeRows = (after: number, rowLimit: number) => {
+      const range = { ...values, after, rowLimit };
+      const wanted = limit - page.items.length;
+      if (wanted > 0) {
+        const rows = this.#db.all(READ_PAGE, { ...range, offset: skipped(), limit: wanted });
+        page.items.push(...rows.map(this.#items.decode));
+      }
+      page.total += Number(this.#db.get(COUNT_PAGE, range)?.n ?? 0);
     };
+    const rowLimit = this.#rowLimit();
+    let after = -1;
+    for (const block of showsFresh(filter) ? this.#blocks.all(rowLimit) : []) {
+      if (block.firstRow > after + 1) takeRows(after, block.firstRow);
+      const rows = block.rows.filter((row) => row.rowIndex < rowLimit && contains(row, filter.text));
+      const shown = rows.slice(skipped(), skipped() + limit - page.items.length);
+      page.items.push(...shown.map((row) => freshItem(this.#items, row)));
+      page.total += rows.length;
+      after = block.firstRow + block.rows.length - 1;
+    }
+    takeRows(after, rowLimit);
+    return page;
   }
 
   async failures(): Promise<FailureGroup[]> {
@@ -42,4 +64,14 @@ export class SqliteViews implements LedgerViews {
     const row = this.#db.get(COUNT_WAITS, { now: nowMs, rowLimit: this.#rowLimit() });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }
+}
+
+/** Whether a filter lets rows through that nobody has worked on. */
+function showsFresh({ statuses, errorClasses }: RowFilter): boolean {
+  return errorClasses === undefined && (statuses?.includes("pending") ?? true);
+}
+
+function contains(row: BlockedRow, text: string | undefined): boolean {
+  if (text === undefined) return true;
+  return `${itemIdOf(row)}\n${row.row}`.toLowerCase().includes(text.toLowerCase());
 }

@@ -4,9 +4,11 @@ import type { SqliteDatabase } from "./sqlite-database.ts";
 import { FIND_COLUMNS, INSERT_COLUMNS, READ_COLUMNS } from "./sqlite-statements.ts";
 
 /** Stands before each cell. Tables do not contain it; a row that does is stored as an object. */
-const SEPARATOR = "\x1f";
+export const CELL_SEPARATOR = "\x1f";
+/** Stands between the rows of a block. */
+export const ROW_SEPARATOR = "\x1e";
 /** Characters that text in a ledger cannot hold, besides half of a surrogate pair. */
-const UNSTORABLE = new RegExp(`[\\0${SEPARATOR}]`);
+const UNSTORABLE = new RegExp(`[\\0${CELL_SEPARATOR}${ROW_SEPARATOR}]`);
 
 /** A row as the ledger stores it: most rows of a table have the same columns, so their names are not repeated with each. */
 export interface StoredRow {
@@ -27,7 +29,7 @@ export class RowWriter {
     const cells = Object.values(row);
     const columnsId = cells.every(isPlain) ? this.#idOf(Object.keys(row)) : null;
     if (columnsId === null) return { columnsId, row: JSON.stringify(row) };
-    return { columnsId, row: cells.map((cell) => `${SEPARATOR}${cell}`).join("") };
+    return { columnsId, row: cells.map((cell) => `${CELL_SEPARATOR}${cell}`).join("") };
   }
 
   /** Null: there are too many different ones. */
@@ -55,7 +57,7 @@ export class ItemReader {
   decode = (row: Readonly<Record<string, unknown>>): ItemRecord => {
     const { columns_id: id, row_json: text } = row;
     if (typeof id !== "number" || typeof text !== "string") return decodeItem(row);
-    const [, ...cells] = text.split(SEPARATOR);
+    const [, ...cells] = text.split(CELL_SEPARATOR);
     const columns = this.#columnsOf(id);
     return decodeItem({ ...row, row_json: Object.fromEntries(columns.map((name, at) => [name, cells[at]])) });
   };

@@ -1,9 +1,8 @@
-import type { SQLInputValue } from "node:sqlite";
-import { type NewItem, type NewJob, numberedId } from "../../job.ts";
+import type { NewItem, NewJob } from "../../job.ts";
 import type { ReadTable } from "../job-ledger.ts";
+import { BlockWriter } from "./row-blocks.ts";
 import { SqliteDatabase } from "./sqlite-database.ts";
-import { INSERT_ITEM, INSERT_JOB } from "./sqlite-statements.ts";
-import { RowWriter } from "./stored-row.ts";
+import { INSERT_JOB } from "./sqlite-statements.ts";
 
 /** Writes a new ledger in one transaction. */
 export async function writeLedger(
@@ -15,12 +14,13 @@ export async function writeLedger(
   const db = new SqliteDatabase(path, { isNew: true });
   try {
     db.begin();
-    const writer = new RowWriter(db);
+    const writer = new BlockWriter(db);
     let totalRows = 0;
     for await (const item of rows) {
       totalRows++;
-      db.run(INSERT_ITEM, itemValues(item, writer));
+      writer.push(item);
     }
+    writer.flush();
     const { headers, isReading } = table();
     db.run(INSERT_JOB, {
       id: job.id,
@@ -38,10 +38,4 @@ export async function writeLedger(
   } finally {
     db.close();
   }
-}
-
-export function itemValues(item: NewItem, writer: RowWriter): Record<string, SQLInputValue> {
-  const { rowIndex, itemId, sourceId, row, question = null } = item;
-  const ownId = itemId === numberedId(rowIndex) ? null : itemId;
-  return { rowIndex, ownId, sourceId, ...writer.encode(row), question };
 }
