@@ -85,12 +85,14 @@ export class KeptSettlements {
     this.#file = null;
   }
 
-  /** Settlements that earlier runs of the job left, with their files. */
-  left(): { file: string; settlements: KeptSettlement[] }[] {
+  /** Settlements that earlier runs of the job left, with their files. `dead`: only those of processes that are no more. */
+  left(options: { dead?: boolean } = {}): { file: string; settlements: KeptSettlement[] }[] {
     const found: { file: string; settlements: KeptSettlement[] }[] = [];
+    const prefix = this.#prefix();
     for (const folder of this.#folders()) {
-      const names = readNames(folder).filter((name) => name.startsWith(this.#prefix()));
+      const names = readNames(folder).filter((name) => name.startsWith(prefix));
       for (const name of names) {
+        if (options.dead && isAlive(Number.parseInt(name.slice(prefix.length), 10))) continue;
         const file = path.join(folder, name);
         try {
           found.push({ file, settlements: readOwn(file) });
@@ -195,6 +197,16 @@ function readNames(folder: string): string[] {
     return readdirSync(folder);
   } catch {
     return [];
+  }
+}
+
+/** Also true for another user's process, whose files are not ours to settle. */
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return isObject(error) && error.code === "EPERM";
   }
 }
 

@@ -30,6 +30,8 @@ interface Fleet {
   runs: { coordinator: CliRun; worker: CliRun };
   /** Runs the same commands once more, after their processes were killed. */
   startAgain(): void;
+  /** Kills one of the two, which is then no longer expected to end well. */
+  kill(run: CliRun): Promise<void>;
 }
 
 /** A coordinator and a worker, each with rows under way whose answers are held back. */
@@ -66,7 +68,12 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
     await until("the coordinator's rows", () => mock.inFlight === 4, coordinator.ended);
     const worker = startWorker();
     await until("the worker's rows", () => mock.inFlight === 8, worker.ended);
-    const fleet = { coordinator, worker };
+    const fleet = new Set([coordinator, worker]);
+    const kill = async (run: CliRun) => {
+      fleet.delete(run);
+      run.child.kill("SIGKILL");
+      await run.ended;
+    };
 
     await disturb({
       folder,
@@ -77,12 +84,13 @@ async function withFleet(disturb: (fleet: Fleet) => Promise<void>): Promise<void
       query,
       runs: { coordinator, worker },
       startAgain: () => {
-        fleet.worker = startWorker();
-        fleet.coordinator = startCoordinator();
+        fleet.add(startWorker());
+        fleet.add(startCoordinator());
       },
+      kill,
     });
 
-    for (const run of [fleet.coordinator, fleet.worker]) {
+    for (const run of fleet) {
       const { code, stderr } = await run.ended;
       assert.equal(code, 0, stderr);
     }
@@ -142,19 +150,33 @@ suite("a fleet whose database goes away", { concurrency: 2, skip: missing ?? fal
   });
 
   test("and that is killed meanwhile loses no report: those in hand are settled at the next start", async () => {
-    await withFleet(async ({ folder, postgres, mock, answerAll, runs, startAgain }) => {
+    await withFleet(async ({ folder, postgres, mock, answerAll, runs, startAgain, kill }) => {
       const kept = () => keptReports(folder);
       await postgres.stop();
       answerAll();
       await until("all reports are kept", async () => (await kept()).length === 8, runs.worker.ended);
-      for (const run of [runs.coordinator, runs.worker]) {
-        run.child.kill("SIGKILL");
-        await run.ended;
-      }
+      for (const run of [runs.coordinator, runs.worker]) await kill(run);
       await postgres.start();
       assert.equal(mock.requests.length, 8);
       startAgain();
       await until("nothing is kept any more", async () => (await kept()).length === 0);
+    });
+  });
+
+  test("and of which one process is killed meanwhile: another of the machine settles its reports and asks none again", async () => {
+    await withFleet(async ({ folder, postgres, mock, answerAll, query, runs, kill }) => {
+      await postgres.stop();
+      answerAll();
+      await until(
+        "all reports are kept",
+        async () => (await keptReports(folder)).length === 8,
+        runs.worker.ended,
+      );
+      await kill(runs.worker);
+      assert.equal(mock.requests.length, 8);
+      await postgres.start();
+      // The rows of the dead worker are given to another one as soon as the engine looks.
+      await query("UPDATE procwire_queue.job SET heartbeat_on = heartbeat_on - interval '1 hour'");
     });
   });
 

@@ -56,6 +56,8 @@ export interface PostgresLedgerOptions {
   onError: (error: unknown) => void;
 }
 
+/** Each process that works on rows looks this often for what others of this machine have left: sooner than a heartbeat is missed. */
+const LEFT_REPORTS_EVERY_MS = 3_000;
 /** Dead letters taken at a time. */
 const DEAD_LETTERS_BATCH = 100;
 /** Each process that works on rows looks for dead letters this often. */
@@ -81,6 +83,7 @@ export class PostgresLedger implements JobLedger {
   #deliveries = new Map<string, Delivery>();
   #touching: Timer | null = null;
   #deadLettersAtMs = 0;
+  #leftReportsAtMs = Number.NEGATIVE_INFINITY;
   /** New rows are meant for batches, so they are not put into the queue. */
   #isBatch = false;
 
@@ -174,6 +177,7 @@ export class PostgresLedger implements JobLedger {
   }
 
   async claim(limit: number): Promise<Claim[]> {
+    await this.#settleLeft();
     await this.#failDeadRows();
     const { status, settings } = await this.job();
     if (status !== "running") return [];
@@ -307,6 +311,14 @@ export class PostgresLedger implements JobLedger {
       if ((await this.job()).status !== "running") return [];
       throw error;
     }
+  }
+
+  /** A row of a process that died must not be asked again while its report lies on this machine. */
+  async #settleLeft(): Promise<void> {
+    const monotonic = this.#clock.monotonic();
+    if (monotonic - this.#leftReportsAtMs < LEFT_REPORTS_EVERY_MS) return;
+    this.#leftReportsAtMs = monotonic;
+    await this.#settlements.settleLeft({ dead: true });
   }
 
   async #failDeadRows(): Promise<void> {

@@ -61,8 +61,8 @@ export class PostgresSettlements {
    * Settles the outcomes that processes of this machine could not store before they ended. One that still runs and
    * holds such an outcome itself finds its row settled by its own attempt.
    */
-  async settleLeft(): Promise<void> {
-    for (const { file, settlements } of this.#kept.left()) {
+  async settleLeft(options?: { dead?: boolean }): Promise<void> {
+    for (const { file, settlements } of this.#kept.left(options)) {
       for (const settlement of settlements) {
         await this.#options.database.outage.ride(() => this.#apply(settlement, false));
       }
