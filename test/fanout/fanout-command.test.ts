@@ -314,13 +314,16 @@ suite("procwire fanout", { concurrency: 3 }, () => {
         await writeFile(path.join(folder, "url"), `${url}\n`);
         await writeFile(path.join(folder, "empty"), "\n");
         const refused = /^procwire \w+: the database cannot be used: connect ECONNREFUSED 127\.0\.0\.1:1$/;
+        const gaveUp =
+          /\nprocwire fanout: the database cannot be used: the database has been away .*ECONNREFUSED 127\.0\.0\.1:1$/;
+        const worker = ["fanout", "worker", "--outage-patience", "1"];
         const cases: [args: string[], env: Record<string, string>, code: number, RegExp][] = [
-          [["fanout", "worker", "--database-url-file", "url"], {}, 1, refused],
+          [[...worker, "--database-url-file", "url"], {}, 1, gaveUp],
           [["jobs", "list", "--database-url-file", "url"], {}, 1, refused],
-          [["fanout", "worker"], { PROCWIRE_DATABASE_URL: url }, 1, refused],
+          [worker, { PROCWIRE_DATABASE_URL: url }, 1, gaveUp],
           [["jobs", "list"], { PROCWIRE_DATABASE_URL: url }, 1, refused],
           // DATABASE_URL may belong to another program, so only a worker uses it: it cannot mean anything else.
-          [["fanout", "worker"], { DATABASE_URL: url }, 1, refused],
+          [worker, { DATABASE_URL: url }, 1, gaveUp],
           [["jobs", "list"], { DATABASE_URL: url }, 0, /^(no jobs.*)?$/],
           [["jobs", "list", "--database-url-file", "empty"], {}, 1, /the database URL in empty is empty$/],
           [["jobs", "list", "--database-url-file", "gone"], {}, 1, /the database URL cannot be read: ENOENT/],
