@@ -1,8 +1,9 @@
 import type { Readable } from "node:stream";
 import type { ExecProcess, ExitStatus } from "../exec/exec-process.ts";
+import { QueryFilter, QueryGate } from "../exec/terminal-queries.ts";
 import { EscapeKey } from "./escape-key.ts";
 import { followSize, onSignals, RawTerminal } from "./own-terminal.ts";
-import { showOutput } from "./process-output.ts";
+import { type ShowOptions, showOutput } from "./process-output.ts";
 
 /** What a person or a script may send to a command that runs in front of them. */
 const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
@@ -13,6 +14,8 @@ export interface ForegroundOptions {
   tty: boolean;
   /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
   isUnreachable?: () => boolean;
+  /** What it asks its terminal is answered where it runs. */
+  isAnswered?: boolean;
   /** With a terminal on both sides: begins an escape at the beginning of a line. */
   escapeKey?: number | null;
   /** Called with what was typed and what the terminal of the command has shown of it: never while its echo is off. */
@@ -49,7 +52,7 @@ export async function runInForeground(
     ending.resolve({ type: "left" }),
   );
   try {
-    const shown = showOutput(child).then(
+    const shown = showOutput(child, { filter: queryFilter(child, options) }).then(
       (status): ForegroundEnd => (status ? { type: "exited", status } : { type: "unread" }),
     );
     return await Promise.race([shown, ending.promise]);
@@ -59,6 +62,15 @@ export async function runInForeground(
     stopSize();
     stopSignals();
   }
+}
+
+/** What keeps questions from this program's terminal that it is not to answer. */
+function queryFilter(child: ExecProcess, { tty, isAnswered }: ForegroundOptions): ShowOptions["filter"] {
+  if (!tty || !process.stdout.isTTY) return null;
+  if (isAnswered) return new QueryFilter();
+  const claim = child.claimQueries;
+  // Nobody takes an answer of a process that can no longer be reached.
+  return claim ? new QueryGate((seq) => claim(seq).catch(() => false)) : null;
 }
 
 /** Carries stdin over, and its end. */

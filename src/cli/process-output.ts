@@ -3,13 +3,13 @@
 import type { Writable } from "node:stream";
 import type { ExecProcess, ExitStatus } from "../exec/exec-process.ts";
 import { failureError } from "../exec/failure.ts";
-import type { QueryFilter } from "../exec/terminal-queries.ts";
+import type { QueryFilter, QueryGate } from "../exec/terminal-queries.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { unwritable } from "./broken-output.ts";
 
 export interface ShowOptions {
   /** What it takes out is not shown. */
-  filter?: QueryFilter | null;
+  filter?: QueryFilter | QueryGate | null | undefined;
   /** Output that is missing; bytes is null when nobody knows how much. */
   onGap?: (bytes: number | null) => void;
 }
@@ -26,7 +26,8 @@ export async function showOutput(
     switch (event.type) {
       case "output": {
         const pipe = event.stream === "stderr" ? stderr : stdout;
-        if (!(await pipe.write(filter ? filter.push(event.chunk) : event.chunk))) return null;
+        if (!(await pipe.write(filter ? await filter.push(event.chunk, event.seq) : event.chunk)))
+          return null;
         break;
       }
       case "gap":

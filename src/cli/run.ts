@@ -145,7 +145,13 @@ export async function runCommand(
       const observed = observe(child);
       // It is awaited when the command has ended; until then nobody else is told of its failure.
       observed.catch(() => undefined);
-      const end = await runInForeground(child, { tty: params.tty, isUnreachable, onTyped, escapeKey });
+      const end = await runInForeground(child, {
+        tty: params.tty,
+        isUnreachable,
+        onTyped,
+        escapeKey,
+        isAnswered: params.terminalQueries === "server",
+      });
       if (end.type === "exited") await observed;
       return await exitCodeOf(end, child);
     } catch (error) {
@@ -237,10 +243,16 @@ function startParams(
     pipeStdin: !values.detach,
     lifetime: values.detach ? lifetimeOf(values.lifetime) : undefined,
     timeoutMs,
-    // The terminal in front of this program answers; nobody looks at one that is left alone.
-    terminalQueries: values.detach ? "server" : "client",
+    terminalQueries: answererOf(values),
     recordInput: values["record-input"],
   };
+}
+
+/** A terminal in front of this program that shows output and types answers; nobody looks at one that is left alone. */
+function answererOf({ tty = false, detach = false }: RunValues): StartParams["terminalQueries"] {
+  if (detach) return "server";
+  if (!tty) return "client";
+  return process.stdin.isTTY && process.stdout.isTTY ? "claimed" : "server";
 }
 
 function lifetimeOf(text = "server"): "server" | "kept" {

@@ -97,6 +97,9 @@ export class RemoteBackend implements ExecBackend {
         `this server does not know the lifetime "${lifetime}": its processes end with their session`,
       );
     const wire = startParams(params);
+    // One that does not know of claims leaves all questions to this client.
+    if (wire.terminalQueries === "claimed" && !this.#link.server.granted.has("queryClaims"))
+      wire.terminalQueries = "client";
     if (this.#processes.has(processId)) throw invalidRequest(`process ${processId} already exists`);
     // Registered before the request: some servers send events of a process before they answer its start.
     const process = this.#register(processId, params);

@@ -173,6 +173,24 @@ export class RemoteProcess implements ExecProcess {
     return this.#asked("process/inputs", () => this.#callExtended("process/inputs", { processId }), signal);
   }
 
+  /** Whether this client's terminal is the one to answer what is asked in the output of this seq; absent: it always is. */
+  get claimQueries(): ((seq: number) => Promise<boolean>) | undefined {
+    // What somebody else started may want it or not; its server knows.
+    const mayBeClaimed = this.#params === null || this.#params.terminalQueries === "claimed";
+    if (!mayBeClaimed || !this.#link.server.granted.has("queryClaims")) return undefined;
+    return (seq) => this.#claimQueries(seq);
+  }
+
+  async #claimQueries(seq: number): Promise<boolean> {
+    const { processId } = this;
+    try {
+      return (await this.#call("process/claimQueries", { processId, seq })).granted;
+    } catch (error) {
+      if (error instanceof RequestError && this.#params === null) return true;
+      throw error;
+    }
+  }
+
   // ---- feeding
 
   write(bytes: Uint8Array, options: WriteOptions = {}): Promise<{ status: WriteStatus }> {

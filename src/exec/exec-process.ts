@@ -159,6 +159,12 @@ export interface ExecProcess extends AsyncDisposable {
   /** Without a mode: force. */
   terminate(mode?: TerminateMode, options?: CallOptions): Promise<TerminateResult>;
 
+  /**
+   * Of one started with `terminalQueries: "claimed"` on a server: whether this program's terminal is the one to answer what
+   * is asked in the output of this seq. Absent: it is.
+   */
+  readonly claimQueries?: ((seq: number) => Promise<boolean>) | undefined;
+
   wait(params?: WaitParams): Promise<WaitResult>;
   snapshot(options?: CallOptions): Promise<Snapshot>;
 }

@@ -43,8 +43,13 @@ export interface HostProcess extends ExecProcess {
   ttyState(): TtyState | null;
   /** Itself and its descendants, as the system sees them now. */
   tree(): ProcessTree;
-  /** Whether what it asks its terminal is answered here, from a screen of its own; nothing without a terminal. */
-  answerQueries(answers: boolean): void;
+  /**
+   * Whether what it asks its terminal is answered here, from a screen of its own; nothing without a terminal. With `afterSeq`
+   * also what it has asked since then. What was asked before it is told to stop is answered still.
+   */
+  answerQueries(answers: boolean, asked?: { afterSeq: number }): void;
+  /** Answers what it has asked in this output, once. */
+  answerAsked(asked: { afterSeq: number; throughSeq: number }): void;
   /** Like `terminate`, but the exit is told with this reason; and after the exit it ends the processes that it left behind. */
   end(reason: ExitReason, mode?: TerminateMode): Promise<TerminateResult>;
 }

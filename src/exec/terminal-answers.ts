@@ -30,6 +30,8 @@ export class TerminalAnswers {
   /** While the question is drawn that is to be answered. */
   #answers: string[] | null = null;
   #isOver = false;
+  /** Nothing more is looked at. */
+  #isFinished = false;
 
   constructor(deps: TerminalAnswersDeps) {
     this.#deps = deps;
@@ -37,7 +39,7 @@ export class TerminalAnswers {
 
   /** To be called with each piece of output once it is in the log, while its bytes can still be read. */
   look(chunk: Uint8Array): void {
-    const query = this.#watch.look(chunk);
+    const query = this.#isFinished ? null : this.#watch.look(chunk);
     if (!query || this.#isOver) return;
     if (this.#undrawnBytes > MAX_UNDRAWN_BYTES) return;
     const { log } = this.#deps;
@@ -46,14 +48,47 @@ export class TerminalAnswers {
     // A large piece may be several in the log, of which the first may be gone already.
     const asked = Math.max(0, bytes.length - chunk.length - query.bytesBefore);
     this.#drawnSeq = log.nextSeq - 1;
-    this.#undrawnBytes += bytes.length;
+    this.#drawLater(bytes.subarray(0, asked), bytes.subarray(asked), gap !== undefined);
+  }
+
+  /** To be called first: what was asked before this object was there is answered too, after one seq and up to another. */
+  lookBack({
+    afterSeq,
+    throughSeq = Number.POSITIVE_INFINITY,
+  }: {
+    afterSeq: number;
+    throughSeq?: number;
+  }): void {
+    const { chunks, gap } = this.#deps.log.read({});
+    const joined = (isWanted: (seq: number) => boolean) =>
+      Buffer.concat(chunks.filter(({ seq }) => isWanted(seq)).map(({ chunk }) => chunk));
+    const past = joined((seq) => seq <= afterSeq);
+    const present = joined((seq) => seq > afterSeq && seq <= throughSeq);
+    // A question may have begun in what is past.
+    this.#watch.look(past);
+    const query = this.#watch.look(present);
+    if (!query) return;
+    this.#drawnSeq = Math.min(this.#deps.log.nextSeq - 1, throughSeq);
+    this.#drawLater(past, present, gap !== undefined);
+  }
+
+  #drawLater(past: Uint8Array, present: Uint8Array, isTorn: boolean): void {
+    const bytes = past.length + present.length;
+    this.#undrawnBytes += bytes;
     const draw = async () => {
-      await this.#draw(bytes.subarray(0, asked), bytes.subarray(asked), gap !== undefined);
-      this.#undrawnBytes -= bytes.length;
+      await this.#draw(past, present, isTorn);
+      this.#undrawnBytes -= bytes;
     };
     this.#drawing = this.#drawing.then(draw);
     // Without the emulator nobody answers, as without this object.
     this.#drawing.catch(() => this.dispose());
+  }
+
+  /** What was asked is answered still, and nothing after it. */
+  finish(): void {
+    this.#isFinished = true;
+    this.#drawing = this.#drawing.then(() => this.dispose());
+    this.#drawing.catch(() => undefined);
   }
 
   /** Answers nothing any more. */

@@ -115,15 +115,7 @@ export class QueryFilter {
     const bytes = joined(this.#open, chunk);
     const { found, openFrom } = scan(bytes);
     this.#open = bytes.slice(openFrom);
-    if (found.length === 0) return bytes.subarray(0, openFrom);
-    const parts: Uint8Array[] = [];
-    let from = 0;
-    for (const query of found) {
-      parts.push(bytes.subarray(from, query.from));
-      from = query.end;
-    }
-    parts.push(bytes.subarray(from, openFrom));
-    return joined(...parts);
+    return without(found, bytes.subarray(0, openFrom));
   }
 
   /** What was kept, once nothing follows. */
@@ -132,6 +124,48 @@ export class QueryFilter {
     this.#open = NOTHING;
     return open;
   }
+}
+
+/**
+ * Output for a terminal that answers what it is shown, where somebody else may have answered already: questions are claimed
+ * before they are shown, and taken out when they are not granted.
+ */
+export class QueryGate {
+  readonly #claim: (seq: number) => Promise<boolean>;
+  #open: Uint8Array = NOTHING;
+
+  /** `claim` says whether the questions that end in the output of this seq are this terminal's to answer. */
+  constructor(claim: (seq: number) => Promise<boolean>) {
+    this.#claim = claim;
+  }
+
+  /** A sequence that is not over yet is kept for the next piece: a question is shown whole or not at all. */
+  async push(chunk: Uint8Array, seq: number): Promise<Uint8Array> {
+    if (this.#open.length === 0 && !chunk.includes(ESC)) return chunk;
+    const bytes = joined(this.#open, chunk);
+    const { found, openFrom } = scan(bytes);
+    this.#open = bytes.slice(openFrom);
+    const shown = bytes.subarray(0, openFrom);
+    return found.length === 0 || (await this.#claim(seq)) ? shown : without(found, shown);
+  }
+
+  rest(): Uint8Array {
+    const open = this.#open;
+    this.#open = NOTHING;
+    return open;
+  }
+}
+
+function without(found: readonly Found[], bytes: Uint8Array): Uint8Array {
+  if (found.length === 0) return bytes;
+  const parts: Uint8Array[] = [];
+  let from = 0;
+  for (const query of found) {
+    parts.push(bytes.subarray(from, query.from));
+    from = query.end;
+  }
+  parts.push(bytes.subarray(from));
+  return joined(...parts);
 }
 
 const NOTHING = new Uint8Array(0);

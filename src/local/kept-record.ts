@@ -1,5 +1,5 @@
 import type { KeptOwner } from "../exec/kept-process.ts";
-import { processLimits, terminalSize } from "../protocol/process-schemas.ts";
+import { processLimits, terminalQueries, terminalSize } from "../protocol/process-schemas.ts";
 import { array, boolean, type Infer, object, oneOf, optional, string, u64 } from "../protocol/schema.ts";
 
 /*
@@ -18,7 +18,7 @@ const params = object("KeptParams", {
   maxAgeMs: optional(u64),
   limits: optional(processLimits),
   lifetime: oneOf("kept"),
-  terminalQueries: optional(oneOf("server", "client")),
+  terminalQueries: optional(terminalQueries),
   recordInput: optional(boolean),
 });
 

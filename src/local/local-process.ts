@@ -297,14 +297,24 @@ export class LocalProcess implements HostProcess {
     this.sizes.add({ size, afterSeq: nextSeq - 1, atMs: Math.round(ageMs) });
   }
 
-  answerQueries(answers: boolean): void {
+  answerQueries(answers: boolean, { afterSeq }: { afterSeq?: number } = {}): void {
     if (answers === (this.#answers !== null) || !this.#size || this.log.isClosed) return;
-    this.#answers?.dispose();
+    this.#answers?.finish();
+    this.#answers = answers ? this.#newAnswers() : null;
+    if (afterSeq !== undefined) this.#answers?.lookBack({ afterSeq });
+  }
+
+  answerAsked(asked: { afterSeq: number; throughSeq: number }): void {
+    if (!this.#size || this.log.isClosed) return;
+    const answers = this.#newAnswers();
+    answers.lookBack(asked);
+    answers.finish();
+  }
+
+  #newAnswers(): TerminalAnswers {
     const { log } = this;
     const size = () => this.#size ?? DEFAULT_TERMINAL_SIZE;
-    this.#answers = answers
-      ? new TerminalAnswers({ log, size, reply: (bytes) => this.#answer(bytes) })
-      : null;
+    return new TerminalAnswers({ log, size, reply: (bytes) => this.#answer(bytes) });
   }
 
   #answer(bytes: Uint8Array): void {

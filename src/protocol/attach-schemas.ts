@@ -92,6 +92,17 @@ export const inputsResult = object("InputsResult", {
   omitted: u64,
 });
 
+export const claimQueriesParams = object("ClaimQueriesParams", {
+  processId: id,
+  /** Of the output in which a question ends; none before it is claimed later. */
+  seq: u64,
+});
+
+export const claimQueriesResult = object("ClaimQueriesResult", {
+  /** False: they are answered, and must not be shown to a terminal that answers. */
+  granted: boolean,
+});
+
 export const treeParams = object("TreeParams", { handle: id });
 
 export const treeEntry = object("TreeEntry", {

@@ -81,7 +81,7 @@ export const environmentInfo = object("EnvironmentInfo", {
 export type EnvironmentInfo = Infer<typeof environmentInfo>;
 
 /** What a client may ask for in `initialize`; only what the answer names is used. */
-export const EXTENSIONS = ["started", "failed", "outputAck", "attach"] as const;
+export const EXTENSIONS = ["started", "failed", "outputAck", "attach", "queryClaims"] as const;
 export type Extension = (typeof EXTENSIONS)[number];
 
 export const methods = {
@@ -259,6 +259,13 @@ export const methods = {
     process.processIdParams("InputsParams"),
     attach.inputsResult,
     "Who typed how much into a process of this session, or one it has attached to, and when. What was typed is told only of a process started with `recordInput`, and never what its terminal did not echo. Known from the start of a process on that is started with `terminalQueries` or `recordInput`, of others from the first attachment on.",
+  ),
+  "process/claimQueries": method(
+    "ours",
+    "exec",
+    attach.claimQueriesParams,
+    attach.claimQueriesResult,
+    'Extension `queryClaims`, by the session that started the process with `terminalQueries: "claimed"`: this client\'s terminal will answer what the process asks in the output up to `seq`. To be called before that output is shown. What nobody has claimed when the connection is lost, and what is asked until it is there again, the server answers; a later claim of it is not granted. When another client takes the session over, the server answers what the former one had not.',
   ),
   "process/tree": method(
     "ours",

@@ -112,6 +112,8 @@ const directoryIdentity: Schema<string> = {
   },
 };
 
+export const terminalQueries = oneOf("server", "client", "claimed");
+
 export const startParams = object("WireExecParams", {
   /** Chosen by the caller; unique among the processes its session still holds. */
   processId: id,
@@ -155,9 +157,10 @@ export const startParams = object("WireExecParams", {
   maxAgeMs: optional(u64),
   /**
    * Who answers what it asks its terminal (cursor, attributes, colours, modes): the server from a screen of its own, or the
-   * terminal of this client. Absent: nobody here, until a driver attaches to it; then the server, as long as it is driven.
+   * terminal of this client. `claimed`: that terminal as far as the client says so by `process/claimQueries`, and the server
+   * while no connection is there. Absent: nobody here, until a driver attaches to it; then the server, as long as it is driven.
    */
-  terminalQueries: optional(oneOf("server", "client")),
+  terminalQueries: optional(terminalQueries),
   /** Keeps what is typed into it for `process/inputs`, but for what its terminal does not echo. */
   recordInput: optional(boolean),
 });

@@ -22,6 +22,7 @@ type ProcessMethod =
   | "process/attach"
   | "process/detach"
   | "process/inputs"
+  | "process/claimQueries"
   | "process/tree"
   | "process/share"
   | "process/kill";
@@ -141,6 +142,16 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
     },
 
     "process/inputs": async ({ processId }) => (await session().entry(processId)).shared.inputs(),
+
+    "process/claimQueries": async ({ processId, seq }) => {
+      const { role, shared } = await session().entry(processId);
+      const granted = role === "owner" ? shared.claims?.claim(seq) : undefined;
+      if (granted === undefined)
+        throw invalidRequest(
+          `process ${processId} was not started by this session with terminalQueries "claimed"`,
+        );
+      return { granted };
+    },
 
     "process/tree": async ({ handle }) => processOf(handle).process.tree(),
 

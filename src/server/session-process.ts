@@ -128,7 +128,8 @@ export class SessionProcess implements Owner, Driver {
   }
 
   /** Another connection has the session now: it is told what comes from here on, and reads what it missed. */
-  resume(attachment: Attachment): void {
+  resume(attachment: Attachment, client: "same" | "another"): void {
+    if (this.#role === "owner") this.shared.claims?.came(client);
     this.#attach(attachment);
     const { log } = this.process;
     const missedThroughSeq = log.nextSeq - 1;
@@ -184,6 +185,7 @@ export class SessionProcess implements Owner, Driver {
   /** The connection is gone. */
   detach(): void {
     this.#attachment = null;
+    if (this.#role === "owner") this.shared.claims?.left();
     this.#stopWaitingForRoom();
     const { log } = this.process;
     if (this.#role !== "viewer" && this.#hold.type !== "unconfirmed") {

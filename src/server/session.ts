@@ -139,7 +139,7 @@ export class Session {
     this.#input.follow(null);
     if (this.#state.type === "detached") this.#state.expiry.cancel();
     this.#state = { type: "attached", attachment };
-    for (const entry of this.#entries()) entry.resume(attachment);
+    for (const entry of this.#entries()) entry.resume(attachment, client);
   }
 
   /** The connection is lost. Ignored when another one has taken the session over meanwhile. */
@@ -344,6 +344,7 @@ export class Session {
       const fed = process.feed(chunk, { writeId });
       const echo = echoedBefore && (process.ttyState()?.echo ?? true);
       const { status, isRepeated, isTaken = false } = await fed;
+      if (status === "accepted" && entry.role === "owner") entry.shared.claims?.written();
       if (status === "accepted" && !isRepeated)
         this.#typed(entry, { bytes: chunk.length, echo, chunk: echo && isTaken ? chunk : null });
       return { status };

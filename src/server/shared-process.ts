@@ -4,6 +4,7 @@ import type { role } from "../protocol/attach-schemas.ts";
 import type { Infer } from "../protocol/schema.ts";
 import { type InputActor, InputTimeline, type TypedInput } from "./input-timeline.ts";
 import type { ProcessHandles } from "./process-handles.ts";
+import { QueryClaims } from "./query-claims.ts";
 
 export type Role = Infer<typeof role>;
 
@@ -41,6 +42,8 @@ export class SharedProcess {
   readonly process: HostProcess;
   readonly ownerId: string;
   readonly lifetime: Lifetime;
+  /** Of one whose owner's client claims what it answers. */
+  readonly claims: QueryClaims | null;
   readonly #inputs = new InputTimeline();
   readonly #recordsInput: boolean;
   readonly #handles: ProcessHandles<SharedProcess>;
@@ -63,6 +66,7 @@ export class SharedProcess {
     this.ownerId = ownerId;
     this.lifetime = lifetime;
     this.#terminalQueries = terminalQueries;
+    this.claims = terminalQueries === "claimed" ? new QueryClaims(process) : null;
     this.#recordsInput = recordsInput;
   }
 
@@ -114,7 +118,10 @@ export class SharedProcess {
 
   letGo(keeper: object): void {
     if (!this.#keepers.delete(keeper)) return;
-    if (this.#owner === keeper) this.#owner = null;
+    if (this.#owner === keeper) {
+      this.#owner = null;
+      this.claims?.left();
+    }
     if (this.#driver === keeper) this.#setDriver(null);
     if (this.#keepers.size > 0) return;
     if (this.#handle !== null) this.#handles.release(this.#handle);

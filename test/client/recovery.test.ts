@@ -6,6 +6,7 @@ import { type ConnectionState, ExecServerClient } from "../../src/client/exec-se
 import type { ExecEvent, StartParams } from "../../src/exec/exec-process.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { DisconnectedError, ErrorCode, RequestError } from "../../src/protocol/errors.ts";
+import { EXTENSIONS } from "../../src/protocol/methods.ts";
 import { NO_ANSWER, ScriptedServer } from "./scripted-server.ts";
 
 const START: StartParams = { processId: "p", argv: ["true"], cwd: "/", env: {}, tty: false, pipeStdin: true };
@@ -85,7 +86,7 @@ describe("a lost connection", () => {
     assert.deepEqual(server.calls("initialize").at(-1), {
       clientName: "procwire",
       resumeSessionId: "S",
-      extensions: ["started", "failed", "outputAck", "attach"],
+      extensions: [...EXTENSIONS],
       takeOver: true,
     });
     assert.equal(server.notifications("initialized").length, 2);

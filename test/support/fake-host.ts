@@ -103,8 +103,16 @@ export class FakeProcess implements HostProcess {
     return { processes: [], omitted: 0 };
   }
 
-  answerQueries(answers: boolean): void {
+  /** What it was told to answer of the past. */
+  readonly answered: { afterSeq: number; throughSeq: number }[] = [];
+
+  answerQueries(answers: boolean, asked?: { afterSeq: number }): void {
     this.answersQueries = answers;
+    if (asked) this.answered.push({ ...asked, throughSeq: this.log.nextSeq - 1 });
+  }
+
+  answerAsked(asked: { afterSeq: number; throughSeq: number }): void {
+    this.answered.push(asked);
   }
 
   write(bytes: Uint8Array): Promise<{ status: "accepted" }> {

@@ -1,0 +1,205 @@
+/**
+ * What a program asks its terminal while the connection of the client that shows it is cut, hundreds of times: the program
+ * gets exactly one answer to each question. It asks the next when it has the answer, so that one too many is left over at
+ * the end, and one too few is waited for in vain.
+ */
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import type { RemoteProcess } from "../../src/client/remote-process.ts";
+import { QueryGate } from "../../src/exec/terminal-queries.ts";
+import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { loadAddon } from "../../src/native/addon.ts";
+import { seededRandom } from "../fanout/run/rate-simulation.ts";
+import { CuttingProxy } from "../support/cutting-proxy.ts";
+import { FaultProxy } from "../support/fault-proxy.ts";
+import { PROCWIRE, scratchDirectory, serve } from "../support/serve.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+import { until } from "../support/until.ts";
+
+const skip = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
+const QUICK = { firstDelayMs: 2, maxDelayMs: 10 };
+const QUESTION = "\x1b[6n";
+
+const asking = (questions: number) => `stty raw -echo; printf ready; read -r -d g
+  for ((i = 1; i <= ${questions}; i++)); do
+    printf 'question %d \\033[6n' $i
+    read -r -d R -t 60 place || printf 'unanswered %d ' $i
+  done
+  printf 'last \\033[5n'; read -r -d n -t 60 status
+  printf 'left <%q> done' "\${status#*\\[}"; read -r -d x`;
+
+const program = (questions: number) => ({
+  processId: "asks",
+  argv: ["/bin/bash", "-c", asking(questions)],
+  cwd: "/",
+  env: { PATH: "/usr/bin:/bin" },
+  tty: true,
+  terminalQueries: "claimed" as const,
+});
+
+/** A terminal that shows what a process writes, and answers each question it is shown. */
+class AnsweringTerminal {
+  answers = 0;
+  shown = "";
+  readonly #done = Promise.withResolvers<void>();
+  /** The program has asked all its questions. */
+  readonly done = this.#done.promise;
+
+  async show(child: RemoteProcess): Promise<void> {
+    const claim = child.claimQueries;
+    assert.ok(claim);
+    const gate = new QueryGate((seq) => claim(seq).catch(() => false));
+    for await (const event of child.events()) {
+      if (event.type !== "output") continue;
+      const text = Buffer.from(await gate.push(event.chunk, event.seq)).toString("latin1");
+      this.shown += text;
+      if (DONE.test(this.shown)) this.#done.resolve();
+      for (const _ of text.matchAll(/\x1b\[6n/g)) this.#type(child, "\x1b[7;7R");
+      for (const _ of text.matchAll(/\x1b\[5n/g)) this.#type(child, "\x1b[0n");
+    }
+  }
+
+  #type(child: RemoteProcess, text: string): void {
+    this.answers++;
+    // Refused when another client has the session by now.
+    child.write(Buffer.from(text)).catch(() => undefined);
+  }
+}
+
+const DONE = /left <(.*)> done/;
+/** What the program says at its end: the last answer, in which all that was too much would stand. */
+const left = (shown: string) => DONE.exec(shown)?.[1];
+
+describe("what a program asks its terminal", { skip, timeout: 280_000 }, () => {
+  it("is answered once, by the client's terminal or the server, however often the connection is cut", async () => {
+    await using server = await serve("--listen", "ws://127.0.0.1:0");
+    await using proxy = await CuttingProxy.to(server.url);
+    const questions = 400;
+    await using client = await ExecServerClient.connectWebSocket({ url: proxy.url, reconnect: QUICK });
+    const child = await client.start(program(questions));
+    await waitFor(child, "ready");
+    const terminal = new AnsweringTerminal();
+    const showing = terminal.show(child);
+    await child.write(Buffer.from("g"));
+    const next = seededRandom(16);
+    let [cuts, pieces] = [0, 0];
+    let cutAfter = 3;
+    proxy.onForward = () => {
+      if (++pieces < cutAfter || DONE.test(terminal.shown)) return;
+      pieces = 0;
+      cutAfter = 2 + Math.floor(next() * 14);
+      cuts++;
+      // Now, or when the client has had the time to answer.
+      if (next() < 0.5) proxy.cut();
+      else setImmediate(() => proxy.cut());
+    };
+    await terminal.done;
+    proxy.onForward = () => undefined;
+    assert.equal(left(terminal.shown), "0");
+    assert.doesNotMatch(terminal.shown, /unanswered/);
+    assert.ok(cuts > 50, `${cuts} cuts`);
+    assert.ok(terminal.answers > 50, `${terminal.answers} answers of the terminal`);
+    assert.ok(terminal.answers < questions, `${terminal.answers} answers of the terminal`);
+    assert.equal(terminal.shown.split(QUESTION).length - 1 <= terminal.answers, true);
+    await child.terminate();
+    await showing;
+  });
+
+  it("is answered once also when another client takes the session over, again and again", async () => {
+    await using server = await serve("--listen", "ws://127.0.0.1:0");
+    const questions = 300;
+    const first = await ExecServerClient.connectWebSocket({ url: server.url, reconnect: QUICK });
+    const child = await first.start(program(questions));
+    await waitFor(child, "ready");
+    const sessionId = first.sessionId ?? "";
+    const terminals: AnsweringTerminal[] = [];
+    const shows: Promise<void>[] = [];
+    const show = (process: RemoteProcess) => {
+      const terminal = new AnsweringTerminal();
+      terminals.push(terminal);
+      shows.push(terminal.show(process).catch(() => undefined));
+      return terminal;
+    };
+    const clients: UniversalClient[] = [first];
+    let terminal = show(child);
+    await child.write(Buffer.from("g"));
+    const next = seededRandom(7);
+    while (!DONE.test(terminal.shown) && clients.length < 60) {
+      const enough = 1 + Math.floor(next() * 8);
+      const current = terminal;
+      await until("some answers", () => current.answers >= enough || DONE.test(current.shown));
+      if (DONE.test(current.shown)) break;
+      const client = await ExecServerClient.connectWebSocket({
+        url: server.url,
+        reconnect: QUICK,
+        resumeSessionId: sessionId,
+        takeOver: true,
+      });
+      clients.push(client);
+      terminal = show(await client.backend.attach("asks"));
+    }
+    const last = terminal;
+    await last.done;
+    assert.equal(left(last.shown), "0");
+    assert.doesNotMatch(last.shown, /unanswered/);
+    assert.ok(clients.length > 20, `${clients.length} clients`);
+    for (const client of clients) await client.close();
+    await Promise.all(shows);
+  });
+
+  it("is answered by the server while `procwire run --tty` is cut off, and not again by its terminal afterwards", async () => {
+    await using server = await serve("--listen", "ws://127.0.0.1:0");
+    await using proxy = await FaultProxy.before(server.url);
+    using folder = scratchDirectory();
+    const script = `stty raw -echo; cd ${folder.path}
+      ask() { printf 'question %s \\033[6n' $1; read -r -d R -t 60 place || printf 'unanswered '; printf 'answered %s.' $1; }
+      ask one; until [ -e away ]; do sleep 0.05; done; ask two; until [ -e back ]; do sleep 0.05; done; ask three
+      printf 'last \\033[5n'; read -r -d n -t 60 status; printf 'left <%q> done' "\${status#*\\[}"`;
+    writeFileSync(join(folder.path, "asks"), script);
+    const command = `${PROCWIRE} run --tty --connect ${proxy.url} -- bash ${folder.path}/asks`;
+    await using backend = createLocalBackend();
+    // The terminal in front of it, which answers what it is shown.
+    const terminal = await backend.start({
+      processId: "terminal",
+      argv: ["/bin/sh", "-c", command],
+      cwd: "/",
+      env: { PATH: process.env.PATH ?? "", TERM: "xterm", HOME: folder.path },
+      tty: true,
+      terminalQueries: "server",
+    });
+    await waitFor(terminal, "answered one.");
+    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    const [{ handle } = { handle: "" }] = await other.backend.list({ allSessions: true });
+    const watched = await other.attach(String(handle));
+    await proxy.refuse();
+    proxy.cut();
+    await waitFor(terminal, "connection lost");
+    writeFileSync(join(folder.path, "away"), "");
+    await waitFor(watched, "answered two.");
+    await proxy.listenAgain();
+    await waitFor(terminal, "answered two.");
+    writeFileSync(join(folder.path, "back"), "");
+    await waitFor(terminal, DONE);
+    const shown = Buffer.from((await terminal.snapshot()).terminal).toString();
+    assert.equal(left(shown), "0");
+    assert.doesNotMatch(shown, /unanswered/);
+  });
+
+  it("is answered by the server where `procwire run --tty` has no terminal of its own", async () => {
+    await using server = await serve("--listen", "ws://127.0.0.1:0");
+    const script = "stty raw -echo; printf 'asked \\033[6n'; read -r -d R -t 20 x && printf answered";
+    const args = ["run", "--tty", "--connect", server.url, "--", "bash", "-c", script];
+    // Its input stays open; it is no terminal.
+    const run = spawn(PROCWIRE, args, { stdio: ["pipe", "pipe", "inherit"] });
+    const stdout = Buffer.concat(await run.stdout.toArray()).toString();
+    // What is not shown on a terminal is passed on as it is.
+    assert.equal(stdout, `asked ${QUESTION}answered`);
+  });
+});
