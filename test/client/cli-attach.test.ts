@@ -261,7 +261,7 @@ describe("procwire attach", TIMEOUT, () => {
 });
 
 describe("procwire run --detach", TIMEOUT, () => {
-  it("prints a handle by which the command is found, watched and ended", async () => {
+  it("prints a handle by which the command is listed, read, ended, and shown again afterwards", async () => {
     const { code, stdout } = await cli(
       "run",
       "--detach",
@@ -277,9 +277,7 @@ describe("procwire run --detach", TIMEOUT, () => {
     assert.match(listed.stdout, new RegExp(`^${handle} .* running +server .*sleep 100'$`, "m"));
     await until("its output", async () => (await cli("logs", handle)).stdout === "ready\n");
     assert.equal((await cli("logs", handle)).stderr, "oops\n");
-    const watching = cli("logs", "-f", handle.slice(0, 8));
-    assert.equal((await cli("kill", handle)).code, 0);
-    assert.equal((await watching).stdout, "ready\n");
+    assert.equal((await cli("kill", handle.slice(0, 8))).code, 0);
     const again = await cli("kill", handle);
     assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has ended already\n`]);
     assert.doesNotMatch((await cli("ps")).stdout, new RegExp(handle));
@@ -325,6 +323,34 @@ describe("procwire logs", TIMEOUT, () => {
     await until("time to go by", async () => ((await child.read({ times: true })).ageMs ?? 0) > written);
     assert.equal((await cli("logs", "--since", "0s", child.handle)).stdout, "");
     await child.terminate();
+  });
+
+  it("goes on with -f: what there was, then each new line as it comes, each once, until the process ends", async () => {
+    const child = await start(
+      "echo before; while read x; do echo got $x; echo oops $x >&2; done; echo over",
+      {
+        pipeStdin: true,
+      },
+    );
+    await waitFor(child, "before");
+    const following = procwire("logs", "-f", child.handle.slice(0, 6));
+    const told = outcome(following);
+    let shown = "";
+    following.stdout.on("data", (text: string) => {
+      shown += text;
+    });
+    await until("what there was", () => shown === "before\n");
+    for (const round of [1, 2, 3]) {
+      await child.write(Buffer.from(`${round}\n`));
+      await until("the next line", () => shown.endsWith(`got ${round}\n`));
+    }
+    assert.equal(following.exitCode, null);
+    await child.closeStdin();
+    assert.deepEqual(await told, {
+      code: 0,
+      stdout: "before\ngot 1\ngot 2\ngot 3\nover\n",
+      stderr: "oops 1\noops 2\noops 3\n",
+    });
   });
 
   it("says how much output is no longer retained", async () => {
