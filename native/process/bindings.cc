@@ -323,6 +323,7 @@ Bindings processBindings(napi_env env) {
       binding("spawn", spawn),
       binding("write", write),
       binding("queuedInput", numberOf<Child, &Child::queuedBytes>),
+      binding("writtenInput", numberOf<Child, &Child::writtenBytes>),
       binding("closeStdin", ask<Child, &Child::closeStdin>),
       binding("pause", ask<Child, &Child::pause>),
       binding("resume", ask<Child, &Child::resume>),

@@ -77,6 +77,7 @@ void Child::flushKept() {
     const size_t taken = kept_->inputEnded() ? left : kept_->put(next.bytes.data() + next.done, left);
     next.done += taken;
     queuedBytes_ -= taken;
+    writtenBytes_ += taken;
     if (next.done < next.bytes.size()) break;
     kept_->endWrite(next.id);
     keptQueue_.pop_front();

@@ -65,6 +65,8 @@ class Child final : public Resident {
   void write(const char* bytes, size_t length, const std::string* id = nullptr);
   bool knowsWrite(std::string_view id) const;
   size_t queuedBytes() const { return queuedBytes_; }
+  // All that it was given so far.
+  uint64_t writtenBytes() const { return writtenBytes_; }
   void closeStdin();
   void pause();
   void resume();

@@ -29,6 +29,8 @@ export interface HostProcess extends ExecProcess {
   listing(): ProcessListing;
   /** Its stdin as something a connection of this host can write to by itself, by the same rules; null where there is none. */
   readonly straightInput: object | null;
+  /** How much input it was given so far. */
+  readonly inputBytes: number;
   /** Of its terminal; null where it has none. */
   readonly size: TerminalSize | null;
   /** The sizes its terminal was given since it began. */

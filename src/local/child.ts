@@ -58,6 +58,8 @@ export interface ChildInput {
   knows(writeId: string): boolean;
   /** What the system has not taken yet; 0 also when nobody can read it any more. */
   readonly queuedBytes: number;
+  /** What the system has taken so far. */
+  readonly writtenBytes: number;
   /** How much may be queued before a writer waits. 0 for a kept process: what is queued here would be lost. */
   readonly maxQueuedBytes?: number | undefined;
   /** Closes it once the queue is empty. On a terminal: an end-of-file keystroke. */

@@ -79,6 +79,7 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
   let told = false;
   let quiet: NodeJS.Timeout | null = null;
   const writeIds = new WriteIds();
+  let givenBytes = 0;
 
   const tellExit = () => {
     if (told || !exit) return;
@@ -129,11 +130,16 @@ function followChild({ pid, child, stdout, stderr }: StartedChild, events: Child
         if (writeId !== undefined) writeIds.add(writeId);
         const { stdin } = child;
         // A stream keeps what it is given; the caller may reuse its buffer.
-        if (stdin && !stdin.destroyed && !stdin.writableEnded) stdin.write(Uint8Array.from(bytes));
+        if (!stdin || stdin.destroyed || stdin.writableEnded) return;
+        givenBytes += bytes.length;
+        stdin.write(Uint8Array.from(bytes));
       },
       knows: (writeId) => writeIds.has(writeId),
       get queuedBytes() {
         return child.stdin && !child.stdin.destroyed ? child.stdin.writableLength : 0;
+      },
+      get writtenBytes() {
+        return givenBytes - (child.stdin?.writableLength ?? 0);
       },
       close: () => void child.stdin?.end(),
       straight: null,

@@ -174,6 +174,10 @@ export class LocalProcess implements HostProcess {
     return this.#child?.input.straight ?? null;
   }
 
+  get inputBytes(): number {
+    return this.#child?.input.writtenBytes ?? 0;
+  }
+
   get size(): TerminalSize | null {
     return this.#size;
   }

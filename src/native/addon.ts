@@ -89,6 +89,7 @@ export class NativeAddon {
   readonly childEvents!: readonly string[];
   readonly write!: (child: NativeChild, bytes: Uint8Array, writeId: string | undefined) => void;
   readonly queuedInput!: (child: NativeChild) => number;
+  readonly writtenInput!: (child: NativeChild) => number;
   readonly knowsWrite!: (child: NativeChild, writeId: string) => boolean;
   /** From now on, writes that come for it by a route are left to JavaScript. */
   readonly refuseInput!: (child: NativeChild) => void;

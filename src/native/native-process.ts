@@ -166,6 +166,10 @@ class StartedInput implements ChildInput {
     return this.#native.queuedInput(this.#child);
   }
 
+  get writtenBytes(): number {
+    return this.#native.writtenInput(this.#child);
+  }
+
   close(): void {
     this.#native.closeStdin(this.#child);
   }

@@ -47,6 +47,7 @@ export class ServerFigures {
   /** In both directions, as far as the receiving side has taken them. */
   forwardedBytes = 0;
   #endedOutputBytes = 0;
+  #endedInputBytes = 0;
   #delay: ReturnType<typeof monitorEventLoopDelay> | null = null;
 
   /** A process runs; its end is counted when it comes. */
@@ -60,6 +61,7 @@ export class ServerFigures {
       stop();
       if (!this.#live.delete(process)) return;
       this.#endedOutputBytes += log.totalBytes;
+      this.#endedInputBytes += process.inputBytes;
       count(this.endedByReason, log.exit?.reason ?? "failed");
     };
     const stop = log.listen(look);
@@ -112,6 +114,13 @@ export class ServerFigures {
     let held = 0;
     for (const { log } of this.#live) if (log.isHeld) held++;
     return held;
+  }
+
+  /** As far as their processes' pipes and terminals have taken it. */
+  get inputBytes(): number {
+    let bytes = this.#endedInputBytes;
+    for (const process of this.#live) bytes += process.inputBytes;
+    return bytes;
   }
 
   /** What is written after a process's own end (by its descendants) is not counted. */

@@ -95,6 +95,7 @@ export class FrontDoor {
           refuse: (head) => refuseForeign(head, admission.hosts, this.#web),
           metrics: server.figures ? () => server.metrics() ?? "" : undefined,
           upgrade: (...args) => this.#upgradeLater(...args),
+          onRefused: (status) => server.figures?.refusedAtDoor(status),
           timeouts: admission.httpTimeouts,
           log: (message) => server.log("warn", message),
         })

@@ -34,6 +34,7 @@ export function metricsText(figures: ServerFigures, state: ServerState): string 
     [...figures.endedByReason].map(([reason, value]) => [{ reason }, value]),
   );
   page.counter("procwire_output_bytes_total", "Bytes of output read from processes", figures.outputBytes);
+  page.counter("procwire_input_bytes_total", "Bytes of input written to processes", figures.inputBytes);
   page.gauge("procwire_forward_streams", "Forwarded TCP streams now", figures.forwardStreams);
   page.counter("procwire_forwarded_bytes_total", "Bytes of forwarded streams", figures.forwardedBytes);
   page.gauge("procwire_connections", "Connections now", state.connections);

@@ -25,6 +25,7 @@ export interface WebDoorDeps {
   metrics?: (() => string) | undefined;
   /** A WebSocket on a connection that carried requests before; `accepted` is that connection as it came in. */
   upgrade: (head: RequestHead, stream: Socket, rest: Buffer, accepted: AcceptedSocket) => void;
+  onRefused: WebServerOptions["onRefused"];
   timeouts?: WebServerOptions["timeouts"];
   log: (message: string) => void;
 }
@@ -114,7 +115,7 @@ export class WebDoor {
   async #open(): Promise<WebServer> {
     const { WebServer } = await import("./web-server.ts");
     const { WebFiles } = await import("./web-files.ts");
-    const { auth, health, refuse, metrics, upgrade, timeouts, log } = this.#deps;
+    const { auth, health, refuse, metrics, upgrade, onRefused, timeouts, log } = this.#deps;
     return new WebServer({
       access: this.access,
       auth,
@@ -134,6 +135,7 @@ export class WebDoor {
         if (accepted) upgrade(head, stream, rest, accepted);
         else stream.destroy();
       },
+      onRefused,
       timeouts,
       log,
     });

@@ -26,6 +26,8 @@ export interface WebServerOptions {
   health: () => { status: number; body: string; type?: string };
   /** A WebSocket that is asked for on a connection which carried requests before. */
   upgrade: (head: RequestHead, socket: Socket, rest: Buffer) => void;
+  /** A request was answered with a status of 400 or more. */
+  onRefused: (status: number) => void;
   /** Absent: the usual ones. */
   timeouts?: HttpTimeouts | undefined;
   log: (message: string) => void;
@@ -51,6 +53,11 @@ export const HTTP_TIMEOUTS: HttpTimeouts = {
   keepAliveMs: 5_000,
   stalledMs: 60_000,
   lookEveryMs: 5_000,
+};
+const UNREADABLE: Readonly<Record<string, string>> = {
+  HPE_HEADER_OVERFLOW: "431 Request Header Fields Too Large",
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: "413 Payload Too Large",
+  ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
 };
 /** A token and little else. */
 const MAX_BODY_BYTES = 16 * 1024;
@@ -92,6 +99,7 @@ export class WebServer {
     this.#http.timeout = timeouts.stalledMs;
     // It never listens itself, and would not look after requests that take too long before it is told that it does.
     this.#http.emit("listening");
+    this.#http.on("clientError", (error: NodeJS.ErrnoException, socket) => this.#unreadable(error, socket));
     this.#http.on("upgrade", (request: IncomingMessage, socket: Duplex, rest: Buffer) => {
       // node:http gives what it was given: a socket of node:net.
       options.upgrade(headOf(request), socket as Socket, rest);
@@ -108,8 +116,21 @@ export class WebServer {
     this.#http.close();
   }
 
+  /** What is no request, or takes too long: answered as node:http does, and counted. */
+  #unreadable({ code }: NodeJS.ErrnoException, socket: Duplex): void {
+    if (socket.writable && code !== "ECONNRESET") {
+      const status = UNREADABLE[code ?? ""] ?? "400 Bad Request";
+      this.#options.onRefused(Number.parseInt(status, 10));
+      socket.write(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`);
+    }
+    socket.destroy();
+  }
+
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     for (const [name, value] of Object.entries(PAGE_HEADERS)) response.setHeader(name, value);
+    response.once("finish", () => {
+      if (response.statusCode >= 400) this.#options.onRefused(response.statusCode);
+    });
     try {
       const refused = this.#options.refuse(headOf(request));
       if (refused) send(response, refused.status, refused.body);

@@ -88,6 +88,27 @@ describe("the figures of a server", () => {
     });
   });
 
+  test("count what processes were given, by whichever way it came", async () => {
+    await using server = await open();
+    await using client = await connected(server.url);
+    const chunk = Buffer.from("x".repeat(1000)).toString("base64");
+    const inputBytes = async () => (await server.look()).get("procwire_input_bytes_total");
+    for (const [processId, more] of [
+      ["straight", {}],
+      ["ordered", { recordInput: true }],
+    ] as const) {
+      const script = "head -c 3000 >/dev/null; read -r _";
+      const params = { ...startParams(processId, ["/bin/sh", "-c", script]), pipeStdin: true, ...more };
+      await client.call("process/start", params);
+      for (let round = 0; round < 3; round++) await client.call("process/write", { processId, chunk });
+    }
+    await until("both were given it", async () => (await inputBytes()) === 6000);
+    // What was given to those that have ended stays.
+    for (const processId of ["straight", "ordered"]) await client.call("process/terminate", { processId });
+    await until("they have ended", async () => (await server.look()).get("procwire_processes") === 0);
+    assert.equal(await inputBytes(), 6000);
+  });
+
   test("count processes under backpressure from a slow reader", async () => {
     await using server = await open();
     await using client = await connected(server.url);

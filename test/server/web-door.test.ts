@@ -169,6 +169,30 @@ const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[
 
 for (const useNode of [false, true]) {
   describe(`a door with a web console, ${useNode ? "by Node's sockets" : "by the addon"}`, () => {
+    test("counts what it refuses, also on a connection that carried requests before", async () => {
+      const figures = new ServerFigures();
+      await using door = await open(useNode, undefined, {}, figures);
+      const http = door.http();
+      const statuses: number[] = [];
+      const ask = async (request: string) => void statuses.push((await http.ask(request)).status);
+      await ask(get("/"));
+      await ask(get("/no-such-page"));
+      await ask(get("/api/me"));
+      await ask(get("/", "origin: https://evil.example\r\n"));
+      await ask("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
+      await ask("no request at all\r\n\r\n");
+      assert.deepEqual(statuses, [200, 404, 401, 403, 405, 400]);
+      await until("all are counted", () => figures.refusalsByStatus.size === 5);
+      const counted = [...figures.refusalsByStatus].toSorted(([one], [other]) => one - other);
+      assert.deepEqual(counted, [
+        [400, 1],
+        [401, 1],
+        [403, 1],
+        [404, 1],
+        [405, 1],
+      ]);
+    });
+
     test("answers several requests on one connection, with the page's files and nothing else", async () => {
       await using door = await open(useNode);
       const http = door.http();

@@ -94,6 +94,7 @@ export class SimChild implements Child {
     const writeIds = new WriteIds();
     const queuedBytes = () => (this.exit ? 0 : this.#queuedBytes);
     return {
+      writtenBytes: 0,
       straight: null,
       get queuedBytes() {
         return queuedBytes();

@@ -89,6 +89,7 @@ export class FakeProcess implements HostProcess {
   /** Every write of a test goes the ordered way. */
   readonly straightInput = null;
   readonly hasLeft = false;
+  readonly inputBytes = 0;
   size: TerminalSize | null = null;
   readonly sizes = new SizeHistory();
 
