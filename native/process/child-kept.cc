@@ -55,7 +55,6 @@ void Child::writeKept(const char* bytes, size_t length, const KeptWriteId& id) {
   forgetBurst();
   habit_.hadInput(nowNs());
   if (length <= kLineBytes) loop_->heardOfOne();
-  if (keptQueue_.empty()) kept_->takePoke();
   keptQueue_.push_back({std::string(bytes, length), id, 0, false});
   queuedBytes_ += length;
   flushKept();
