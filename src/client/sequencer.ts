@@ -100,11 +100,11 @@ export class Sequencer {
       const page = await this.#source.read({ afterSeq, maxBytes: pageBytes });
       pageBytes = round === this.#round ? Math.min(pageBytes * 2, MAX_PAGE_BYTES) : FIRST_PAGE_BYTES;
       const isAmbiguous = this.#isAmbiguous(page);
-      const result = isAmbiguous ? await this.#source.read({ afterSeq }) : page;
+      const { result, holes } = isAmbiguous ? await this.#readAll(afterSeq) : { result: page, holes: [] };
       const exit = result.exited && !this.#log.exit ? await this.#source.exitStatus(result) : null;
       if (this.#isOver) return;
       const isWhole = isAmbiguous || page.chunks.length === 0;
-      this.#merge({ result, exit, isWhole, round, gapBytes: this.#gapBytes(result, afterSeq) });
+      this.#merge({ result, exit, isWhole, holes, round, gapBytes: this.#gapBytes(result, afterSeq) });
       this.#applyEarly();
     }
   }
@@ -113,6 +113,19 @@ export class Sequencer {
   #isAmbiguous(page: ReadResult): boolean {
     const first = page.chunks[0];
     return page.exited && !this.#log.exit && first !== undefined && first.seq > this.#log.nextSeq;
+  }
+
+  /** A read stops before a hole: what is behind it is read too. */
+  async #readAll(afterSeq: number): Promise<{ result: ReadResult; holes: Gap[] }> {
+    let result = await this.#source.read({ afterSeq });
+    const holes: Gap[] = [];
+    for (;;) {
+      const next = await this.#source.read({ afterSeq: result.nextSeq - 1 });
+      if (!next.gap) return { result, holes };
+      holes.push(next.gap);
+      const chunks = [...result.chunks, ...next.chunks];
+      result = defined<ReadResult>({ ...next, chunks, gap: result.gap });
+    }
   }
 
   #merge(answer: Answer): void {
@@ -159,8 +172,10 @@ export class Sequencer {
 
   /** How many bytes an answer's gap has is told once, at the first of the holes it makes. */
   #skip(toSeq: number, answer: Answer): void {
-    this.#log.skip(toSeq, answer.gapBytes);
-    if (answer.gapBytes !== null) answer.gapBytes = 0;
+    const fromSeq = this.#log.nextSeq;
+    const isUnknown = answer.holes.some((hole) => hole.fromSeq <= toSeq && hole.toSeq >= fromSeq);
+    this.#log.skip(toSeq, isUnknown ? null : answer.gapBytes);
+    if (!isUnknown && answer.gapBytes !== null) answer.gapBytes = 0;
   }
 
   /** The bytes of an answer's gap, without those that came while it was under way, or came early; null if it tells none. */
@@ -177,13 +192,14 @@ export class Sequencer {
    * Is the exit among the missing numbers up to `lastMissing`? If so, it is taken to be the last of them. A page with
    * numbers missing at its front was asked for again as a whole, so what is missing in a page is behind a chunk.
    */
-  #includesExit(lastMissing: number, { result, isWhole }: Answer): boolean {
-    return !isWhole || !this.#isExitBehind(lastMissing, result);
+  #includesExit(lastMissing: number, answer: Answer): boolean {
+    return !answer.isWhole || !this.#isExitBehind(lastMissing, answer);
   }
 
   /** In a whole answer: is there a number behind `seq` that nothing known accounts for? */
-  #isExitBehind(seq: number, result: ReadResult): boolean {
+  #isExitBehind(seq: number, { result, holes }: Answer): boolean {
     const known = new Set(this.#early.keys());
+    for (const { fromSeq, toSeq } of holes) for (let hole = fromSeq; hole <= toSeq; hole++) known.add(hole);
     for (const chunk of result.chunks) known.add(chunk.seq);
     if (isClosed(result)) known.add(result.nextSeq - 1);
     for (let behind = seq + 1; behind < result.nextSeq; behind++) if (!known.has(behind)) return true;
@@ -255,6 +271,8 @@ interface Answer {
   exit: ExitStatus | null;
   /** Nothing was left out behind the last chunk. */
   isWhole: boolean;
+  /** What is missing behind the first chunk and is not the exit. */
+  holes: readonly Gap[];
   round: number;
   /** Of the answer's gap, not yet told; null when the server does not say. */
   gapBytes: number | null;

@@ -219,10 +219,11 @@ export class EventLog {
     const { maxBytes } = params;
     const entries = this.#chunks.after(afterSeq, maxBytes);
     const { chunks, gap, hole } = this.#upToHole(afterSeq, entries);
-    const last = entries.at(-1);
+    // A page of holes alone has nothing behind it.
+    const last = maxBytes === undefined || chunks.length === 0 ? undefined : entries.at(-1);
     const result: ReadResult = {
       chunks,
-      nextSeq: hole?.fromSeq ?? (maxBytes !== undefined && last ? last.seq + 1 : this.#nextSeq),
+      nextSeq: hole?.fromSeq ?? (last ? last.seq + 1 : this.#nextSeq),
       exited: this.#exit !== null,
       exitCode: this.#exit?.exitCode ?? null,
       closed: this.isClosed || this.#failure !== null,

@@ -1,0 +1,110 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Sequencer } from "../../src/client/sequencer.ts";
+import { EventLog } from "../../src/exec/event-log.ts";
+import type { ExecEvent, ExitStatus, ReadResult } from "../../src/exec/exec-process.ts";
+
+type Kind = "output" | "hole" | "exit" | "close";
+
+const STATUS: ExitStatus = { exitCode: 42, signal: null, reason: "exited", sandboxDenied: false };
+const CHUNK = new TextEncoder().encode("abc");
+
+function put(log: EventLog, kind: Kind): void {
+  if (kind === "output") log.append("pty", CHUNK);
+  else if (kind === "hole") log.skip(log.nextSeq, null);
+  else if (kind === "exit") log.exited(STATUS);
+  else log.closed();
+}
+
+function logOf(kinds: readonly Kind[], options: { isFollower?: boolean } = {}): EventLog {
+  const log = new EventLog(options);
+  for (const kind of kinds) put(log, kind);
+  return log;
+}
+
+/** Every sequence with at most so many events before `closed`, one of which is the exit. */
+function* sequences(most: number, before: Kind[] = []): Generator<Kind[]> {
+  const hasExited = before.includes("exit");
+  if (hasExited) yield [...before, "close"];
+  if (before.length === most) return;
+  for (const kind of ["output", "hole", "exit"] as const)
+    if (kind !== "exit" || !hasExited) yield* sequences(most, [...before, kind]);
+}
+
+function eventsOf(log: EventLog): ExecEvent[] {
+  const cursor = log.cursor();
+  const events: ExecEvent[] = [];
+  for (let event = cursor.next(); event; event = cursor.next()) events.push(event);
+  return events;
+}
+
+interface Case {
+  kinds: Kind[];
+  /** What the client had when its connection was lost. */
+  had: number;
+  /** What the server had emitted when it was read for the first time. */
+  emitted: number;
+  /** How many notifications come while a read, or the question how it ended, is under way. */
+  notified: number;
+  during: "read" | "exitStatus";
+  pageBytes: number;
+}
+
+function* cases(): Generator<Case> {
+  for (const kinds of sequences(5))
+    for (let had = 0; had < kinds.length; had++)
+      for (const emitted of [had, kinds.length - 1, kinds.length])
+        for (let notified = 0; notified <= kinds.length - had; notified++)
+          for (const during of ["read", "exitStatus"] as const)
+            for (const pageBytes of [1, 4, 1_000_000])
+              yield { kinds, had, emitted, notified, during, pageBytes };
+}
+
+async function caughtUp({ kinds, had, emitted, notified, during, pageBytes }: Case): Promise<EventLog> {
+  const client = logOf(kinds.slice(0, had), { isFollower: true });
+  const whole = logOf(kinds);
+  const notifications = eventsOf(whole).filter(
+    (event) => (event.type === "gap" ? event.toSeq : event.type === "failed" ? 0 : event.seq) > had,
+  );
+  const notify = (count: number) => {
+    for (const event of notifications.splice(0, count)) {
+      if (event.type === "gap") sequencer.offerGap(event);
+      else if (event.type !== "failed") sequencer.offer(event);
+    }
+  };
+  let server = logOf(kinds.slice(0, emitted));
+  const read = ({ afterSeq, maxBytes }: { afterSeq: number; maxBytes?: number }): ReadResult => {
+    const result = server.read({ afterSeq, maxBytes: maxBytes && pageBytes });
+    server = whole;
+    if (during === "read") notify(notified);
+    return result;
+  };
+  const sequencer = new Sequencer(client, {
+    read: async (params) => read(params),
+    exitStatus: async () => {
+      if (during === "exitStatus") notify(notified);
+      return STATUS;
+    },
+    added: () => undefined,
+  });
+  await sequencer.catchUp();
+  while (notifications.length > 0) {
+    notify(1);
+    if (sequencer.isBehind) await sequencer.fill();
+  }
+  return client;
+}
+
+test("a client that comes back learns of every output, hole and the exit, wherever they are", async () => {
+  for (const one of cases()) {
+    const client = await caughtUp(one);
+    const events = eventsOf(client);
+    const told = JSON.stringify(one);
+    const count = (type: ExecEvent["type"]) => events.filter((event) => event.type === type).length;
+    assert.equal(client.nextSeq - 1, one.kinds.length, told);
+    assert.equal(count("exited"), 1, told);
+    assert.equal(count("output"), one.kinds.filter((kind) => kind === "output").length, told);
+    assert.equal(count("gap") > 0, one.kinds.includes("hole"), told);
+    for (const event of events) if (event.type === "gap") assert.equal(event.bytes, null, told);
+  }
+});
