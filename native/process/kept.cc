@@ -116,6 +116,9 @@ std::unique_ptr<Kept> Kept::adopt(uint64_t id, int memory, int toKeeper, int toS
     kept->lastSeq_ = entry.seq;
     kept->totalBytes_ = entry.offset + (isOutput(entry.stream) ? entry.length : 0);
   });
+  // The server died between the note of an end and its entry: that number is still free.
+  if (header.exit_seq > kept->lastSeq_) header.exit_seq = 0;
+  if (header.close_seq > kept->lastSeq_) header.close_seq = 0;
   // The server died with a read under way: what that took, if anything, is lost.
   if (header.intent != 0) {
     kept->makeRoom(entryBytes(0));

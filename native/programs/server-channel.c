@@ -145,7 +145,8 @@ void read_packets(void) {
     struct keeper_message message;
     make_room(&message);
     ssize_t length = recvmsg(channel, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (length < 0 && errno == EINTR) continue;
+    // ECONNRESET comes once, before the rest, when the server died with messages of ours unread.
+    if (length < 0 && (errno == EINTR || errno == ECONNRESET)) continue;
     if (length < 0) return;
     if (length == 0) {
       // The server is ending; SIGCHLD reports its end.

@@ -53,6 +53,33 @@ test(
   },
 );
 
+test(
+  "an exit whose number a killed server had noted, but not used, is told and survives the next kill",
+  OPTIONS,
+  async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const kept = await client.start(keptParams("p", "echo first; read line; echo second; exec <&-; exit 7"));
+    const pid = [kept.pid];
+    await waitFor(kept, "first\n");
+    const handle = (await client.list())[0]?.handle ?? "";
+    const former = await server.killServer(pid, "SIGSTOP");
+    {
+      using memory = await KeptMemory.of(server.keeperPid, kept.pid);
+      memory.exitSeq = 2;
+    }
+    process.kill(former, "SIGKILL");
+    await kept.write(Buffer.from("go\n"));
+    assert.equal((await kept.wait()).exitCode, 7);
+    await server.killServer(pid);
+    await using viewer = await server.connect();
+    const seen: unknown[] = [];
+    for await (const event of (await viewer.backend.attachTo(handle, {})).events())
+      seen.push(event.type === "output" ? Buffer.from(event.chunk).toString() : event.type);
+    assert.deepEqual(seen, ["first\n", "second\n", "exited", "closed"]);
+  },
+);
+
 /** Puts the memory of kept processes into the state that a kill leaves at one rare moment, and kills the server then. */
 test("what a killed server left half done in its memory is told, completed or ended", OPTIONS, async () => {
   await using server = await KeptServe.start();

@@ -94,7 +94,7 @@ export class KeptServe implements AsyncDisposable {
 }
 
 /** Offsets in `struct kept_header` (native/programs/kept-memory.h); `KeptMemory.of` checks that they are right. */
-const HEADER = { version: 4, idsAt: 16, pid: 96, intent: 152, writeId: 736, ids: 792 } as const;
+const HEADER = { version: 4, idsAt: 16, pid: 96, intent: 152, exitSeq: 168, writeId: 736, ids: 792 } as const;
 const ID_BYTES = 16;
 const KEPT_WRITE_IDS = 4096;
 
@@ -140,6 +140,11 @@ export class KeptMemory implements Disposable {
 
   set intent(value: number) {
     this.#put(HEADER.intent, value);
+  }
+
+  /** The number that the exit is about to get. */
+  set exitSeq(value: number) {
+    this.#put(HEADER.exitSeq, value);
   }
 
   set version(value: number) {
