@@ -191,8 +191,21 @@ napi_value openKeeperAt(napi_env env, napi_callback_info info) {
                                  static_cast<uint64_t>(call.number(2)), inheritance());
   if (opened) return call.answer(static_cast<double>(inheritance().listener));
   napi_value why;
-  napi_create_string_utf8(env, strerror(errno), NAPI_AUTO_LENGTH, &why);
+  const char* const text =
+      errno == EPROTO ? "its messages are of another version; restart the whole service, which ends what is kept"
+                      : strerror(errno);
+  napi_create_string_utf8(env, text, NAPI_AUTO_LENGTH, &why);
   return why;
+}
+
+// () -> the version of the memory of kept processes that the keeper reads, and the one that is written here
+napi_value keptVersions(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  napi_value versions;
+  napi_create_array_with_length(env, 2, &versions);
+  napi_set_element(env, versions, 0, call.answer(static_cast<double>(inheritance().version)));
+  napi_set_element(env, versions, 1, call.answer(static_cast<double>(KEPT_VERSION)));
+  return versions;
 }
 
 // (onLeave)
@@ -346,6 +359,7 @@ Bindings processBindings(napi_env env) {
       binding("openKeeper", openKeeperAt),
       binding("watchKeeper", watchKeeperLeave),
       binding("tellKeeper", tellKeeperWord),
+      binding("keptVersions", keptVersions),
       binding("takeKept", takeKept),
       binding("beginKept", ask<Child, &Child::begin>),
       binding("recordExit", recordExit),

@@ -120,9 +120,13 @@ void Child::endKeptInput() {
 
 // The keeper has recorded an end, or made room.
 void Child::onPoke() {
-  kept_->takePoke();
+  if (kept_->takePoke()) {
+    kept_->noteKilled();
+    tell(Event::kRefused);
+  }
+  if (!loop_) return;
   if (!keptQueue_.empty()) flushKept();
-  if (loop_ && !reaped_ && kept_->hasEnded()) onExit();
+  if (!reaped_ && kept_->hasEnded()) onExit();
 }
 
 void Child::keptStatus(siginfo_t& info) const {

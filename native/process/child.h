@@ -24,8 +24,18 @@ struct Inherited;
 struct WriteRequest;
 
 // The first argument of a child's event callback, and its name in JavaScript, which is given this list.
-enum class Event : int { kStdout = 0, kStderr = 1, kTerminal = 2, kExit = 3, kClose = 4, kDrain = 5, kUnreadable = 6 };
-constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal", "exit", "close", "drain", "unreadable"};
+enum class Event : int {
+  kStdout = 0,
+  kStderr = 1,
+  kTerminal = 2,
+  kExit = 3,
+  kClose = 4,
+  kDrain = 5,
+  kUnreadable = 6,
+  kRefused = 7
+};
+constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal",   "exit",
+                                       "close",  "drain",  "unreadable", "refused"};
 
 // A terminal gives at most 4 KiB per read; up to this much is combined into one chunk.
 constexpr size_t kTerminalChunkBytes = 64 * 1024;

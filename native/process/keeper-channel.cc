@@ -125,7 +125,9 @@ bool openKeeper(int fd, unsigned count, uint64_t hungAfterMs, Inheritance& found
       found.kept.push_back(inherited(packet, fds, length));
     } else {
       while (length > 0) close(fds[--length]);
-      if (packet.word == KEEPER_HAS_ALL) return true;
+      if (packet.word != KEEPER_HAS_ALL) continue;
+      found.version = packet.id == 0 ? 1 : static_cast<unsigned>(packet.id);
+      return true;
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "core/loop.h"
 #include "programs/keeper-packets.h"
+#include "programs/kept-memory.h"
 
 namespace procwire {
 
@@ -20,6 +21,7 @@ struct Inherited {
 
 struct Inheritance {
   int listener = -1;
+  unsigned version = KEPT_VERSION;  // of the memory of kept processes, as the keeper reads it
   std::vector<Inherited> kept;
 };
 

@@ -1,6 +1,7 @@
 #include "process/kept.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -313,9 +314,16 @@ void Kept::poke() {
   if (::write(toKeeper_, &one, sizeof one) < 0) errno = 0;
 }
 
-void Kept::takePoke() {
-  uint64_t ignored;
-  if (::read(toServer_, &ignored, sizeof ignored) < 0) errno = 0;
+bool Kept::takePoke() {
+  uint64_t count = 0;
+  if (::read(toServer_, &count, sizeof count) < 0) errno = 0;
+  return count >= KEPT_REFUSED;
+}
+
+void Kept::noteKilled() {
+  header_->exit_code = -1;
+  header_->exit_signal = SIGKILL;
+  KEPT_STORE(header_->ended, 1u);
 }
 
 }  // namespace procwire

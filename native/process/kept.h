@@ -67,8 +67,10 @@ class Kept {
   bool inputEnded() const { return KEPT_LOAD(header_->in_ended) != 0; }
   // Wakes the keeper.
   void poke();
-  // Takes the keeper's wake-up.
-  void takePoke();
+  // Takes the keeper's wake-up; true when the keeper cannot keep it, and has ended it.
+  bool takePoke();
+  // It was killed by the keeper, which cannot note that.
+  void noteKilled();
 
   // ---- the end
   bool hasEnded() const { return KEPT_LOAD(header_->ended) != 0; }

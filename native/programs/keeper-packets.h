@@ -9,7 +9,12 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+// The version of what follows. The packet itself, HELLO and HAS_ALL stay as they are in every version, so that both
+// sides learn that they do not understand each other.
 #define KEEPER_PROTOCOL 1u
+
+// What the keeper adds to KEPT_TO_SERVER for a process that it cannot keep, and has ended; everything else is a 1.
+#define KEPT_REFUSED ((uint64_t)1 << 32)
 
 enum keeper_word {
   // The server.
@@ -25,8 +30,10 @@ enum keeper_word {
   // The keeper.
   KEEPER_HAS_LISTENER = 16,
   KEEPER_HAS = 17,
-  KEEPER_HAS_ALL = 18,  // the answer to HELLO is complete; value: how many there were
-  KEEPER_LEAVE = 19,    // the server is to hand over and go
+  // The answer to HELLO is complete; id: the version of KEPT_VERSION that the keeper reads (0: 1), value: how many
+  // processes there were.
+  KEEPER_HAS_ALL = 18,
+  KEEPER_LEAVE = 19,  // the server is to hand over and go
 };
 
 // The descriptors that are there, in this order.

@@ -2,8 +2,11 @@
 #include "kept-process.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -14,6 +17,8 @@
 // Between TERM and KILL when there is no server to end them.
 #define GRACE_MS 2000
 #define GRACE_PAUSE_MS 2
+// The server is told of the end of a process that cannot be kept when that has come, or this much later.
+#define REFUSED_ENDS_WITHIN_MS 1000
 
 struct kept* first_kept;
 
@@ -25,32 +30,74 @@ struct kept* find_kept(uint64_t id) {
 
 // ---- taking one
 
-static int is_sound(const struct kept_header* memory, size_t bytes) {
-  return memory->magic == KEPT_MAGIC && memory->version == KEPT_VERSION && memory->file_bytes == bytes &&
-         memory->pid > 1 && memory->input_at >= sizeof *memory && memory->input_at + KEPT_INPUT_BYTES <= bytes;
+// Null, with the memory mapped; else why it cannot be used.
+static const char* map_memory(struct kept* kept) {
+  static char why[128];
+  // These two stay where they are in every version.
+  struct {
+    uint32_t magic, version;
+  } head = {0, 0};
+  struct stat info;
+  int fd = kept->fds[KEPT_MEMORY];
+  if (fd < 0 || kept->fds[KEPT_PIDFD] < 0 || kept->fds[KEPT_TO_KEEPER] < 0) return "a descriptor is missing";
+  if (fstat(fd, &info) < 0 || pread(fd, &head, sizeof head, 0) != sizeof head || head.magic != KEPT_MAGIC)
+    return "its memory is not that of a kept process";
+  if (head.version != KEPT_VERSION) {
+    snprintf(why, sizeof why, "its memory is of version %u, and this keeper reads version %u", head.version,
+             KEPT_VERSION);
+    return why;
+  }
+  if (info.st_size <= (off_t)sizeof(struct kept_header)) return "its memory is too small";
+  kept->bytes = (size_t)info.st_size;
+  void* memory = mmap(NULL, kept->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return strerror(errno);
+  kept->memory = memory;
+  const struct kept_header* header = memory;
+  if (header->file_bytes == kept->bytes && header->pid > 1 && header->input_at >= sizeof *header &&
+      header->input_at + KEPT_INPUT_BYTES <= kept->bytes)
+    return NULL;
+  munmap(memory, kept->bytes);
+  return "its memory is damaged";
+}
+
+// The process that a pidfd stands for; -1 when it is not known.
+static pid_t pid_of(int pidfd) {
+  char path[40], line[64];
+  int pid = -1;
+  snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
+  FILE* info = fopen(path, "re");
+  while (info && pid < 0 && fgets(line, sizeof line, info))
+    if (sscanf(line, "Pid: %d", &pid) != 1) pid = -1;
+  if (info) fclose(info);
+  return pid;
+}
+
+// Nothing about it is guessed: it is ended, whatever it is doing.
+static void refuse(const int* fds, const char* why) {
+  fprintf(stderr, "procwire: a process cannot be kept and is ended: %s\n", why);
+  pid_t pid = fds[KEPT_PIDFD] < 0 ? -1 : pid_of(fds[KEPT_PIDFD]);
+  if (pid > 1) {
+    struct pollfd end = {.fd = fds[KEPT_PIDFD], .events = POLLIN};
+    kill(-pid, SIGKILL);
+    poll(&end, 1, REFUSED_ENDS_WITHIN_MS);
+  }
+  uint64_t refused = KEPT_REFUSED;
+  if (fds[KEPT_TO_SERVER] >= 0 && write(fds[KEPT_TO_SERVER], &refused, sizeof refused) < 0) errno = 0;
 }
 
 int keep(uint64_t id, uint64_t which, const int* fds, unsigned count) {
-  struct kept* kept = calloc(1, sizeof *kept);
+  int placed[KEPT_FDS];
   unsigned taken = 0;
-  if (!kept) return -1;
-  kept->id = id;
-  for (int at = 0; at < KEPT_FDS; at++) kept->fds[at] = (which >> at) & 1 && taken < count ? fds[taken++] : -1;
-  struct stat info;
-  void* memory = MAP_FAILED;
-  int is_whole = taken == count && kept->fds[KEPT_MEMORY] >= 0 && kept->fds[KEPT_PIDFD] >= 0 &&
-                 kept->fds[KEPT_TO_KEEPER] >= 0 && fstat(kept->fds[KEPT_MEMORY], &info) == 0 &&
-                 info.st_size > (off_t)sizeof(struct kept_header);
-  if (is_whole) {
-    kept->bytes = (size_t)info.st_size;
-    memory = mmap(NULL, kept->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, kept->fds[KEPT_MEMORY], 0);
-  }
-  if (memory == MAP_FAILED || !is_sound(memory, kept->bytes)) {
-    if (memory != MAP_FAILED) munmap(memory, kept->bytes);
+  for (int at = 0; at < KEPT_FDS; at++) placed[at] = (which >> at) & 1 && taken < count ? fds[taken++] : -1;
+  struct kept* kept = calloc(1, sizeof *kept);
+  if (kept) memcpy(kept->fds, placed, sizeof placed);
+  const char* why = kept ? map_memory(kept) : strerror(ENOMEM);
+  if (why) {
+    refuse(placed, why);
     free(kept);
     return -1;
   }
-  kept->memory = memory;
+  kept->id = id;
   kept->end = (struct watch){WATCH_END, kept};
   kept->poke = (struct watch){WATCH_POKE, kept};
   kept->input = (struct watch){WATCH_INPUT, kept};

@@ -25,7 +25,7 @@ struct kept {
 extern struct kept* first_kept;
 struct kept* find_kept(uint64_t id);
 
-// Takes a process with its descriptors; -1, and nothing is taken, when they are not valid.
+// Takes a process with its descriptors. -1: it cannot be kept, so it is ended and the server told; nothing is taken.
 int keep(uint64_t id, uint64_t which, const int* fds, unsigned count);
 // Writes what the server has put in, as far as it goes; the rest waits until there is room.
 void write_input(struct kept* kept);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -88,7 +89,7 @@ static void tell_inheritance(void) {
     if (send_packet(KEEPER_HAS, kept->id, which, fds, length) < 0) return;
     count++;
   }
-  send_packet(KEEPER_HAS_ALL, 0, count, NULL, 0);
+  send_packet(KEEPER_HAS_ALL, KEPT_VERSION, count, NULL, 0);
 }
 
 void send_leave(void) { send_packet(KEEPER_LEAVE, 0, 0, NULL, 0); }
@@ -107,10 +108,22 @@ static void forget_asked(uint64_t id) {
   if (starting == 0) sweep_unkept();
 }
 
+// Its messages mean something else. The answer shows it so too.
+static void refuse_server(uint32_t protocol) {
+  fprintf(stderr,
+          "procwire: the server speaks version %u of the keeper's messages, and this keeper version %u; restart the "
+          "whole service, which ends what is kept\n",
+          protocol, KEEPER_PROTOCOL);
+  send_packet(KEEPER_HAS_ALL, KEPT_VERSION, 0, NULL, 0);
+}
+
 // True when the descriptors are kept.
 static int take_packet(const struct keeper_packet* packet, const int* fds, unsigned count) {
   struct kept* kept;
-  if (packet->protocol != KEEPER_PROTOCOL) return 0;
+  if (packet->protocol != KEEPER_PROTOCOL) {
+    if (packet->word == KEEPER_HELLO) refuse_server(packet->protocol);
+    return 0;
+  }
   alive_at = now_ms();
   switch (packet->word) {
     case KEEPER_HELLO:

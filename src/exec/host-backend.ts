@@ -63,8 +63,8 @@ export interface HostBackend {
   degraded(): string[];
   /** Ends everything it started: TERM, grace, KILL, and the descendants that escaped. Idempotent. */
   shutdown(graceMs: number): Promise<void>;
-  /** Processes can outlive the server here. */
-  readonly keeps?: boolean | undefined;
+  /** Why processes cannot outlive the server here; null: they can; absent: nothing here could keep them. */
+  readonly whyNotKept?: string | null | undefined;
   /** Ends everything that is not kept. */
   endUnkept?(graceMs: number): Promise<void>;
 }

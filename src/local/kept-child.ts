@@ -35,6 +35,8 @@ export interface InheritedChild extends KeptSession {
 export interface KeptMachine {
   /** The keeper's pid: orphans become its children. */
   readonly pid: number;
+  /** Why nothing can be started to outlive this server; null: it can. */
+  readonly whyNot: string | null;
   /** The next process that earlier servers left; "unreadable" for one that was ended because of that; null: no more. */
   take(): InheritedChild | "unreadable" | null;
 }

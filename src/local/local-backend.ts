@@ -105,9 +105,10 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
     });
   }
 
-  /** Whether there is a keeper, so that processes can outlive this program. */
-  get keeps(): boolean {
-    return Boolean(this.#machine.keeper);
+  /** Why processes cannot outlive this program; null: they can. */
+  get whyNotKept(): string | null {
+    const { keeper } = this.#machine;
+    return keeper ? keeper.whyNot : "this server runs without --keep";
   }
 
   /** Everything that earlier servers below the same keeper left. Those that cannot be read are ended, and counted. */

@@ -122,6 +122,8 @@ export class NativeAddon {
   // ---- the keeper
   /** Returns the descriptor of a listening socket, -1 if there is none; or why there is no keeper. */
   readonly openKeeper!: (fd: number, count: number, hungAfterMs: number) => number | string;
+  /** Of the memory of kept processes: what the keeper reads, and what is written here. */
+  readonly keptVersions!: () => [keeper: number, server: number];
   readonly watchKeeper!: (onLeave: () => void) => void;
   /** 8: this server is ready; 9: it lives. */
   readonly tellKeeper!: (word: 8 | 9) => boolean;

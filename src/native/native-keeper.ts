@@ -37,13 +37,20 @@ export function openKeeper(
   if (typeof listener === "string")
     throw new Error(`the keeper above this server cannot be asked: ${listener}`);
   return {
-    machine: { pid: process.ppid, take: () => takeOne(native) },
+    machine: { pid: process.ppid, whyNot: whyNot(native), take: () => takeOne(native) },
     generation: `${instance}-${count}`,
     listener: listener < 0 ? null : listener,
     ready: () => void native.tellKeeper(READY),
     alive: () => void native.tellKeeper(ALIVE),
     onLeave: (leave) => native.watchKeeper(leave),
   };
+}
+
+/** After an upgrade the keeper is still the one of before. */
+function whyNot(native: NativeAddon): string | null {
+  const [keeper, server] = native.keptVersions();
+  if (keeper === server) return null;
+  return `the keeper above this server reads version ${keeper} of what is kept and this server writes version ${server}; restart the whole service, which ends what is kept`;
 }
 
 function takeOne(native: NativeAddon): InheritedChild | "unreadable" | null {

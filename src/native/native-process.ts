@@ -213,6 +213,13 @@ export function tellChild(
       if (typeof first !== "number") return false;
       events.broken(unreadableOutput(first));
       return true;
+    case "refused":
+      events.broken(
+        new Error(
+          "the process was ended, because the keeper above the server cannot keep it: the server's log says why",
+        ),
+      );
+      return true;
     default:
       return false;
   }

@@ -96,7 +96,7 @@ export class ConnectionHandler {
         processOf: (handle) => sessions.processOf(handle, principal, this.#session().isExtended),
         share: (...wanted) => sessions.shares.issue(...wanted),
         config,
-        keeps: host.backend.keeps ?? false,
+        whyNotKept: host.backend.whyNotKept,
         waits: room.waits.ofConnection(config.caps.waits.each),
       }),
       ...lazyFileMethods(() => this.#openFiles()),

@@ -286,7 +286,7 @@ export class ExecServer implements InProcessServer, AsyncDisposable {
       degraded: () => backend.degraded(),
       shutdown: (graceMs) => backend.shutdown(graceMs),
       endUnkept: async (graceMs) => backend.endUnkept?.(graceMs),
-      keeps: backend.keeps,
+      whyNotKept: backend.whyNotKept,
     };
   }
 

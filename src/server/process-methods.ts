@@ -35,19 +35,19 @@ export interface ProcessMethodDeps {
   processOf: (handle: string) => SharedProcess;
   share: ShareTokens["issue"];
   config: ServerConfig;
-  /** Processes can outlive this server. */
-  keeps: boolean;
+  /** Why processes cannot outlive this server; null: they can. */
+  whyNotKept: string | null | undefined;
   /** Counts the waits of this connection. */
   waits: { enter: () => () => void };
 }
 
 /** `process/*`: the current generation and what procwire adds to it. */
 export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod> {
-  const { session, listAll, processOf, share, config, waits, keeps } = deps;
+  const { session, listAll, processOf, share, config, waits, whyNotKept } = deps;
   return {
     "process/start": async (params, context) => {
       const own = session();
-      const { entry, begin } = await own.start(startParams(params, config, keeps));
+      const { entry, begin } = await own.start(startParams(params, config, whyNotKept));
       context.afterAnswer(begin);
       const { processId, sandboxType, droppedEnv } = entry.process;
       // Clients that asked for nothing get exactly the answer they know.
@@ -169,7 +169,11 @@ export function processMethods(deps: ProcessMethodDeps): Handlers<ProcessMethod>
 }
 
 /** From the wire's params to what a backend starts. */
-function startParams(params: WireStartParams, config: ServerConfig, keeps: boolean): StartParams {
+function startParams(
+  params: WireStartParams,
+  config: ServerConfig,
+  whyNotKept: ProcessMethodDeps["whyNotKept"],
+): StartParams {
   const { argv, cwd, mode = "direct", networkProxy, sandboxType, ...rest } = params;
   if (argv.length === 0) throw invalidParams("argv must not be empty");
   requireAllowed(mode, config);
@@ -177,8 +181,8 @@ function startParams(params: WireStartParams, config: ServerConfig, keeps: boole
   const { processId, env, tty, pipeStdin, arg0, envPolicy, sandbox, size, timeoutMs, secretGuard, limits } =
     rest;
   const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
-  if (lifetime === "kept" && !keeps)
-    throw invalidParams('lifetime "kept" is refused: this server runs without --keep');
+  if (lifetime === "kept" && whyNotKept !== null)
+    throw invalidParams(`lifetime "kept" is refused: ${whyNotKept ?? "this host has no keeper"}`);
   if (lifetime === "kept" && sandbox)
     throw invalidParams(
       'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',
