@@ -14,7 +14,7 @@
 
 namespace procwire {
 
-constexpr size_t kMaxArguments = 16;
+constexpr size_t kMaxArguments = 17;
 
 struct Call {
   napi_env env;

@@ -14,6 +14,7 @@
 #include "process/mark.h"
 #include "process/process-tree.h"
 #include "process/spawn.h"
+#include "process/tree-group.h"
 
 namespace procwire {
 namespace {
@@ -21,7 +22,8 @@ namespace {
 // ---- one process
 
 // (file, argv block, env block, cwd, terminal, pipeStdin, rows, cols, onDone, onEvent, descriptors, limits, cgroups,
-// directory, record, most bytes of output) -> its mark, before anybody can have it; 0: it gets none
+// directory, record, most bytes of output, wants a group of its own) -> its mark, before anybody can have it; 0: it
+// gets none
 napi_value spawn(napi_env env, napi_callback_info info) {
   Call call(env, info);
   auto request = std::make_unique<SpawnRequest>();
@@ -44,6 +46,7 @@ napi_value spawn(napi_env env, napi_callback_info info) {
   request->record = call.text(14);
   const double mostOutputBytes = call.number(15);
   if (mostOutputBytes < 9e15) request->mostOutputBytes = static_cast<uint64_t>(mostOutputBytes);
+  request->wantsGroup = call.boolean(16);
   startProgram(*call.loop(), std::move(request), call.argv[8], call.argv[9]);
   return call.answer(static_cast<double>(mark));
 }
@@ -165,6 +168,23 @@ napi_value signal(napi_env env, napi_callback_info info) {
   Call call(env, info);
   return call.answer(static_cast<double>(signalProcess(
       static_cast<pid_t>(call.number(0)), static_cast<uint64_t>(call.number(1)), static_cast<int>(call.number(2)))));
+}
+
+// (directory, marks of kept processes) -> 0 or the errno
+napi_value openGroups(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(static_cast<double>(openTreeGroups(call.text(0), call.numbers(1))));
+}
+
+napi_value groupPids(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(treeGroupPids(static_cast<GroupLease>(call.number(0))));
+}
+
+napi_value killGroup(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  killTreeGroup(static_cast<GroupLease>(call.number(0)));
+  return nullptr;
 }
 
 napi_value subreaper(napi_env env, napi_callback_info info) {
@@ -354,6 +374,9 @@ Bindings processBindings(napi_env env) {
       binding("holds", holds),
       binding("markOf", mark),
       binding("signal", signal),
+      binding("openTreeGroups", openGroups),
+      binding("treeGroupPids", groupPids),
+      binding("killTreeGroup", killGroup),
       binding("setSubreaper", subreaper),
       binding("reap", reap),
       binding("openKeeper", openKeeperAt),

@@ -136,6 +136,7 @@ void Child::keptStatus(siginfo_t& info) const {
 }
 
 void Child::forgetKept() {
+  leaveTreeGroup(lease_);
   if (kept_) tellKeeper(KEEPER_FORGET, kept_->id());
 }
 

@@ -31,6 +31,7 @@ Child::Child(Loop* loop, SpawnRequest& request, napi_ref onEvent)
     : loop_(loop),
       onEvent_(onEvent),
       pid_(request.pid),
+      lease_(request.lease),
       terminal_(request.terminal),
       pipeStdin_(request.pipeStdin),
       slave_(request.slaveFd),
@@ -53,6 +54,7 @@ Child::Child(Loop* loop, Inherited& inherited, std::unique_ptr<Kept> kept, napi_
     : loop_(loop),
       onEvent_(onEvent),
       pid_(kept->header().pid),
+      lease_(kept->header().mark),
       terminal_(kept->header().is_terminal != 0),
       pipeStdin_(!terminal_ && kept->header().has_stdin != 0),
       slave_(std::exchange(inherited.fds[KEPT_SLAVE], -1)),
@@ -204,6 +206,7 @@ void Child::drainAtExit(OutStream& stream, size_t most) {
 void Child::settle() {
   if (closed_ || !loop_ || !exitTold_ || out_[0].watch.fd >= 0 || out_[1].watch.fd >= 0) return;
   closed_ = true;
+  leaveTreeGroup(lease_);
   endStdin();
   Loop* loop = loop_;
   napi_env env = loop->env();

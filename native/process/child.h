@@ -132,6 +132,7 @@ class Child final : public Resident {
   Loop* loop_;
   napi_ref onEvent_;
   const pid_t pid_;
+  const GroupLease lease_;
   const bool terminal_;
   const bool pipeStdin_;
   Watch exit_;

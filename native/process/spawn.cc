@@ -15,13 +15,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +27,8 @@
 #include "core/fd.h"
 #include "core/syscall-numbers.h"
 #include "core/uv-lite.h"
+#include "process/child-fds.h"
+#include "process/clone-into.h"
 #include "process/exec-child.h"
 #include "process/keeper-channel.h"
 #include "process/process-tree.h"
@@ -37,9 +36,6 @@
 
 #ifndef CLONE_PIDFD
 #define CLONE_PIDFD 0x00001000
-#endif
-#ifndef TIOCGPTPEER
-#define TIOCGPTPEER _IO('T', 0x41)
 #endif
 
 namespace procwire {
@@ -62,97 +58,6 @@ std::atomic<bool> forkOnly{false};
 bool oldCallsOnly = false;
 std::atomic<pid_t> spawnerThreadIds[kMostSpawners];
 
-// Moves a descriptor out of the way of 0, 1 and 2, should the program have been started without them.
-bool aboveStdio(int& fd) {
-  if (fd < 0 || fd > 2) return fd >= 0;
-  int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  int err = errno;
-  close(fd);
-  fd = moved;
-  errno = err;
-  return moved >= 0;
-}
-
-bool setNonBlocking(int fd) {
-  int flags = fcntl(fd, F_GETFL);
-  return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
-
-uint64_t inodeOf(int fd) {
-  struct stat info;
-  return fstat(fd, &info) == 0 ? static_cast<uint64_t>(info.st_ino) : 0;
-}
-
-bool failed(SpawnRequest& request, const char* call, const std::string& path) {
-  request.err = errno;
-  request.syscall = call;
-  request.path = path;
-  return false;
-}
-
-struct ChildFds {
-  int in = -1;
-  int out = -1;
-  int err = -1;
-  int report[2] = {-1, -1};  // read, write; only where the child's memory may be a copy
-  std::vector<int> passed;
-  std::vector<int> cgroups;
-
-  ~ChildFds() {
-    for (int& fd : report) closeFd(fd);
-    for (int& fd : cgroups) closeFd(fd);
-    for (int& fd : passed) closeFd(fd);
-    closeFd(in);
-    closeFd(out);
-    closeFd(err);
-  }
-};
-
-bool openPipe(SpawnRequest& request, int& parentEnd, int& childEnd, bool parentReads) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
-  parentEnd = ends[parentReads ? 0 : 1];
-  childEnd = ends[parentReads ? 1 : 0];
-  if (!aboveStdio(parentEnd) || !aboveStdio(childEnd)) return failed(request, "fcntl", request.file);
-  // Only our end: the other one is a file description of its own, and programs expect theirs to block.
-  if (!setNonBlocking(parentEnd)) return failed(request, "fcntl", request.file);
-  return true;
-}
-
-bool openPipes(SpawnRequest& request, ChildFds& child) {
-  if (request.pipeStdin) {
-    if (!openPipe(request, request.stdinFd, child.in, false)) return false;
-    request.pipeInodes[0] = inodeOf(request.stdinFd);
-  } else {
-    child.in = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (child.in < 0 || !aboveStdio(child.in)) return failed(request, "open", "/dev/null");
-  }
-  if (!openPipe(request, request.stdoutFd, child.out, true)) return false;
-  if (!openPipe(request, request.stderrFd, child.err, true)) return false;
-  request.pipeInodes[1] = inodeOf(request.stdoutFd);
-  request.pipeInodes[2] = inodeOf(request.stderrFd);
-  return true;
-}
-
-// Copies above all the numbers they get in the child, so that none is overwritten before it is in its place.
-bool copyPassed(SpawnRequest& request, ChildFds& child) {
-  for (int fd : request.passed) {
-    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3 + static_cast<int>(request.passed.size()));
-    if (copy < 0) return failed(request, "fcntl", request.file);
-    child.passed.push_back(copy);
-  }
-  return true;
-}
-
-bool openCgroups(SpawnRequest& request, ChildFds& child) {
-  for (const std::string& path : request.cgroups) {
-    int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || !aboveStdio(fd)) return failed(request, "open", path);
-    child.cgroups.push_back(fd);
-  }
-  return true;
-}
-
 // No limit may be above this program's own; a lower one that it has already stays.
 void capLimits(std::vector<ResourceLimit>& limits) {
   for (ResourceLimit& limit : limits) {
@@ -160,34 +65,6 @@ void capLimits(std::vector<ResourceLimit>& limits) {
     if (syscall(SYS_prlimit64, 0, limit.resource, nullptr, own) < 0) continue;
     for (uint64_t& value : limit.values) value = std::min(value, own[1]);
   }
-}
-
-bool openTerminal(SpawnRequest& request) {
-  int& master = request.stdoutFd;
-  master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
-  if (master < 0 || !aboveStdio(master)) return failed(request, "openpt", "/dev/ptmx");
-  int unlock = 0;
-  if (ioctl(master, TIOCSPTLCK, &unlock) < 0 || ioctl(master, TIOCGPTN, &request.pts) < 0)
-    return failed(request, "ioctl", "/dev/ptmx");
-  int& slave = request.slaveFd;
-  slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (slave < 0) {
-    std::string name = "/dev/pts/" + std::to_string(request.pts);
-    slave = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (slave < 0) return failed(request, "open", name);
-  }
-  if (!aboveStdio(slave)) return failed(request, "fcntl", "/dev/ptmx");
-  struct winsize size = {};
-  size.ws_row = request.rows;
-  size.ws_col = request.cols;
-  if (ioctl(slave, TIOCSWINSZ, &size) < 0) return failed(request, "ioctl", "/dev/ptmx");
-  // So that erasing a character in the line discipline erases all of its bytes.
-  struct termios mode;
-  if (tcgetattr(slave, &mode) == 0) {
-    mode.c_iflag |= IUTF8;
-    tcsetattr(slave, TCSANOW, &mode);
-  }
-  return true;
 }
 
 // The paths to try, in order: the name itself when it has a slash, else the name below each entry of the child's PATH.
@@ -236,16 +113,6 @@ bool havePidfd() {
   return have && !oldCallsOnly;
 }
 
-// The child's end is above every number that the child gives to a descriptor.
-bool openReport(SpawnRequest& request, ChildFds& child) {
-  if (pipe2(child.report, O_CLOEXEC) < 0) return failed(request, "pipe2", request.file);
-  int above = fcntl(child.report[1], F_DUPFD_CLOEXEC, 4 + static_cast<int>(request.passed.size()));
-  if (above < 0) return failed(request, "fcntl", request.file);
-  close(child.report[1]);
-  child.report[1] = above;
-  return true;
-}
-
 // Waits until the child has exec'ed or failed. True when it failed; then `report` says in what.
 bool readReport(ChildFds& child, ChildReport& report) {
   closeFd(child.report[1]);
@@ -253,6 +120,42 @@ bool readReport(ChildFds& child, ChildReport& report) {
   do length = read(child.report[0], &report, sizeof report);
   while (length < 0 && errno == EINTR);
   return length == static_cast<ssize_t>(sizeof report);
+}
+
+void reapNow(pid_t pid) {
+  siginfo_t ignored;
+  while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {}
+}
+
+// Starts the child in its group. -1 where it has none, or cannot be started there.
+pid_t cloneIntoGroup(ChildPlan& plan, bool isKept, SpawnRequest& request) {
+  char* top = static_cast<char*>(childStack());
+  const bool canShare = !forkOnly && !oldCallsOnly && childMemory != ChildMemory::copied;
+  if (!top || !canShare) return -1;
+  // What has a cgroup of its own for its limits goes there, and can be in no other of the same hierarchy.
+  TakenGroup taken = takeTreeGroup(isKept ? request.mark : 0);
+  request.groupErr = taken.err;
+  if (taken.fd < 0) return -1;
+  const CloneInto asked = {taken.fd, &request.exitFd, top - kChildStackBytes, kChildStackBytes, isKept};
+  pid_t pid = cloneInto(asked, execChild, &plan);
+  const int err = errno;
+  close(taken.fd);
+  if (pid >= 0 && !plan.ran && childMemory == ChildMemory::shared && !isKept) {
+    // Killed at birth: somebody else had killed all in this group before (tree-group.h).
+    closeFd(request.exitFd);
+    reapNow(pid);
+    pid = -1;
+    request.groupErr = EOWNERDEAD;
+  } else if (pid < 0) {
+    request.groupErr = err;
+  }
+  if (pid < 0) {
+    request.exitFd = -1;
+    dropTreeGroup(taken.lease);
+  } else {
+    request.lease = taken.lease;
+  }
+  return pid;
 }
 
 // Starts the child; the flags decide whether its memory is ours. Answers -1 with errno set.
@@ -270,11 +173,6 @@ pid_t cloneChild(ChildPlan& plan, bool pidfd, int more, int& exitFd) {
   }
   exitFd = -1;
   return clone(execChild, stack, SIGCHLD | more, &plan);
-}
-
-void reapNow(pid_t pid) {
-  siginfo_t ignored;
-  while (waitid(P_PID, static_cast<id_t>(pid), &ignored, WEXITED) < 0 && errno == EINTR) {}
 }
 
 void releaseAnswer(SpawnRequest& request) {
@@ -339,7 +237,8 @@ bool start(SpawnRequest& request) {
   plan.reportFd = child.report[1];
 
   if (isKept && !tellKeeper(KEEPER_STARTING)) return failed(request, "sendmsg", request.file);
-  pid_t pid = cloneChild(plan, pidfd, isKept ? CLONE_PARENT : 0, request.exitFd);
+  pid_t pid = request.wantsGroup && pidfd ? cloneIntoGroup(plan, isKept, request) : -1;
+  if (pid < 0) pid = cloneChild(plan, pidfd, isKept ? CLONE_PARENT : 0, request.exitFd);
   if (pid < 0) {
     failed(request, "clone", request.file);
     if (isKept) tellKeeper(KEEPER_DROPPED);
@@ -351,7 +250,7 @@ bool start(SpawnRequest& request) {
   if (plan.ran) {
     childMemory = ChildMemory::shared;
   } else {
-    if (!forkOnly) childMemory = ChildMemory::copied;
+    if (!forkOnly && childMemory != ChildMemory::shared) childMemory = ChildMemory::copied;
     readReport(child, report);
   }
   if (report.err == 0 && pidfd && request.exitFd < 0) {
@@ -366,6 +265,7 @@ bool start(SpawnRequest& request) {
     // The keeper reaps its own children.
     if (isKept) tellKeeper(KEEPER_DROPPED);
     else reapNow(pid);
+    leaveTreeGroup(request.lease);
     closeFd(exitEnds[0]);
     closeFd(exitEnds[1]);
     request.err = report.err;
@@ -386,6 +286,7 @@ bool start(SpawnRequest& request) {
     if (!request.kept->started(request)) {
       failed(request, "sendmsg", request.file);
       kill(-pid, SIGKILL);
+      leaveTreeGroup(request.lease);
       tellKeeper(KEEPER_DROPPED);
       return false;
     }
@@ -410,6 +311,13 @@ size_t mostSpawners() {
   return most;
 }
 
+bool hasWork(Spawner& spawner) {
+  pthread_mutex_lock(&spawner.mutex);
+  const bool has = !spawner.queue.empty();
+  pthread_mutex_unlock(&spawner.mutex);
+  return has;
+}
+
 void* spawnerMain(void* argument) {
   Spawner* spawner = static_cast<Spawner*>(argument);
   pthread_setname_np(pthread_self(), "procwire-spawn");
@@ -418,6 +326,7 @@ void* spawnerMain(void* argument) {
     if (id.compare_exchange_strong(none, static_cast<pid_t>(syscall(SYS_gettid)))) break;
   }
   for (;;) {
+    while (!hasWork(*spawner) && makeTreeGroupAhead()) {}
     pthread_mutex_lock(&spawner->mutex);
     spawner->idle++;
     while (spawner->queue.empty()) pthread_cond_wait(&spawner->wake, &spawner->mutex);

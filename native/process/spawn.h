@@ -14,6 +14,7 @@
 #include "process/exec-child.h"
 #include "process/kept.h"
 #include "process/mark.h"
+#include "process/tree-group.h"
 
 namespace procwire {
 
@@ -35,6 +36,7 @@ struct SpawnRequest final : Mail {
   std::string record;  // of one that is to outlive the server, for the next one; empty for all others
   uint64_t mostOutputBytes = UINT64_MAX;
   std::vector<std::string> cgroups;  // files the child writes itself to
+  bool wantsGroup = true;            // false for one that enters a cgroup of version 2 by `cgroups`
   std::shared_ptr<Mailbox> mailbox;
   // For the loop that asked.
   napi_ref onDone = nullptr;
@@ -46,6 +48,8 @@ struct SpawnRequest final : Mail {
   std::string path;
   pid_t pid = -1;
   uint64_t mark = 0;       // what its descendants are known by; 0: nothing. Asked, and dropped when it could not be set
+  GroupLease lease = 0;    // the cgroup that holds it and its descendants; 0: none
+  int groupErr = 0;        // why it has none where there could be one
   uint64_t startTime = 0;  // as in /proc, tells the leader from a later process with its number
   int exitFd = -1;         // readable once the leader has ended
   int stdinFd = -1;        // write end, pipes only

@@ -25,7 +25,7 @@ void SpawnRequest::arrive(Loop& loop) {
   napi_open_handle_scope(env, &scope);
   napi_value done;
   napi_get_reference_value(env, onDone, &done);
-  napi_value argv[9];
+  napi_value argv[10];
   napi_create_int32(env, err, &argv[0]);
   napi_create_string_utf8(env, syscall, NAPI_AUTO_LENGTH, &argv[1]);
   napi_create_string_utf8(env, path.c_str(), path.size(), &argv[2]);
@@ -46,6 +46,7 @@ void SpawnRequest::arrive(Loop& loop) {
     }
     argc++;
     napi_create_double(env, static_cast<double>(mark), &argv[argc++]);
+    napi_create_double(env, groupErr ? -groupErr : static_cast<double>(lease), &argv[argc++]);
     child->begin();
   } else {
     napi_delete_reference(env, onEvent);

@@ -70,6 +70,8 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     keeper: options.keeper,
     degraded: options.subreaper ? unguarded() : [],
     onOrphansEnded: (orphans) => log("warn", "ended orphans that belonged to no known process", { orphans }),
+    onCgroupFailed: (error) =>
+      log("warn", "processes have no cgroup each, only the marks of their descendants", { error }),
     resolveSandbox: async (intent, params) => {
       const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
         import("../sandbox/resolve-sandbox.ts"),

@@ -19,7 +19,7 @@ export interface ChildSpec {
   /** Become 3, 4 and so on in the child. Stay the caller's, who keeps them open until the start has ended. */
   descriptors: readonly number[];
   /** Limits that the system enforces on it. */
-  limits?: Pick<EnforcedLimits, "resources" | "cgroups"> | undefined;
+  limits?: Pick<EnforcedLimits, "resources" | "cgroups" | "tree"> | undefined;
   /** Of a process that outlives this program: what the next server must know of it. */
   kept?: { record: string; startedAtMs: number; maxOutputBytes: number } | undefined;
 }
@@ -89,8 +89,18 @@ export interface Child {
   cut(): void;
   /** Empty once closed or cut. */
   readonly ends: ChildEnds;
+  /** The cgroup that holds it and all it starts; null where there is none. */
+  readonly cgroup?: TreeCgroup | null | undefined;
   /** Only for a process that outlives this program. */
   readonly kept?: KeptChildSide | null | undefined;
+}
+
+/** A cgroup of one process and all it starts, which those cannot leave by any way but root's. */
+export interface TreeCgroup {
+  /** The living processes in it. */
+  pids(): number[];
+  /** Kills all in it at once, also those that are being forked. */
+  kill(): void;
 }
 
 export const NO_ENDS: ChildEnds = { pipes: [], pts: null };

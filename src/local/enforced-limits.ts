@@ -1,7 +1,8 @@
 import type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
 import { invalidParams } from "../protocol/errors.ts";
 import { messageOf } from "../protocol/message-of.ts";
-import { type Cgroup, makeCgroup } from "./cgroups.ts";
+import { type Cgroup, type Controller, makeCgroup } from "./cgroups.ts";
+import type { TreeCgroup } from "./child.ts";
 
 /** Linux's numbers of resource limits. */
 const RLIMIT_CPU = 0;
@@ -16,6 +17,8 @@ export interface EnforcedLimits {
   readonly cgroups: readonly string[];
   /** Which limit a child reached that was killed by this signal, and not by us. */
   metBy(signal: number): LimitName | null;
+  /** The one of version 2 among them, which holds the child with all it starts. */
+  readonly tree: TreeCgroup | null;
   /** Called when no process is left in them. */
   release(): void;
 }
@@ -39,27 +42,32 @@ export function enforceLimits(limits: ProcessLimits, canLimitResources: boolean)
   if (processMemoryBytes !== undefined) limitResource("processMemoryBytes", RLIMIT_DATA, processMemoryBytes);
   if (openFiles !== undefined) limitResource("openFiles", RLIMIT_NOFILE, openFiles);
 
-  const cgroups: Cgroup[] = [];
+  const cgroups = new Set<Cgroup>();
   const release = () => {
     for (const cgroup of cgroups) cgroup.remove();
   };
-  const limitTree = (name: LimitName, controller: "memory" | "pids", limit: number) => {
+  const limitTree = (name: LimitName, controller: Controller, limit: number, later: Controller[] = []) => {
     try {
       if (!canLimitResources) throw new Error("the native spawner is missing");
-      cgroups.push(makeCgroup(controller, limit));
+      const [before] = cgroups;
+      cgroups.add(makeCgroup(controller, limit, undefined, { later, before }));
     } catch (error) {
       release();
       throw unenforceable(name, messageOf(error));
     }
   };
-  if (memoryBytes !== undefined) limitTree("memoryBytes", "memory", memoryBytes);
+  if (memoryBytes !== undefined)
+    limitTree("memoryBytes", "memory", memoryBytes, processes === undefined ? [] : ["pids"]);
   if (processes !== undefined) limitTree("processes", "pids", processes);
   return {
     resources,
-    cgroups: cgroups.map(({ procsPath }) => procsPath),
+    cgroups: [...cgroups].map(({ procsPath }) => procsPath),
+    tree: [...cgroups].find(({ tree }) => tree !== null)?.tree ?? null,
     metBy(signal) {
       if (signal === SIGXCPU && cpuTimeMs !== undefined) return "cpuTimeMs";
-      return signal === SIGKILL && cgroups.some((cgroup) => cgroup.wasOutOfMemory()) ? "memoryBytes" : null;
+      return signal === SIGKILL && [...cgroups].some((cgroup) => cgroup.wasOutOfMemory())
+        ? "memoryBytes"
+        : null;
     },
     release,
   };

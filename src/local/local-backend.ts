@@ -62,6 +62,8 @@ export interface LocalBackendOptions {
   calledDirectly?: boolean;
   /** Called when orphans are ended that could not be attributed to any process. */
   onOrphansEnded?: (orphans: Orphan[]) => void;
+  /** Called once when processes could not get a cgroup each although they should. */
+  onCgroupFailed?: (error: string) => void;
   /** Where inherited variables come from. */
   hostEnv?: Record<string, string | undefined>;
   /** Resolves when what walls left on the host beyond a single process is removed, as far as possible now. */
@@ -85,6 +87,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   readonly #ids = new Set<string>();
   /** Start times of the last unclaimed orphans that were reported, by pid. */
   readonly #lastUnclaimed = new Map<number, number>();
+  #hasCgroups = false;
   #disposed = false;
   readonly #onExit = () => this.#killAllNow();
 
@@ -114,16 +117,31 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   /** Everything that earlier servers below the same keeper left. Those that cannot be read are ended, and counted. */
   takeKept(): { restored: RestoredProcess[]; unreadable: number } {
     const restored: RestoredProcess[] = [];
+    const marks: number[] = [];
     let unreadable = 0;
     for (;;) {
-      const taken = this.#takeOne();
-      if (taken === null) return { restored, unreadable };
+      const taken = this.#takeOne(marks);
+      if (taken === null) {
+        this.#openCgroups(marks);
+        return { restored, unreadable };
+      }
       if (taken === "unreadable") unreadable++;
       else restored.push(taken);
     }
   }
 
-  #takeOne(): RestoredProcess | "unreadable" | null {
+  /** Before the first process. */
+  #openCgroups(keptMarks: readonly number[]): void {
+    if (this.#hasCgroups || !this.#options.subreaper) return;
+    this.#hasCgroups = true;
+    this.#machine.openCgroups?.({
+      keptMarks,
+      onFailure: (error) => this.#options.onCgroupFailed?.(error),
+    });
+  }
+
+  /** Adds its mark to `marks`. */
+  #takeOne(marks: number[]): RestoredProcess | "unreadable" | null {
     const inherited = this.#machine.keeper?.take();
     if (!inherited || inherited === "unreadable") return inherited ?? null;
     const record = readRecord(inherited.record);
@@ -134,6 +152,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
       child.cut();
       return "unreadable";
     }
+    marks.push(child.mark);
     const process = this.#restore(record, inherited);
     const { sessionId, ownerId, handle } = record;
     const { hasLeft, attachments } = inherited;
@@ -296,6 +315,7 @@ export class LocalBackend implements ExecBackend, HostBackend, AsyncDisposable {
   }
 
   async #launch(launched: LocalProcess, spec: ChildSpec): Promise<void> {
+    this.#openCgroups([]);
     try {
       const child = await this.#machine.spawn(spec, launched.childEvents);
       launched.attach(child);

@@ -11,10 +11,21 @@ export interface LocalMachine {
   readonly reaper: OrphanReaper | null;
   /** Whether children can be held to resource limits and cgroups. */
   readonly canLimitResources: boolean;
+  /**
+   * Processes get a cgroup each from now on, where this program has one of its own. What an earlier server left there is
+   * ended, except the kept processes with these marks.
+   */
+  readonly openCgroups?: ((options: CgroupsOptions) => void) | undefined;
   /** The keeper above this program; null where there is none. */
   readonly keeper?: KeptMachine | null | undefined;
   /** What is degraded here, each with its reason. */
   readonly degraded: readonly string[];
+}
+
+export interface CgroupsOptions {
+  keptMarks: readonly number[];
+  /** Called once, with the system's error, when there should be a cgroup and is none. */
+  onFailure: (error: string) => void;
 }
 
 export interface OrphanReaper {

@@ -30,7 +30,7 @@ const FEW_SWEEPS = 4;
 const WORK_MS_PER_TURN = 5;
 
 /** As much of a started program as ending its tree needs. */
-export type Leader = Pick<Child, "pid" | "startTime" | "mark" | "ends" | "signalGroup">;
+export type Leader = Pick<Child, "pid" | "startTime" | "mark" | "ends" | "signalGroup" | "cgroup">;
 
 export interface KillTarget {
   child: Leader;
@@ -101,7 +101,7 @@ export class TreeKiller {
     }
     target.child.signalGroup(SIGKILL);
     // It has no descendants, and none can be found later without a mark: the leader's exit event reports its end.
-    if (seen.size === 0 && target.child.mark === 0) return [];
+    if (seen.size === 0 && target.child.mark === 0 && !target.child.cgroup) return [];
     return this.#sweep(target.child, seen);
   }
 
@@ -135,6 +135,7 @@ export class TreeKiller {
     const seen = new Map<number, ProcessEntry>();
     this.#look(child, seen);
     child.signalGroup(SIGKILL);
+    child.cgroup?.kill();
     for (const process of seen.values()) this.#options.table.signal(process, SIGKILL);
   }
 
@@ -180,6 +181,8 @@ export class TreeKiller {
         return tell([]);
       }
       this.#work(() => {
+        // Those killed one by one are gone by the second round; what is not may fork faster than it can be looked at.
+        if (alive.length > 0 && pause > FIRST_LOOK_MS) child.cgroup?.kill();
         for (const process of alive) this.#options.table.signal(process, SIGKILL);
       });
       const elapsed = clock.monotonic() - startedAt;
@@ -264,6 +267,11 @@ export class TreeKiller {
         this.#options.onUnclaimed?.(entry);
         add(entry);
       }
+    }
+    // After the orphans, so that one without its mark is reported although its cgroup says whose it is.
+    for (const pid of child.cgroup?.pids() ?? []) {
+      const entry = seen.has(pid) ? null : table.entry(pid);
+      if (entry) add(entry);
     }
     for (const { pid } of [...seen.values()]) descend(pid);
     return scan.number;

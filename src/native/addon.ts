@@ -33,6 +33,8 @@ export type NativeSpawnDone = (
   pts: number,
   pipes: number[],
   mark: number,
+  /** Its lease of a cgroup; 0: none can be made here; below 0: the errno, negated, of one that could not be made. */
+  group: number,
 ) => void;
 
 export type NativeInherited = [
@@ -84,6 +86,8 @@ export class NativeAddon {
     record: string,
     /** Limit of such a process: output beyond it is not recorded. */
     maxOutputBytes: number,
+    /** Whether it is to have a cgroup of its own; not where it enters one of version 2 for its limits. */
+    wantsGroup: boolean,
   ) => number;
   /** Names of a child's events, each at its number. */
   readonly childEvents!: readonly string[];
@@ -116,6 +120,11 @@ export class NativeAddon {
   readonly markOf!: (pid: number) => number;
   /** 0, or the errno. */
   readonly signal!: (pid: number, startTime: number, signal: number) => number;
+  /** Cgroups for programs that are started from now on are made in this directory. 0, or the errno. */
+  readonly openTreeGroups!: (directory: string, keptMarks: Float64Array) => number;
+  /** The living processes in a leased cgroup; none once the lease is over. */
+  readonly treeGroupPids!: (lease: number) => number[];
+  readonly killTreeGroup!: (lease: number) => void;
   readonly setSubreaper!: (on: boolean) => number;
   readonly reap!: (pid: number) => boolean;
 

@@ -3,7 +3,7 @@ import type { ChildEvents } from "../local/child.ts";
 import type { InheritedChild, KeptEntry, KeptMachine } from "../local/kept-child.ts";
 import { knownTrees } from "../local/known-trees.ts";
 import { type NativeAddon, NativeEventError, type NativeInherited } from "./addon.ts";
-import { StartedChild, tellChild } from "./native-process.ts";
+import { LeasedCgroup, StartedChild, tellChild } from "./native-process.ts";
 
 /** The keeper's messages, numbered as in `native/programs/keeper-packets.h`. */
 const READY = 8;
@@ -71,7 +71,8 @@ function takeOne(native: NativeAddon): InheritedChild | "unreadable" | null {
   started = new StartedChild(
     native,
     child,
-    { pid, startTime, mark },
+    // A kept process's lease is its mark.
+    { pid, startTime, mark, cgroup: new LeasedCgroup(native, mark) },
     { pipes, pts: pts < 0 ? null : pts },
     true,
   );

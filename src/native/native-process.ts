@@ -1,7 +1,8 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild } from "../local/child.ts";
+import { serverCgroup } from "../local/cgroups.ts";
+import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild, TreeCgroup } from "../local/child.ts";
 import { NO_ENDS } from "../local/child.ts";
-import { unreadableOutput } from "../local/errno-text.ts";
+import { errnoText, unreadableOutput } from "../local/errno-text.ts";
 import type { KeptChildSide, KeptMachine } from "../local/kept-child.ts";
 import { knownTrees } from "../local/known-trees.ts";
 import type { LocalMachine } from "../local/machine.ts";
@@ -12,15 +13,26 @@ import { keptSide } from "./kept-side.ts";
 
 /** This machine through the addon. */
 export function nativeMachine(native: NativeAddon, keeper: KeptMachine | null = null): LocalMachine {
+  let unheld = (_errno: number) => {};
   return {
     keeper,
-    spawn: nativeSpawn(native),
+    spawn: nativeSpawn(native, (errno) => unheld(errno)),
     table: nativeProcessTable(native),
     reaper: {
       setSubreaper: (on) => void native.setSubreaper(on),
       reap: (pid) => native.reap(pid),
     },
     canLimitResources: true,
+    openCgroups: ({ keptMarks, onFailure }) => {
+      const directory = serverCgroup();
+      if (directory === null) return;
+      unheld = (errno) => {
+        unheld = () => {};
+        onFailure(errnoText(errno));
+      };
+      const errno = native.openTreeGroups(directory, Float64Array.from(keptMarks));
+      if (errno !== 0) unheld(errno);
+    },
     degraded: [],
   };
 }
@@ -29,7 +41,7 @@ const NO_DESCRIPTORS = new Int32Array(0);
 const NO_LIMITS = new Float64Array(0);
 
 /** Starts programs through the addon. */
-export function nativeSpawn(native: NativeAddon): SpawnChild {
+export function nativeSpawn(native: NativeAddon, onUnheld = (_errno: number) => {}): SpawnChild {
   return (spec, events) =>
     new Promise((resolve, reject) => {
       let started: StartedChild | null = null;
@@ -42,7 +54,7 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.pipeStdin,
         spec.terminal?.rows ?? 0,
         spec.terminal?.cols ?? 0,
-        (errno, syscall, path, child, pid, startTime, pts, pipes, mark) => {
+        (errno, syscall, path, child, pid, startTime, pts, pipes, mark, group) => {
           if (errno !== 0 || mark !== issued) knownTrees.forget(issued);
           // Its mark was announced and could not be set.
           if (errno === 0 && mark === 0 && issued !== 0) knownTrees.begins(mark);
@@ -54,7 +66,9 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
             reject(new NativeEventError("start", "done", [child, pid, startTime, pts, pipes]));
             return;
           }
-          const identity = { pid, startTime, mark };
+          if (group < 0) onUnheld(-group);
+          const cgroup = spec.limits?.tree ?? (group > 0 ? new LeasedCgroup(native, group) : null);
+          const identity = { pid, startTime, mark, cgroup };
           const isKept = spec.kept !== undefined;
           started = new StartedChild(native, child, identity, { pipes, pts: pts < 0 ? null : pts }, isKept);
           resolve(started);
@@ -72,10 +86,29 @@ export function nativeSpawn(native: NativeAddon): SpawnChild {
         spec.directory ?? -1,
         spec.kept?.record ?? "",
         spec.kept?.maxOutputBytes ?? Number.POSITIVE_INFINITY,
+        !spec.limits?.tree,
       );
       // Known at once: a descendant may already be an orphan when the start is answered.
       knownTrees.begins(issued);
     });
+}
+
+export class LeasedCgroup implements TreeCgroup {
+  readonly #native: NativeAddon;
+  readonly #lease: number;
+
+  constructor(native: NativeAddon, lease: number) {
+    this.#native = native;
+    this.#lease = lease;
+  }
+
+  pids(): number[] {
+    return this.#native.treeGroupPids(this.#lease);
+  }
+
+  kill(): void {
+    this.#native.killTreeGroup(this.#lease);
+  }
 }
 
 export class StartedChild implements Child {
@@ -83,6 +116,7 @@ export class StartedChild implements Child {
   readonly pid: number;
   readonly startTime: number;
   readonly mark: number;
+  readonly cgroup: TreeCgroup | null;
   readonly input: ChildInput;
   readonly #native: NativeAddon;
   readonly #child: NativeChild;
@@ -91,7 +125,7 @@ export class StartedChild implements Child {
   constructor(
     native: NativeAddon,
     child: NativeChild,
-    { pid, startTime, mark }: Pick<Child, "pid" | "startTime" | "mark">,
+    { pid, startTime, mark, cgroup = null }: Pick<Child, "pid" | "startTime" | "mark" | "cgroup">,
     ends: ChildEnds,
     isKept: boolean,
   ) {
@@ -101,6 +135,7 @@ export class StartedChild implements Child {
     this.pid = pid;
     this.startTime = startTime;
     this.mark = mark;
+    this.cgroup = cgroup;
     this.#ends = ends;
     this.input = new StartedInput(native, child, isKept);
   }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -11,6 +11,7 @@ import {
   serve,
   withEnvironment,
 } from "../support/serve.ts";
+import { groupOf, NO_SERVER_CGROUP } from "../support/server-cgroup.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { until } from "../support/until.ts";
 import { sh, type WireClient } from "../support/wire.ts";
@@ -19,30 +20,6 @@ import { sh, type WireClient } from "../support/wire.ts";
 
 const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
 const skip = skipUnless(existsSync(watchdog), "the watchdog is not built: it needs a C++ compiler");
-
-/** Where the version 2 hierarchy of cgroups shows the group of a process. */
-function groupOf(pid: number | "self"): string {
-  const path = /^0::(.*)$/m.exec(readFileSync(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
-  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
-  const [, , , root = "/", mountPoint = "/nowhere"] =
-    mounts.find((line) => line.includes(" - cgroup2 "))?.split(" ") ?? [];
-  return join(mountPoint, path.slice(root === "/" ? 0 : root.length));
-}
-
-/** Root may make one wherever the kernel can kill one; an ordinary user where it was delegated. */
-const noGroups = skipUnless(canMakeGroups(), "no cgroup (version 2, with cgroup.kill) can be made here");
-
-function canMakeGroups(): boolean {
-  const path = join(groupOf("self"), `procwire-test-${process.pid}`);
-  try {
-    mkdirSync(path);
-    const can = existsSync(join(path, "cgroup.kill"));
-    rmdirSync(path);
-    return can;
-  } catch {
-    return false;
-  }
-}
 
 /** Writes its pid where the test finds it, then stays. */
 const stay = (name: string, then = "exec sleep 1000") =>
@@ -157,7 +134,7 @@ describe("daemons", { skip }, () => {
   };
 
   test("end when the server and both watchdogs are killed at once, and so does their cgroup", {
-    skip: noGroups,
+    skip: NO_SERVER_CGROUP,
   }, async () => {
     await using server = await serve();
     const client = await connected(server);
@@ -172,7 +149,7 @@ describe("daemons", { skip }, () => {
   });
 
   test("are ended by the next server when the guard was killed too, and those of a living server stay", {
-    skip: noGroups,
+    skip: NO_SERVER_CGROUP,
   }, async () => {
     await using living = await serve();
     const others = await startDaemons(await connected(living), "other", "sleep 1000");
@@ -191,7 +168,9 @@ describe("daemons", { skip }, () => {
     assert.deepEqual(left(others), others);
   });
 
-  test("leave no cgroup and no guard when their server ends normally", { skip: noGroups }, async () => {
+  test("leave no cgroup and no guard when their server ends normally", {
+    skip: NO_SERVER_CGROUP,
+  }, async () => {
     const server = await serve();
     const pids = await startDaemons(await connected(server), "p", "sleep 1000");
     const group = groupOf(server.serverPid());

@@ -14,6 +14,7 @@ import {
   serve,
   withEnvironment,
 } from "../support/serve.ts";
+import { NO_SERVER_CGROUP } from "../support/server-cgroup.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { until } from "../support/until.ts";
 import { commandAs, USERS, type User } from "../support/users.ts";
@@ -217,14 +218,92 @@ describe("deserters that take the mark of another process of their server", {
   });
 });
 
+const root: User = { name: "root", uid: 0 };
+const CAP_SYS_RESOURCE = 24;
+const canRaiseLimits = () => {
+  const bits = /^CapEff:\t(\w+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  return ((BigInt(`0x${bits}`) >> BigInt(CAP_SYS_RESOURCE)) & 1n) === 1n;
+};
+
+interface TakesAll {
+  skip: string | false;
+  serve(...args: string[]): Promise<ServeChild>;
+  takes(pid: number): string;
+  /** What a mark looks like in /proc/PID/limits. */
+  marks: RegExp;
+}
+
+/** Ways to take all of another process's mark, so that nothing tells the two apart. */
+const TAKES_ALL: Record<string, TakesAll> = {
+  "who may raise limits": {
+    skip: canRaiseLimits() ? false : "root may not raise limits here",
+    serve: (...args) => serveAs(root, ...args),
+    takes: takesHalvesOf,
+    marks: /^Max (file locks|realtime timeout).*$/gm,
+  },
+  "of a server that has limits of its own, so that marks have one half": {
+    skip: false,
+    serve: (...args) => serveBelowAnother(...args),
+    takes: (pid) => `prlimit --pid $$ --rss=${limitOf(pid, "resident set")}:`,
+    marks: /^Max resident set.*$/gm,
+  },
+};
+
+/** As the mark of another server is there. */
+async function serveBelowAnother(...args: string[]): Promise<ServeChild> {
+  const program = `ulimit -x 4503599627370497; exec "$0" serve "$@"`;
+  const listen = ["--listen", "ws://127.0.0.1:0", ...args];
+  return new ServeChild(listen, { command: ["bash", "-c", program, PROCWIRE] }).listening();
+}
+
+const inCgroups = process.getuid?.() === 0 ? skipFor(root) || NO_SERVER_CGROUP : "only root can make cgroups";
+
+for (const [whose, way] of Object.entries(TAKES_ALL)) {
+  describe(`deserters ${whose}, which take all of another process's mark`, {
+    skip: way.skip || inCgroups,
+  }, () => {
+    const marksOf = (pid: number) => readFileSync(`/proc/${pid}/limits`, "utf8").match(way.marks);
+
+    /** Says the numbers of both: of the process whose mark is taken, and of the deserter. */
+    const desert = async (server: ServeChild, then: string, more: object = {}) => {
+      const other = await startDaemon(await connected(server), "other", NOTHING, "exec sleep 1000", more);
+      const client = await connected(server);
+      const pid = await startDaemon(client, "p", way.takes(other), then);
+      assert.deepEqual(marksOf(pid), marksOf(other));
+      return { client, other, pid };
+    };
+
+    test("end when the process that started them is terminated, and that other stays", async () => {
+      await using server = await way.serve();
+      const { client, other, pid } = await desert(server, "exec sleep 1000");
+      assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: true });
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(other));
+    });
+
+    test("end with their session, also when the process that started them ended by itself", async () => {
+      await using server = await way.serve("--detached-session-ttl", "0");
+      const { client, other, pid } = await desert(server, "exit 0");
+      assert.equal((await client.finished("p")).exitCode, 0);
+      client.cut();
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(other));
+    });
+
+    test("end with their server, even if it was a kept process's mark", { skip: NO_KEEPER }, async () => {
+      await using server = new KeptServe(await way.serve("--keep"));
+      const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "kept" });
+      const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
+      await server.killServer([other, kept]);
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(other));
+    });
+  });
+}
+
 describe("daemons of a server that another server runs", { skip: skipFor(ordinary) }, () => {
   test("end when the process that started them is terminated, marked or not, and other daemons stay", async () => {
-    // As the other server's mark is there.
-    const program = `ulimit -x 4503599627370497; exec "$0" serve "$@"`;
-    const listen = ["--listen", "ws://127.0.0.1:0"];
-    await using server = await new ServeChild(listen, {
-      command: ["bash", "-c", program, PROCWIRE],
-    }).listening();
+    await using server = await serveBelowAnother();
     const client = await connected(server);
     const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
     for (const [processId, first] of Object.entries({ marked: NOTHING, dropped: "ulimit -m 4096" })) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, it } from "node:test";
-import { makeCgroup } from "../../src/local/cgroups.ts";
+import { makeCgroup, serverCgroup } from "../../src/local/cgroups.ts";
 import { scratchDirectory } from "../support/serve.ts";
 
 /**
@@ -121,5 +121,41 @@ describe("a cgroup of version 2", () => {
     rmSync(join(path, "pids.max"));
     group.remove();
     assert.deepEqual(groupsIn(at.mountPoint), ["procwire-other"]);
+  });
+
+  it("has both limits of a process, which can be in one only", () => {
+    using at = tree("/service/leaf", { "/service": "memory pids", "/service/leaf": "memory" });
+    const memory = makeCgroup("memory", 100, at.procSelf, { later: ["pids"] });
+    assert.equal(makeCgroup("pids", 7, at.procSelf, { before: memory }), memory);
+    const path = dirname(memory.procsPath);
+    assert.equal(dirname(path), join(at.mountPoint, "service"), "where both are delegated");
+    assert.equal(readFileSync(join(path, "memory.max"), "utf8"), "100");
+    assert.equal(readFileSync(join(path, "pids.max"), "utf8"), "7");
+    assert.equal(groupsIn(join(at.mountPoint, "service")).length, 1);
+  });
+
+  it("holds a process with all it starts: lists them, and kills them by one write", () => {
+    using at = tree("/leaf", { "/": "pids" });
+    const group = makeCgroup("pids", 1, at.procSelf);
+    writeFileSync(group.procsPath, "12\n0\n34\n");
+    assert.deepEqual(group.tree?.pids(), [12, 34]);
+    group.tree?.kill();
+    assert.equal(readFileSync(join(dirname(group.procsPath), "cgroup.kill"), "utf8"), "1");
+  });
+});
+
+describe("the cgroup of a server", () => {
+  it("is the directory that its program is in, where only a part of the hierarchy is mounted too", () => {
+    using whole = tree("/box/procwire-server-1-2", {});
+    assert.equal(serverCgroup(whole.procSelf), join(whole.mountPoint, "box/procwire-server-1-2"));
+    using part = tree("/box/7/procwire-server-1-2", {}, "/box/7");
+    assert.equal(serverCgroup(part.procSelf), join(part.mountPoint, "procwire-server-1-2"));
+  });
+
+  it("is none for a program that is in another, or in one below it", () => {
+    for (const own of ["/", "/box", "/procwire-server-1-2/tree-3-4"]) {
+      using at = tree(own, {});
+      assert.equal(serverCgroup(at.procSelf), null);
+    }
   });
 });

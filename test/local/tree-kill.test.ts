@@ -162,4 +162,55 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
       await started.close;
     }
   });
+
+  it("kills the cgroup as a whole when what is in it is still there after each was killed", async () => {
+    const started = await startChild(["sh", "-c", "sleep 100 & echo $!; wait"]);
+    const others = await startChild(["sleep", "100"]);
+    try {
+      await started.until((output) => output.includes("\n"));
+      const stray = others.child.pid;
+      const table = nativeProcessTable(addon());
+      const told: string[] = [];
+      // Nothing but its cgroup says that it belongs to the process, and signals do not end it.
+      const isThere = () => !told.includes("killed");
+      const killer = new TreeKiller({
+        table: {
+          ...table,
+          signal: (who, signal) => {
+            if (who.pid !== stray) return table.signal(who, signal);
+            told.push("signalled");
+            return true;
+          },
+        },
+        clock: systemClock,
+        subreaper: false,
+      });
+      const cgroup = {
+        pids: () => (isThere() ? [started.child.pid, stray] : []),
+        kill: () => {
+          told.push("killed");
+          endSession(others);
+        },
+      };
+      const { pid, startTime, mark, ends } = started.child;
+      const signalGroup = (signal: number) => started.child.signalGroup(signal);
+      const target = {
+        child: { pid, startTime, mark, ends, signalGroup, cgroup },
+        exited: () => started.told.some((event) => event.type === "exit"),
+        onChange: () => () => undefined,
+      };
+      assert.ok(killer.tree(target.child).some((entry) => entry.pid === stray));
+      assert.deepEqual(await killer.kill(target, { type: "force" }), []);
+      assert.deepEqual(told.slice(0, 2), ["signalled", "killed"]);
+      // The leader's own end is left to itself: a cgroup that was killed cannot be used again.
+      told.length = 1;
+      killer.killNow(target.child);
+      assert.equal(told.at(-1), "killed");
+    } finally {
+      for (const each of [started, others]) {
+        endSession(each);
+        await each.close;
+      }
+    }
+  });
 });

@@ -94,6 +94,7 @@ describe("an event of the addon with an invalid shape", { skip: NO_ADDON }, () =
           args[13],
           args[14],
           args[15],
+          args[16],
         );
       },
     });

@@ -1,0 +1,41 @@
+/** The cgroup of version 2 around a server, and those of its processes below it. */
+
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { join } from "node:path";
+import { skipUnless } from "./skip-unless.ts";
+
+/** Where the version 2 hierarchy of cgroups shows the group of a process. */
+export function groupOf(pid: number | "self"): string {
+  const path = /^0::(.*)$/m.exec(readFileSync(`/proc/${pid}/cgroup`, "utf8"))?.[1] ?? "";
+  const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
+  const [, , , root = "/", mountPoint = "/nowhere"] =
+    mounts.find((line) => line.includes(" - cgroup2 "))?.split(" ") ?? [];
+  return join(mountPoint, path.slice(root === "/" ? 0 : root.length));
+}
+
+/** The names of the groups directly below. */
+export const groupsIn = (path: string): string[] =>
+  readdirSync(path, { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+
+/**
+ * Why tests of a server's cgroup are skipped; false when they are not. Root may make one wherever the kernel can kill one;
+ * an ordinary user where it was delegated.
+ */
+export const NO_SERVER_CGROUP: string | false = skipUnless(
+  canMakeGroups(),
+  "no cgroup (version 2, with cgroup.kill) can be made here",
+);
+
+function canMakeGroups(): boolean {
+  const path = join(groupOf("self"), `procwire-test-${process.pid}`);
+  try {
+    mkdirSync(path);
+    const can = existsSync(join(path, "cgroup.kill"));
+    rmdirSync(path);
+    return can;
+  } catch {
+    return false;
+  }
+}
