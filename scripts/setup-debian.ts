@@ -16,6 +16,8 @@ const DEFAULT_PACKAGES = [
   ...["vim", "vttest"],
   // Checks the layout of C and C++.
   "clang-format",
+  // Runs the unit.
+  "systemd",
   // Checks the figures.
   "prometheus",
   // Shells that read a completion script, and what reads the manual page.
