@@ -9,6 +9,7 @@ import { RetentionBudget } from "../exec/retention-budget.ts";
 import type { KeptMachine } from "../local/kept-child.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
 import { requireNodeThreads } from "../native/node-threads.ts";
+import { invalidRequest } from "../protocol/errors.ts";
 import type { HiddenFiles } from "../sandbox/hidden-files.ts";
 import type { WalledPeers } from "../sandbox/walled-peers.ts";
 import type {
@@ -87,7 +88,14 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   });
   if (options.config?.limits) backend.requireLimits(options.config.limits);
   if (options.keepFreedMemory) keepFreedMemory();
-  let walled: WalledFileServers | null = null;
+  let walled: Promise<WalledFileServers> | null = null;
+  let isClosed = false;
+  const openWalled = async (): Promise<WalledFileServers> => {
+    const { BubblewrappedFiles } = await import("./walled-files.ts");
+    const hidden = await hiddenFiles();
+    const cap = options.config?.caps?.walledFileServers ?? DEFAULT_SERVER_CAPS.walledFileServers;
+    return new BubblewrappedFiles({ hidden, cap, onEnded: () => backend.expectOrphans() });
+  };
   return {
     backend,
     memory,
@@ -98,13 +106,15 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     },
     walledFiles: {
       behind: async (intent, scope) => {
-        const { BubblewrappedFiles } = await import("./walled-files.ts");
-        const hidden = await hiddenFiles();
-        const cap = options.config?.caps?.walledFileServers ?? DEFAULT_SERVER_CAPS.walledFileServers;
-        walled ??= new BubblewrappedFiles({ hidden, cap, onEnded: () => backend.expectOrphans() });
-        return walled.behind(intent, scope);
+        // A request may outlive its connection, and what it opens now would be closed by nobody.
+        if (isClosed) throw invalidRequest("server is shutting down");
+        walled ??= openWalled();
+        return (await walled).behind(intent, scope);
       },
-      close: async () => walled?.close(),
+      close: async () => {
+        isClosed = true;
+        await (await walled)?.close();
+      },
     },
     isWalledPeer: (peer) => walledPeers?.isInside(peer) ?? false,
     http: localHttp(log),

@@ -49,6 +49,7 @@ export class BubblewrappedFiles implements WalledFileServers {
   readonly #onEnded: () => void;
   /** By scope and by intent; those last asked for are at the end. */
   readonly #servers = new Map<object, Map<string, InnerServer>>();
+  #isClosed = false;
 
   constructor(options: BubblewrappedFilesOptions) {
     this.#hidden = options.hidden;
@@ -58,6 +59,8 @@ export class BubblewrappedFiles implements WalledFileServers {
   }
 
   async behind(intent: unknown, scope: object): Promise<WalledFiles> {
+    // A request may outlive its connection, and what is started for it now would be ended by nobody.
+    if (this.#isClosed) throw invalidRequest("server is shutting down");
     const key = JSON.stringify(intent);
     const server = this.#servers.get(scope)?.get(key) ?? this.#add(key, intent, scope);
     await server.started();
@@ -71,6 +74,7 @@ export class BubblewrappedFiles implements WalledFileServers {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all(this.#all().map((server) => server.end()));
   }
 
@@ -183,6 +187,8 @@ class InnerServer {
     // A server that never started has nothing to end.
     const started = await this.#started.catch(() => null);
     started?.caller.close();
+    // Whoever waits for this end may have nothing else left that keeps the program.
+    started?.child.ref();
     started?.child.kill("SIGKILL");
     await started?.takenDown;
   }

@@ -27,7 +27,6 @@ let caller: RpcCaller;
 before(async () => {
   // Not below /tmp, which a workspace-write intent makes writable as a whole.
   folder = mkdtempSync(join(process.cwd(), ".walled-files-"));
-  // At the very end: nothing keeps this program alive while the server closes, so a hook may not come that far.
   process.once("exit", () => rmSync(folder, { recursive: true, force: true, maxRetries: 20 }));
   mkdirSync(join(folder, "workspace"));
   writeFileSync(join(folder, "outside.txt"), "untouched");
@@ -162,6 +161,28 @@ test("more intents than the limit of inner servers are all answered, by few serv
     await files.close();
   }
   await until("all are gone", () => innerServers() <= before);
+});
+
+test("a server that has been closed starts nothing for a request that comes late", { skip }, async () => {
+  const path = uriFromPath(join(folder, "outside.txt"));
+  const before = innerServers();
+  // Closed before the first request is looked at, while the first inner server starts, and before it is used.
+  for (const turns of [0, 1, 5, 50]) {
+    const { walledFiles } = createLocalHost();
+    assert.ok(walledFiles);
+    const late = walledFiles
+      .behind(workspaceWrite(), {})
+      .then((inside) => inside.call("fs/readFile", { path }))
+      .then(
+        () => "answered",
+        () => "refused",
+      );
+    for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
+    await walledFiles.close();
+    await late;
+    assert.ok(innerServers() <= before, `one was started after ${turns} turns`);
+    await assert.rejects(walledFiles.behind(workspaceWrite(), {}), /server is shutting down/);
+  }
 });
 
 test("one busy intent beyond the limit is refused with the number, and works later", {
