@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { forwardPortBack } from "../../src/client/node/forwarded-ports.ts";
+import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { PROCWIRE } from "../support/serve.ts";
+import { type Ground, intent, READ_ROOT, readOnly, wayOut } from "./inside.ts";
+
+const ALLOWED = { serveArgs: () => ["--allow-forward"] };
+const NETWORKED = intent([READ_ROOT], { network: "enabled" });
+/** Tries of each way: the peer is looked up while it may be ending. */
+const TRIES = 20;
+
+/** A service of the client's machine that a `-R` port of the server leads to, and who came to it. */
+async function serviceBehindPort(ground: Ground) {
+  let came = 0;
+  const service = createServer((socket) => {
+    came++;
+    socket.on("error", () => undefined).end("secret\n");
+  }).listen(0, "127.0.0.1");
+  await once(service, "listening");
+  const client = await ExecServerClient.connectWebSocket({ url: ground.server.url });
+  const { port } = service.address() as AddressInfo;
+  const target = { host: "localhost", port };
+  const back = await forwardPortBack(client, { port: 0, target });
+  return {
+    port: back.port,
+    came: () => came,
+    async [Symbol.asyncDispose]() {
+      await back.close();
+      await client.close();
+      service.close();
+    },
+  };
+}
+
+async function textFrom(port: number): Promise<string> {
+  const socket = connect(port, "127.0.0.1").setEncoding("utf8");
+  let text = "";
+  for await (const chunk of socket) text += chunk;
+  return text;
+}
+
+/** What bash reads from a port of this machine. */
+const readPort = (port: number) => `exec 3<>/dev/tcp/127.0.0.1/${port} && cat <&3`;
+
+wayOut(
+  "a port that leads to a client's machine takes nobody from behind walls, with the network on or off",
+  async (ground) => {
+    await using back = await serviceBehindPort(ground);
+    assert.equal(await textFrom(back.port), "secret\n", "it leads there for others");
+    for (let count = 0; count < TRIES; count++) {
+      const { output } = await ground.script(NETWORKED, readPort(back.port));
+      assert.doesNotMatch(output, /secret/);
+      // From a child that outlives the command's own shell, and from one that has sent its bytes and is gone.
+      const detached = await ground.script(NETWORKED, `(setsid bash -c '${readPort(back.port)}') 2>&1`);
+      assert.doesNotMatch(detached.output, /secret/);
+      await ground.script(NETWORKED, `echo gone > /dev/tcp/127.0.0.1/${back.port}`);
+    }
+    const { output, exitCode } = await ground.script(readOnly(), `${readPort(back.port)}; exit $?`);
+    assert.deepEqual([/secret/.test(output), exitCode === 0], [false, false]);
+    assert.equal(back.came(), 1, "nothing of them came to the client's machine");
+    // What runs beside the walls still gets there, also while they stand.
+    await ground.client.start("standing", ["/bin/sleep", "60"], { sandbox: NETWORKED });
+    assert.equal(await textFrom(back.port), "secret\n");
+  },
+  ALLOWED,
+);
+
+wayOut(
+  "a command behind walls opens no forward of its own: it is not let in",
+  async (ground) => {
+    for (const words of [`-R 0:localhost:1`, "0:localhost:1"]) {
+      const { output, exitCode } = await ground.script(
+        NETWORKED,
+        `${PROCWIRE} forward --connect ${ground.server.url} ${words} 2>&1`,
+      );
+      assert.notEqual(exitCode, 0);
+      assert.doesNotMatch(output, /leads to/);
+      assert.match(output, /403|walls/);
+    }
+  },
+  ALLOWED,
+);
