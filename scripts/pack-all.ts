@@ -65,7 +65,8 @@ function packMain(stage: string): void {
     npm("pack", "--dry-run", "--json", "--ignore-scripts"),
   );
   for (const { path } of listed.files) copy(path, join(stage, path));
-  manifest.man = "./man/procwire.1";
+  // A list: npm passes over a single one when it links the pages of a global package.
+  manifest.man = ["./man/procwire.1"];
   manifest.files = [...(manifest.files as string[]), "man"];
   mkdirSync(join(stage, "man"));
   writeFileSync(join(stage, "man", "procwire.1"), manPage());
