@@ -48,12 +48,23 @@ export class BareHost extends OwnServerPlace {
       `#!/bin/sh\nfor word; do :; done\nexec env -i ${environment} /bin/sh -c "${shell}"\n`;
     writeFileSync(join(this.#bin, "ssh"), run("$word"), { mode: 0o755 });
     writeFileSync(join(this.#bin, "docker"), run("$word"), { mode: 0o755 });
+    // What is behind `--` is a command of the pod, where its home's procwire is on the PATH.
+    writeFileSync(
+      join(this.#bin, "kubectl"),
+      `#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\nexec env -i ${environment} PATH='${this.home}/.local/share/procwire/bin:${far}' "$@"\n`,
+      { mode: 0o755 },
+    );
+  }
+
+  /** The PATH on which those that lead to it come first. */
+  get path(): string {
+    return `${this.#bin}:${process.env.PATH}`;
   }
 
   run(url: string, ...words: string[]) {
     return runCli(["run", "--connect", url, ...words], {
       cwd: this.folder,
-      env: { PATH: `${this.#bin}:${process.env.PATH}` },
+      env: { PATH: this.path },
     });
   }
 
@@ -65,7 +76,7 @@ export class BareHost extends OwnServerPlace {
       processId: "person",
       argv: ["/bin/sh", "-c", `"$@"; echo ended $?`, "sh", PROCWIRE, ...words],
       cwd: this.folder,
-      env: { PATH: `${this.#bin}:${process.env.PATH}`, HOME: this.folder, TERM: "xterm" },
+      env: { PATH: this.path, HOME: this.folder, TERM: "xterm" },
       tty: true,
     });
     await waitFor(terminal, "/.local/share/procwire? [y/N] ");

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join, resolve } from "node:path";
+import { describe, it } from "node:test";
+import { tarball } from "../../scripts/pack-all.ts";
+import { PLATFORMS } from "../../scripts/platforms.ts";
+import { DocumentTerminal, documentedCommands } from "../support/document-commands.ts";
+import { skipUnless } from "../support/skip-unless.ts";
+import { PackageRegistry } from "./package-registry.ts";
+
+const NPM_SETTINGS = {
+  npm_config_userconfig: process.env.npm_config_userconfig ?? "",
+  npm_config_cache: process.env.npm_config_cache ?? "",
+};
+/** The program itself, since a script of the same name stands before it. */
+const NPM = execFileSync("sh", ["-c", "command -v npm"], { encoding: "utf8" }).trim();
+const has = (name: string) => spawnSync(name, ["--version"]).status === 0;
+
+/** An npm that has this version of procwire as if it were published; what is global goes below the terminal's folder. */
+const npmWith = (registry: string) => `
+for word; do shift; [ "$word" != procwire ] || word='file:${resolve(tarball(null))}'; set -- "$@" "$word"; done
+exec '${NPM}' --prefer-offline '--@procwire:registry=${registry}' --prefix="$(case "$*" in *--global*) echo "$HOME/global";; *) pwd;; esac)" "$@"`;
+
+describe("the documents' commands about packages", { timeout: 900_000 }, () => {
+  it("README.md and docs/install.md: install it, run it, serve, complete, read the manual, compile", async () => {
+    await using registry = await PackageRegistry.open();
+    await using terminal = new DocumentTerminal({
+      env: NPM_SETTINGS,
+      programs: { npm: npmWith(registry.url) },
+    });
+    // Only what was installed here, not the clone's.
+    const type = (command: string) =>
+      terminal.type(`PATH="$HOME/global/bin:$PATH"; hash -r; set -e; ${command}`);
+    for (const document of ["README.md", "docs/install.md"])
+      for (const command of documentedCommands(document, "npm install procwire")) {
+        const ran = await type(command);
+        assert.equal(ran.code, 0, `${command}\n${ran.shown}`);
+      }
+    assert.equal(
+      (await type("command -v procwire")).shown.trim(),
+      join(terminal.folder, "global/bin/procwire"),
+    );
+    const [run = "", start = "", ...more] = documentedCommands("docs/install.md", "procwire start");
+    assert.deepEqual(more, []);
+    assert.match((await type(run)).shown, /^Linux /);
+    const server = await terminal.begin(`PATH="$HOME/global/bin:$PATH"; ${start}`, /ws:\/\/127\.0\.0\.1:\d+/);
+    await server.interrupt();
+    const [complete = "", manual = "", ...others] = documentedCommands("docs/install.md", "completion bash");
+    assert.deepEqual(others, []);
+    assert.match((await type(`${complete}; complete -p procwire`)).shown, /^complete .* procwire$/m);
+    if (has("man")) assert.match((await type(`MANPAGER=cat ${manual}`)).shown, /Processes over a wire/);
+    const [compile = "", ...none] = documentedCommands("docs/install.md", "native/build.mjs");
+    assert.deepEqual(none, []);
+    const compiled = await type(compile);
+    assert.equal(compiled.code, 0, compiled.shown);
+    assert.ok(
+      readFileSync(join(terminal.folder, "node_modules/procwire/native/build/procwire.node")).length > 0,
+    );
+  });
+
+  it("README.md and docs/install.md: a fresh clone is installed and served, and the quick start is walked in it", {
+    skip: skipUnless(has("git") && has("c++"), "there is no git or no C++ compiler"),
+  }, async () => {
+    await using terminal = new DocumentTerminal({ env: NPM_SETTINGS });
+    execFileSync("git", ["clone", "-q", "--no-local", resolve("."), join(terminal.folder, "clone")]);
+    const [start = "", test = "", ...more] = documentedCommands("README.md", "npm start");
+    assert.deepEqual([...more, ...documentedCommands("docs/install.md", "npm ci")], [start]);
+    // The other command is how this very test is run.
+    assert.equal(test, "npm ci && npm test");
+    const said = /--connect (ws:\/\/127\.0\.0\.1:\d+) --/;
+    const server = await terminal.begin(`cd clone && ${start}`, said, 400_000);
+    const [, url = ""] = said.exec(server.shown) ?? [];
+    const text = readFileSync("README.md", "utf8");
+    const [, quickStart = ""] = /^## Quick start\n\n```sh\n([\s\S]*?)^```$/m.exec(text) ?? [];
+    assert.match(quickStart, /procwire run/);
+    const walked = await terminal.type(
+      `cd clone && PATH="$PWD/bin:$PATH" && set -eu -o pipefail\n${quickStart.replaceAll("ws://127.0.0.1:7070", url)}`,
+    );
+    assert.equal(walked.code, 0, walked.shown);
+    assert.match(walked.shown, /^Linux .*HELLO\n\d+ \d+\nmade\n/s);
+    await server.interrupt();
+  });
+
+  it("docs/install.md: what makes packages are scripts of this clone, and publishing puts each of them", async () => {
+    const { scripts } = JSON.parse(readFileSync("package.json", "utf8"));
+    for (const command of documentedCommands("docs/install.md", "npm run prebuilds"))
+      assert.ok((/^npm run ([\w:]+)$/.exec(command)?.[1] as string) in scripts, command);
+    const published: string[] = [];
+    const registry = createServer((request: IncomingMessage, response) => {
+      if (request.method === "PUT") published.push(decodeURIComponent(request.url ?? "").slice(1));
+      request.resume().on("end", () => response.writeHead(request.method === "PUT" ? 201 : 404).end("{}"));
+    }).listen(0, "127.0.0.1");
+    await new Promise((ready) => registry.once("listening", ready));
+    const { port } = registry.address() as AddressInfo;
+    try {
+      await using terminal = new DocumentTerminal({
+        env: { ...NPM_SETTINGS, npm_config_registry: `http://127.0.0.1:${port}/` },
+        programs: {
+          npm: `exec '${NPM}' --registry=http://127.0.0.1:${port}/ --//127.0.0.1:${port}/:_authToken=x "$@"`,
+        },
+      });
+      const [publish = "", ...more] = documentedCommands("docs/install.md", "npm publish");
+      assert.deepEqual(more, []);
+      const ran = await terminal.type(`cd '${resolve(".")}' && ${publish}`);
+      assert.equal(ran.code, 0, ran.shown);
+      assert.deepEqual(
+        published.slice(0, -1).sort(),
+        PLATFORMS.map(({ name }) => `@procwire/${name}`).sort(),
+      );
+      assert.equal(published.at(-1), "procwire", "the main package is the last one");
+    } finally {
+      registry.closeAllConnections();
+      registry.close();
+    }
+  });
+});
