@@ -1,6 +1,7 @@
 /** `npm run check`: format and lint, promises, types, imports, unused code, and the claims of the documents. */
 import { execFileSync, spawnSync } from "node:child_process";
-import { globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { apiDocument, DOCUMENT } from "./api-doc.ts";
 import { checkCFormat } from "./check-c-format.ts";
 import { checkDocuments } from "./check-documents.ts";
 import { checkSpreads } from "./check-spreads.ts";
@@ -17,6 +18,7 @@ const steps: [string, () => string | null][] = [
   ["unused code (knip)", () => command(bin("knip"), [])],
   ["conditional spreads", checkSpreads],
   ["documents", checkDocuments],
+  ["API reference", checkApiDocument],
   ["lockfiles", checkLockfiles],
 ];
 
@@ -51,6 +53,12 @@ function imports(): string | null {
   return missing.length === 0
     ? null
     : `dependency-cruiser did not see ${missing.length} files: ${missing.join(", ")}`;
+}
+
+/** The reference is what the types say now. */
+function checkApiDocument(): string | null {
+  if (existsSync(DOCUMENT) && readFileSync(DOCUMENT, "utf8") === apiDocument()) return null;
+  return `${DOCUMENT} is not what the types say; \`npm run api-doc\` writes it anew`;
 }
 
 /** What is installed is what was reviewed, from any registry: every entry has a checksum, and none names a host. */
