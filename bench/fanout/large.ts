@@ -58,6 +58,7 @@ interface Bench {
 const CASES: Readonly<Record<string, (bench: Bench) => Promise<Figures>>> = {
   "input-1gb": (bench) => largeInput(bench, 1_000_000, 999),
   "input-1gb-short": (bench) => largeInput(bench, 5_000_000, 189),
+  "input-200mb-tiny": (bench) => largeInput(bench, 5_000_000, 39),
   "rows-100000": manyRows,
   "reuse-100000": reusedRows,
   "workers-4": fourWorkers,
@@ -67,6 +68,7 @@ const CASES: Readonly<Record<string, (bench: Bench) => Promise<Figures>>> = {
 const MODEL_OPTIONS: Readonly<Record<string, string[]>> = {
   "input-1gb": ["hang"],
   "input-1gb-short": ["hang"],
+  "input-200mb-tiny": ["hang"],
   "rate-600": ["bucket", "600"],
 };
 

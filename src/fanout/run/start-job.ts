@@ -47,7 +47,7 @@ interface FoundJob {
 }
 
 /** Large enough that the rest is soon read, small enough that the first row is asked without delay. */
-const FIRST_ROWS: FirstRows = { rows: 20_000, chars: 16_000_000 };
+const FIRST_ROWS: FirstRows = { rows: 10_000, chars: 8_000_000 };
 /** For each of these rows a file is read as well. */
 const FIRST_ROWS_WITH_FILES: FirstRows = { ...FIRST_ROWS, rows: 200 };
 

@@ -53,6 +53,15 @@ suite("a fault that all rows have in common", { concurrency: 3 }, () => {
     assert.equal(harness.told.length, 20);
   });
 
+  test("rows that are refused between others that are answered are no common fault, however many there are", async () => {
+    await using harness = await FanoutHarness.open((request) =>
+      request.index % 2 === 0 ? { type: "status", status: 404, body: "no such cat" } : report(request),
+    );
+    const { summary } = await harness.run({ table: catTable(60), concurrency: 1 });
+    assert.deepEqual([summary.counts.completed, summary.counts.failed], [30, 30]);
+    assert.equal(harness.told.length, 60);
+  });
+
   const wrongKey = { error: { code: "invalid_api_key", message: "wrong key" } };
   const noQuota = { error: { code: "insufficient_quota", message: "no money left" } };
   const bad: readonly { what: string; answer: MockAnswer; says: RegExp }[] = [

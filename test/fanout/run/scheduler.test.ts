@@ -155,6 +155,23 @@ test("a lane takes its next row only after its last one is committed", async () 
   assert.equal(log.at(-1), "committed row-1");
 });
 
+test("a first row that takes long to warm the cache delays the others for a while only", async () => {
+  const { ledger, log } = fakeLedger(3);
+  const slow = Promise.withResolvers<void>();
+  const rowAgent: RowAgent = async ({ item: { rowIndex } }) => {
+    if (rowIndex === 0) await slow.promise;
+    return refused;
+  };
+  const { clock, ended } = run(ledger, rowAgent, { warmFirst: true });
+  await until("the first row to be claimed", () => log.length === 1);
+  await clock.advance(9_000);
+  assert.deepEqual(log, ["claim row-1"]);
+  await clock.advance(2_000);
+  await until("the other rows to be done", () => log.includes("committed row-3"));
+  slow.resolve();
+  assert.deepEqual(await ended, { type: "finished" });
+});
+
 test("with one lane rows are strictly one after another", async () => {
   const { ledger, log } = fakeLedger(3);
   const { ended } = run(ledger, async () => refused, { concurrency: 1 });
