@@ -20,7 +20,7 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
-import { tmpdir } from "node:os";
+import { loadavg, tmpdir } from "node:os";
 import path from "node:path";
 import { finished } from "node:stream/promises";
 import { setTimeout as wait } from "node:timers/promises";
@@ -79,7 +79,9 @@ const results: Record<string, Figures> = existsSync(RESULTS)
 for (const name of wanted) {
   const run = CASES[name];
   if (!run) throw new Error(`unknown case ${name}; expected ${Object.keys(CASES).join(", ")}`);
-  const figures = await inBench(MODEL_OPTIONS[name] ?? [], run);
+  const measured = await inBench(MODEL_OPTIONS[name] ?? [], run);
+  // Times depend on what else the machine does; counts, memory and disk do not.
+  const figures = { ...measured, load: Math.round(loadavg()[0] ?? 0) };
   results[name] = figures;
   console.log(
     name.padEnd(14),
