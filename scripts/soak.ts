@@ -1,7 +1,8 @@
 /**
  * `npm run soak [-- --seconds 600] [--clients 12]`: a real server, real sockets, many clients with pipes and terminals,
  * connections that are cut at random bytes. Every byte is compared, and the server must cost as much at the end as at the
- * beginning: memory and descriptors flat, no process and no zombie left, no processor time when idle.
+ * beginning: memory and descriptors flat, and given back at rest; no process and no zombie left, no processor time when
+ * idle.
  */
 import { parseArgs } from "node:util";
 import { FaultProxy } from "../test/support/fault-proxy.ts";
@@ -17,6 +18,8 @@ const DESCRIPTOR_GROWTH = { factor: 1.3, count: 16 };
 /** Of one processor, in the seconds after all clients have left. */
 const IDLE_SHARE = 0.05;
 const IDLE_SECONDS = 5;
+/** What ended is kept for 30 s, and what it took goes back to the system some seconds after that. */
+const REST_SECONDS = 45;
 const SAMPLE_MS = 500;
 /** Before the measured time: a process is kept for 30 s after its end, so memory rises for that long. */
 const WARM_UP_SECONDS = 40;
@@ -59,7 +62,7 @@ const third = Math.floor(samples.length / 3);
 const [first, last] = [samples.slice(0, third), samples.slice(-third)];
 const memory = { first: middle(first, "residentBytes"), last: middle(last, "residentBytes") };
 const descriptors = { first: middle(first, "descriptors"), last: middle(last, "descriptors") };
-if (memory.last > memory.first * MEMORY_GROWTH.factor + MEMORY_GROWTH.bytes)
+if (hasGrown(memory.first, memory.last))
   problems.push(`memory grew from ${mib(memory.first)} to ${mib(memory.last)}`);
 if (descriptors.last > descriptors.first * DESCRIPTOR_GROWTH.factor + DESCRIPTOR_GROWTH.count)
   problems.push(`descriptors grew from ${descriptors.first} to ${descriptors.last}`);
@@ -67,6 +70,10 @@ if (descriptors.last > descriptors.first * DESCRIPTOR_GROWTH.factor + DESCRIPTOR
 await proxy[Symbol.asyncDispose]();
 await check("no process is left below the server", () => descendantsOf(pid).length === 0);
 await check("every descriptor is given back", () => figuresOf(pid).descriptors <= before.descriptors);
+await new Promise((resolve) => setTimeout(resolve, REST_SECONDS * 1000));
+const atRest = figuresOf(pid).residentBytes;
+if (hasGrown(before.residentBytes, atRest))
+  problems.push(`memory at rest is ${mib(atRest)}, and was ${mib(before.residentBytes)} before`);
 const usedBefore = processorSeconds(pid);
 await new Promise((resolve) => setTimeout(resolve, IDLE_SECONDS * 1000));
 const idle = (processorSeconds(pid) - usedBefore) / IDLE_SECONDS;
@@ -75,7 +82,7 @@ if (idle > IDLE_SHARE) problems.push(`an idle server used ${(idle * 100).toFixed
 process.stdout.write(
   `${seconds} s, ${clients} users at a time: ${counts.clients} clients, ${counts.processes} processes, ${proxy.cuts} cuts, ` +
     `${mib(counts.bytesIn)} in, ${mib(counts.bytesOut)} out; memory ${mib(memory.first)} -> ${mib(memory.last)}, ` +
-    `descriptors ${descriptors.first} -> ${descriptors.last} (idle ${before.descriptors} -> ${figuresOf(pid).descriptors}), ` +
+    `at rest ${mib(before.residentBytes)} -> ${mib(atRest)}, descriptors ${descriptors.first} -> ${descriptors.last} (idle ${before.descriptors} -> ${figuresOf(pid).descriptors}), ` +
     `idle ${(idle * 100).toFixed(1)}%\n`,
 );
 for (const problem of problems) process.stdout.write(`FAIL ${problem}\n`);
@@ -90,6 +97,10 @@ async function check(what: string, condition: () => boolean): Promise<void> {
       `not so: ${what} (${figuresOf(pid).descriptors} descriptors; processes: ${left.join(", ")})`,
     );
   }
+}
+
+function hasGrown(fromBytes: number, toBytes: number): boolean {
+  return toBytes > fromBytes * MEMORY_GROWTH.factor + MEMORY_GROWTH.bytes;
 }
 
 function middle(figures: Figures[], key: keyof Figures): number {

@@ -16,6 +16,8 @@ export interface SoakCounts {
 
 /** Quicker than a person's network needs, so that many cuts fit into a minute. */
 const QUICK = { firstDelayMs: 5, maxDelayMs: 100 };
+/** A round begins at most this often: a machine that becomes faster meanwhile must not make the server keep more. */
+const ROUND_MS = 1000;
 const PATH = process.env.PATH ?? "/usr/bin:/bin";
 
 /** Connects, works, leaves, and comes again, until it is over. Rejects at the first byte that is wrong. */
@@ -31,12 +33,14 @@ export async function useServer(
     counts.clients++;
     try {
       for (let round = 0; round < 5 && !isOver(); round++) {
+        const due = new Promise((resolve) => setTimeout(resolve, ROUND_MS));
         const id = (kind: string) => `${name}-${visit}-${round}-${kind}`;
         await Promise.all([
           echo(client, id("echo"), counts),
           flood(client, id("flood"), counts),
           terminal(client, id("terminal"), counts),
           exit(client, id("exit"), round, counts),
+          due,
         ]);
       }
     } finally {
