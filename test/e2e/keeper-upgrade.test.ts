@@ -5,11 +5,13 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { nativeFiles } from "../../src/native/native-files.ts";
 import { startChild, TERMINAL } from "../native/started.ts";
 import { KeptServe, keptParams, NO_KEEPER } from "../support/keeper.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
 import { until } from "../support/until.ts";
 
+const [KEEPER = ""] = nativeFiles("keeper");
 const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
 
 test("the next server is the program that the path leads to by then", OPTIONS, async () => {
@@ -41,25 +43,30 @@ test(
   "a terminal that hangs up ends the keeper, its server and what is kept, gracefully",
   OPTIONS,
   async () => {
-    using folder = scratchDirectory();
-    const asked = join(folder.path, "asked");
-    const started = await startChild([PROCWIRE, "serve", "--keep", "--listen", "ws://127.0.0.1:0"], {
-      terminal: TERMINAL,
-      env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
-    });
-    const shown = () => started.output().toString();
-    await started.until(() => /ws:\S+\r\n/.test(shown()));
-    await using client = await ExecServerClient.connectWebSocket({ url: /ws:\S+/.exec(shown())?.[0] ?? "" });
-    const kept = await client.start(
-      keptParams("p", `trap 'echo >${asked}; exit' TERM; echo up; while :; do sleep 0.05; done`),
-    );
-    await waitFor(kept, "up\n");
-    started.child.cut();
-    await started.exit;
-    assert.ok(existsSync(asked));
-    assert.equal(isAlive(kept.pid ?? 0), false);
+    // The watchdogs see to it, and so does a keeper that has lost them.
+    for (const command of [[PROCWIRE], [KEEPER, PROCWIRE]]) await hangUp(command);
   },
 );
+
+async function hangUp(command: string[]): Promise<void> {
+  using folder = scratchDirectory();
+  const asked = join(folder.path, "asked");
+  const started = await startChild([...command, "serve", "--keep", "--listen", "ws://127.0.0.1:0"], {
+    terminal: TERMINAL,
+    env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
+  });
+  const shown = () => started.output().toString();
+  await started.until(() => /ws:\S+\r\n/.test(shown()));
+  await using client = await ExecServerClient.connectWebSocket({ url: /ws:\S+/.exec(shown())?.[0] ?? "" });
+  const kept = await client.start(
+    keptParams("p", `trap 'echo >${asked}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+  );
+  await waitFor(kept, "up\n");
+  started.child.cut();
+  await started.exit;
+  assert.ok(existsSync(asked));
+  assert.equal(isAlive(kept.pid ?? 0), false);
+}
 
 test("the age of a kept process is counted across servers", OPTIONS, async () => {
   await using server = await KeptServe.start();
