@@ -12,7 +12,7 @@ import { SqliteDatabase } from "../../../src/fanout/ledger/sqlite/sqlite-databas
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { seededRandom } from "../run/rate-simulation.ts";
 
-const SEEDS = 60;
+const SEEDS = 30;
 const STEPS = 60;
 
 const JOB: NewJob = {

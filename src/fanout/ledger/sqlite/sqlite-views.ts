@@ -39,13 +39,22 @@ export class SqliteViews implements LedgerViews {
     };
     const rowLimit = this.#rowLimit();
     let after = -1;
-    for (const block of showsFresh(filter) ? this.#blocks.all(rowLimit) : []) {
-      if (block.firstRow > after + 1) takeRows(after, block.firstRow);
-      const rows = block.rows.filter((row) => row.rowIndex < rowLimit && contains(row, filter.text));
+    for (;;) {
+      const next = showsFresh(filter) ? this.#blocks.next(after, rowLimit) : null;
+      if (!next) break;
+      if (next.firstRow > after + 1) takeRows(after, next.firstRow);
+      after = next.firstRow + next.rowCount - 1;
+      const size = Math.min(next.rowCount, rowLimit - next.firstRow);
+      // A block that is not shown need not be read, unless its rows are searched.
+      if (filter.text === undefined && (skipped() >= size || page.items.length >= limit)) {
+        page.total += size;
+        continue;
+      }
+      const block = this.#blocks.read(next.firstRow)?.rows.slice(0, size) ?? [];
+      const rows = block.filter((row) => contains(row, filter.text));
       const shown = rows.slice(skipped(), skipped() + limit - page.items.length);
       page.items.push(...shown.map((row) => freshItem(this.#items, row)));
       page.total += rows.length;
-      after = block.firstRow + block.rows.length - 1;
     }
     takeRows(after, rowLimit);
     return page;
