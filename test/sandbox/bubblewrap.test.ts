@@ -104,6 +104,20 @@ test("a PATH without bubblewrap gives no sandbox", () => {
   assert.equal(probe([]), null);
 });
 
+test("a bubblewrap is asked whether it binds descriptors, and an older one is used without", {
+  skip: noWalls || (process.getuid?.() === 0 ? false : "another user's program is not used"),
+}, () => {
+  using older = scratch();
+  chmodSync(older.path, 0o755);
+  const real = sandboxPrograms()?.bwrap ?? "";
+  // Its arguments come in a file.
+  const script = `#!/bin/sh\ngrep -qa -e -bind-fd "/proc/$$/fd/$2" && exit 1\nexec ${real} "$@"\n`;
+  writeFileSync(join(older.path, "bwrap"), script, { mode: 0o755 });
+  assert.equal(probe(["/usr/bin", "/bin"])?.bindsDescriptors, true);
+  const found = probe([older.path, "/usr/bin", "/bin"]);
+  assert.deepEqual([found?.bwrap, found?.bindsDescriptors], [join(older.path, "bwrap"), false]);
+});
+
 test("a bubblewrap that a user other than root can change is skipped", { skip: noWalls }, () => {
   using fake = scratch();
   writeFileSync(join(fake.path, "bwrap"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
