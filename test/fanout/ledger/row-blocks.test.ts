@@ -196,3 +196,14 @@ test("rows that another process takes out of their blocks meanwhile are read onc
     );
   });
 });
+
+test("rows that are appended once more stay as they are", async () => {
+  const rows = randomRows(seededRandom(2), 0, 30);
+  await withPair(rows, async ({ blocks }) => {
+    await blocks.claim(3);
+    const before = await picture(blocks);
+    await blocks.append(rows, []);
+    await blocks.append(rows.slice(10), []);
+    assert.deepEqual(await picture(blocks), before);
+  });
+});
