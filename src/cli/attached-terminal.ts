@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import type { AttachedProcess } from "../client/attached-process.ts";
-import type { ExitStatus } from "../exec/exec-process.ts";
+import type { ExitStatus, TerminalSize } from "../exec/exec-process.ts";
 import { QueryFilter } from "../exec/terminal-queries.ts";
 import { standardStream } from "../server/standard-stream.ts";
 import { followSize, onSignals, RawTerminal, terminalSize } from "./own-terminal.ts";
@@ -68,15 +68,17 @@ export async function showAttached(
   }
 }
 
-/** A terminal on which what is watched does not fit is told so, each time that begins. */
+/** A terminal on which what is watched does not fit is told so, once for each size. */
 function sayWhenSmaller(child: AttachedProcess): () => void {
-  let isSmaller = false;
+  /** The size that was last said not to fit. */
+  let toldSize: TerminalSize | null = null;
   const look = () => {
     const [theirs, own] = [child.size, terminalSize()];
     if (!theirs || !own || child.role === "driver") return;
-    const wasSmaller = isSmaller;
-    isSmaller = own.cols < theirs.cols || own.rows < theirs.rows;
-    if (isSmaller && !wasSmaller)
+    const isSmaller = own.cols < theirs.cols || own.rows < theirs.rows;
+    const isTold = toldSize?.cols === theirs.cols && toldSize.rows === theirs.rows;
+    toldSize = isSmaller ? theirs : null;
+    if (isSmaller && !isTold)
       standardStream(2).write(
         `\r\n[its terminal has ${theirs.cols}x${theirs.rows}, this one ${own.cols}x${own.rows}: not all of it fits here]\r\n`,
       );

@@ -17,7 +17,7 @@ ${HANDLE_HELP}Without --connect: ${DEFAULT_URL}.
 `;
 
 /** The one process of this server that a handle, or a beginning of one, names. */
-export async function findProcess(client: ExecServerClient, id: string): Promise<Found> {
+export async function findProcess(client: Pick<ExecServerClient, "list">, id: string): Promise<Found> {
   const processes = (await client.list({ allSessions: true })).filter(hasHandle);
   const exact = processes.find(({ handle }) => handle === id);
   if (exact) return exact;

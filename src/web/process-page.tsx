@@ -49,6 +49,15 @@ export function ProcessPage({
   const [end, setEnd] = useState<ExitStatus | null>(null);
   const place = useRef<HTMLDivElement>(null);
   const view = useRef<TerminalView | null>(null);
+  const roleButton = useRef<HTMLButtonElement>(null);
+  /** The next key is typed with Ctrl. */
+  const [isCtrl, setCtrl] = useState(false);
+  const keys = useRef((typed: Uint8Array) => typed);
+  keys.current = (typed) => {
+    if (!isCtrl) return typed;
+    setCtrl(false);
+    return withCtrl(typed);
+  };
 
   useEffect(() => {
     let isOver = false;
@@ -84,9 +93,10 @@ export function ProcessPage({
     const tell = (error: unknown) => setNote(messageOf(error));
     const terminal = new TerminalView(place.current, {
       input: (typed) => {
-        if (process.role === "driver") void process.write(typed).catch(tell);
+        if (process.role === "driver") void process.write(keys.current(typed)).catch(tell);
         else if (guest !== "viewer") setNote("you are watching: take over to type");
       },
+      leave: () => roleButton.current?.focus(),
       room: () => {
         if (process.role !== "driver") return;
         const room = terminal.unscaled();
@@ -126,7 +136,7 @@ export function ProcessPage({
       }
       setRole("driver");
       view.current?.focus();
-    }, "you drive: what you type goes to the process");
+    }, "you drive: what you type goes to the process, but for ctrl-], which leaves the terminal");
   const handBack = () =>
     act(async () => {
       await process.release();
@@ -137,6 +147,7 @@ export function ProcessPage({
     end !== null ? "the process has ended" : guest === "viewer" ? "this link only lets you watch" : undefined;
   // A guest has the rights of a driver only while it drives.
   const cannotEnd = cannotDrive ?? (isGuest && role === "viewer" ? "take over first" : undefined);
+  const cannotType = role === "driver" ? undefined : (cannotDrive ?? "take over to type");
   const interrupt = () =>
     isGuest ? process.signal("interrupt") : client.kill(handle, { signal: "interrupt" });
   const kill = () => (isGuest ? process.terminate() : client.kill(handle));
@@ -146,11 +157,17 @@ export function ProcessPage({
         <h1 class="command">{commandLine(argv)}</h1>
         <span class="spacer" />
         {role === "viewer" ? (
-          <button type="button" disabled={cannotDrive !== undefined} title={cannotDrive} onClick={takeOver}>
+          <button
+            ref={roleButton}
+            type="button"
+            disabled={cannotDrive !== undefined}
+            title={cannotDrive}
+            onClick={takeOver}
+          >
             Take over
           </button>
         ) : (
-          <button type="button" onClick={handBack}>
+          <button ref={roleButton} type="button" onClick={handBack}>
             Hand back
           </button>
         )}
@@ -195,16 +212,22 @@ export function ProcessPage({
         </Panel>
       </div>
       <div class="keys" role="toolbar" aria-label="Keys">
-        {EXTRA_KEYS.map(([name, keys]) => (
-          <button
+        <ExtraKey
+          name="Ctrl"
+          isPressed={isCtrl}
+          refused={cannotType}
+          onClick={() => {
+            setCtrl(!isCtrl);
+            view.current?.focus();
+          }}
+        />
+        {EXTRA_KEYS.map(([name, text]) => (
+          <ExtraKey
             key={name}
-            type="button"
-            disabled={role !== "driver"}
-            title={role === "driver" ? undefined : (cannotDrive ?? "take over to type")}
-            onClick={() => act(() => process.write(new TextEncoder().encode(keys)))}
-          >
-            {name}
-          </button>
+            name={name}
+            refused={cannotType}
+            onClick={() => act(() => process.write(new TextEncoder().encode(text)))}
+          />
         ))}
       </div>
     </section>
@@ -257,6 +280,40 @@ async function record(process: AttachedProcess, handle: string): Promise<string 
   return missedBytes === 0
     ? null
     : `the recording lacks ${missedBytes === null ? "some output" : bytes(missedBytes)} that is not kept`;
+}
+
+/** A key that a phone's keyboard lacks. The terminal keeps the focus, and the phone its keyboard. */
+function ExtraKey({
+  name,
+  isPressed,
+  refused,
+  onClick,
+}: {
+  name: string;
+  /** Of one that stays down until the next key. */
+  isPressed?: boolean;
+  refused: string | undefined;
+  onClick: () => void;
+}) {
+  return (
+    <button
+      type="button"
+      aria-pressed={isPressed}
+      disabled={refused !== undefined}
+      title={refused}
+      onMouseDown={(event) => event.preventDefault()}
+      onClick={onClick}
+    >
+      {name}
+    </button>
+  );
+}
+
+/** As a keyboard makes it of a letter with Ctrl; anything else stays as it is. */
+function withCtrl(typed: Uint8Array): Uint8Array {
+  const [key = 0] = typed;
+  const isLetter = typed.length === 1 && key >= 0x40 && key < 0x7f;
+  return isLetter ? Uint8Array.of(key & 0x1f) : typed;
 }
 
 /** Ends the process or interrupts it; where that is refused, says why. */

@@ -9,6 +9,8 @@ import type { TerminalSize } from "../exec/exec-process.ts";
 export interface TerminalViewEvents {
   /** Keys, pastes and the mouse, as bytes for the process. */
   input(bytes: Uint8Array): void;
+  /** The key to leave the terminal by was pressed: every other one is the program's. */
+  leave(): void;
   /** The room on the page has changed. */
   room(): void;
 }
@@ -68,6 +70,14 @@ export class TerminalView {
     this.#terminal.parser.registerOscHandler(52, () => true);
     for (const query of QUERIES) this.#terminal.parser.registerCsiHandler(query, () => true);
     for (const color of COLORS) this.#terminal.parser.registerOscHandler(color, (data) => data.includes("?"));
+    this.#terminal.attachCustomKeyEventHandler((event) => {
+      // Who only watches goes through the page by Tab.
+      if (event.key === "Tab") return !this.#isScaled;
+      if (!event.ctrlKey || event.key !== "]") return true;
+      event.preventDefault();
+      if (event.type === "keydown") events.leave();
+      return false;
+    });
     this.#terminal.open(element);
     this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
     this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));

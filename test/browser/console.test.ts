@@ -196,6 +196,94 @@ describe("the web console", { timeout: 240_000 }, () => {
     for (const page of [driver, ...viewers]) await page.close();
   });
 
+  test("has the keys that a phone lacks, and types them", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    await startOnPage(page, "stty raw -echo; exec cat -v");
+    await page.setViewportSize({ width: 390, height: 800 });
+    const key = (name: string) => page.getByRole("button", { name, exact: true });
+    assert.ok(await key("Esc").isDisabled());
+    assert.equal(await key("Esc").getAttribute("title"), "take over to type");
+    await page.getByRole("button", { name: "Take over" }).click();
+    await page.getByText("you drive").waitFor();
+    for (const name of ["Esc", "Tab", "Ctrl-C", "Ctrl-D", "←", "↓", "↑", "→"]) await key(name).click();
+    await page.locator(".xterm-helper-textarea").focus();
+    await key("Ctrl").click();
+    assert.equal(await key("Ctrl").getAttribute("aria-pressed"), "true");
+    await page.keyboard.type("xy");
+    await until("all of them", async () =>
+      /\^\[\s+\^C\^D\^\[\[D\^\[\[B\^\[\[A\^\[\[C\^Xy/.test((await screenText(page)).replaceAll("\n", "")),
+    );
+    assert.equal(await key("Ctrl").getAttribute("aria-pressed"), "false");
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("lists what a process may use, how fast it writes, who holds it back and why it ended; its page has gaps and a search", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    await using client = await ExecServerClient.connectWebSocket({ url: server.url });
+    const start = (processId: string, script: string, more: object = {}) =>
+      client.start({
+        ...{ processId, argv: ["/bin/sh", "-c", script], cwd: "/", env: { PATH: "/usr/bin:/bin" } },
+        ...{ tty: false, ...more },
+      });
+    const limited = await start("limited", "head -c 100000 /dev/zero; sleep 100", {
+      limits: { outputBytes: 50_000 },
+    });
+    const within = await start("within", "sleep 100", { limits: { openFiles: 77, wallTimeMs: 3_600_000 } });
+    const steady = await start("steady", "while :; do echo some output; sleep 0.05; done");
+    const flood = await start(
+      "flood",
+      "head -c 3000000 /dev/zero | tr '\\0' '\\r'; echo; echo needle in it; exec sleep 100",
+      { tty: true },
+    );
+    const held = await start("held", "yes");
+    await using reader = await ExecServerClient.connectWebSocket({ url: server.url });
+    // It takes nothing of what it must not miss.
+    const slow = await reader.attach(String(held.handle), { role: "driver" });
+    using _cursor = { [Symbol.dispose]: () => void slow.detach().catch(() => undefined) };
+    const taken = slow.events({ lossless: true });
+    await taken.next();
+    await page.getByRole("link", { name: "Processes" }).click();
+    await page.getByLabel("show those that have ended").check();
+    const row = (handle: unknown, text: string) =>
+      page.getByRole("row", { name: new RegExp(`${handle}.*${text}`) }).waitFor();
+    await row(limited.handle, "ended by its limit outputBytes");
+    await row(limited.handle, "48.8 KiB of output");
+    await row(within.handle, "1 h 0 min of time, 77 files|77 files, 1 h 0 min of time");
+    await row(steady.handle, "running.*\\d+ s.*[1-9]\\d* B/s");
+    await row(held.handle, "held back by a slow reader");
+    await page.getByRole("link", { name: String(flood.handle) }).click();
+    await until("its end", async () => /needle in it/.test(await screenText(page)));
+    const [file] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("button", { name: "Download screen" }).click(),
+    ]);
+    const find = page.getByLabel("Find in the output");
+    await find.fill("needle in");
+    await find.press("Enter");
+    assert.equal(await find.getAttribute("aria-invalid"), "false");
+    await find.fill("no such text");
+    await find.press("Enter");
+    await until("it is not found", async () => (await find.getAttribute("aria-invalid")) === "true");
+    assert.ok(readFileSync(await file.path(), "utf8").length > 0);
+    // More than is retained was written before this page came.
+    const late = await opened.browser.newPage();
+    await late.goto(page.url());
+    await until("its end again", async () => /needle in it/.test(await screenText(late)));
+    const search = late.getByLabel("Find in the output");
+    await search.fill("not kept");
+    await search.press("Enter");
+    await until("the gap is in its place", async () => / MiB not kept/.test(await screenText(late)));
+    assert.deepEqual(problems, []);
+    await taken.return?.();
+    await late.close();
+    await page.close();
+  });
+
   test("draws the end of a flood, and no output of a program is run as code on the page", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;

@@ -3,16 +3,19 @@
 import assert from "node:assert/strict";
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { after, before, describe, it, type TestContext } from "node:test";
 import { parseDetachKey } from "../../src/cli/detach-key.ts";
+import { findProcess } from "../../src/cli/find-process.ts";
 import { lastLines, parseDuration } from "../../src/cli/logs.ts";
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { RemoteProcess } from "../../src/client/remote-process.ts";
-import type { ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
+import type { ExecProcess, ProcessListing, StartParams } from "../../src/exec/exec-process.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { loadAddon } from "../../src/native/addon.ts";
 import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
+import { scratchDirectory } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
 import { until } from "../support/until.ts";
 
@@ -230,7 +233,8 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "its terminal has 200x50, this one 97x31: not all of it fits here");
     await terminal.resize({ rows: 60, cols: 210 });
     await driver.resize({ rows: 70, cols: 210 });
-    await waitFor(terminal, "its terminal has 210x70, this one 210x60");
+    // Its own window may have grown before or after it is told of the other.
+    await waitFor(terminal, "its terminal has 210x70, this one");
     await driver.write(Buffer.from("\r"));
     await waitFor(terminal, "code 0");
   });
@@ -248,7 +252,16 @@ describe("procwire attach", TIMEOUT, () => {
     await waitFor(terminal, "code 0");
   });
 
-  it("refuses a name that matches no process, or more than one", async () => {
+  it("restores the terminal when the program itself fails", async (t) => {
+    const crash = `import { RawTerminal } from "${new URL("../../src/cli/own-terminal.ts", import.meta.url)}"; new RawTerminal().enter(); console.log("is raw"); throw new Error("unforeseen");`;
+    const terminal = await onTerminal(t, `${process.execPath} --input-type=module -e '${crash}'`);
+    if (!terminal) return;
+    await waitFor(terminal, "is raw");
+    await waitFor(terminal, "code 1");
+    await waitFor(terminal, RESTORED);
+  });
+
+  it("refuses a name that matches no process, or is too short", async () => {
     const child = await start("read x", { pipeStdin: true });
     const unknown = await cli("attach", "zzzzzzzz1");
     assert.deepEqual([unknown.code, /unknown handle zzzzzzzz1/.test(unknown.stderr)], [1, true]);
@@ -403,6 +416,42 @@ describe("procwire ps", TIMEOUT, () => {
     watching.kill("SIGINT");
     assert.equal((await outcome(watching)).code, 0);
     await child.terminate();
+  });
+});
+
+describe("the beginning of a handle", TIMEOUT, () => {
+  it("names a process for every command that takes one", async () => {
+    const child = await start("echo shown; exec sleep 100");
+    await waitFor(child, "shown");
+    const id = child.handle.slice(0, 7);
+    using scratch = scratchDirectory();
+    const path = `${scratch.path}/one.cast`;
+    const attached = procwire("attach", "--view", id);
+    let shown = "";
+    attached.stdout.on("data", (chunk) => {
+      shown += chunk;
+    });
+    await until("attach shows it", () => shown === "shown\n");
+    attached.kill();
+    assert.equal((await cli("logs", id)).stdout, "shown\n");
+    assert.equal((await cli("replay", id)).stdout, "shown\r\n");
+    assert.equal((await cli("export", id, path)).code, 0);
+    assert.match(readFileSync(path, "utf8"), /"shown/);
+    const shared = await cli("share", "--expires", "1m", id);
+    assert.match(`${shared.stdout}${shared.stderr}`, new RegExp(`process=${child.handle}`));
+    assert.equal((await cli("kill", id)).code, 0);
+    assert.equal((await child.wait()).exitReason, "terminated");
+  });
+
+  it("that fits several processes names them, and none is chosen", async () => {
+    const handles = ["aaaa2222bbbb", "aaaa3333bbbb", "cccc2222bbbb"];
+    const list = async () => handles.map((handle) => ({ handle }) as ProcessListing);
+    const lister = { list };
+    assert.equal((await findProcess(lister, "cccc")).handle, "cccc2222bbbb");
+    assert.equal((await findProcess(lister, "aaaa3")).handle, "aaaa3333bbbb");
+    await assert.rejects(findProcess(lister, "aaaa"), {
+      message: "aaaa fits 2 processes: aaaa2222bbbb, aaaa3333bbbb; give more letters",
+    });
   });
 });
 

@@ -204,6 +204,37 @@ describe("procwire run and its server", TIMEOUT, () => {
     assert.match(stderr, /exec-server transport disconnected/);
   });
 
+  it("restores the terminal when the server is lost", { skip: needsTerminals }, async () => {
+    const own = await startServer("ws://127.0.0.1:0");
+    await using backend = createLocalBackend();
+    const words = [
+      ...CLI,
+      "run",
+      "--connect",
+      own.url,
+      "--tty",
+      "--",
+      "sh",
+      "-c",
+      "'echo ready; exec sleep 100'",
+    ];
+    const terminal = await backend.start({
+      processId: "terminal",
+      argv: ["/bin/sh", "-c", `${words.join(" ")}; echo code $?; read y`],
+      cwd: "/",
+      env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
+      tty: true,
+    });
+    await using _ = terminal;
+    await waitFor(terminal, "ready");
+    const during = (await terminal.snapshot()).tty;
+    assert.deepEqual([during?.canonical, during?.echo], [false, false]);
+    await own.stop("SIGKILL");
+    await waitFor(terminal, "code 125");
+    const afterwards = (await terminal.snapshot()).tty;
+    assert.deepEqual([afterwards?.canonical, afterwards?.echo], [true, true]);
+  });
+
   it("continues after a lost connection without a visible difference", async () => {
     await using proxy = await FaultProxy.before(server.url);
     const script = "echo ready; cat; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; exit 9";
