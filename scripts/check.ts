@@ -71,7 +71,7 @@ function checkLockfiles(): string | null {
     return Object.entries(packages).flatMap(([path, entry]) => {
       if (entry.resolved !== undefined) return [`${file}: ${path} names the registry it came from`];
       // The first entry is this repository.
-      const isChecked = path === "" || entry.integrity !== undefined || !isInstalledHere(entry);
+      const isChecked = path === "" || entry.integrity !== undefined || entry.inBundle === true;
       return isChecked ? [] : [`${file}: ${path} has no checksum`];
     });
   });
@@ -81,20 +81,6 @@ function checkLockfiles(): string | null {
 interface LockEntry {
   integrity?: string;
   resolved?: string;
+  /** Inside another package, whose checksum covers it. */
   inBundle?: boolean;
-  optional?: boolean;
-  os?: string | string[];
-  cpu?: string | string[];
-  libc?: string | string[];
-}
-
-/**
- * Whether an install on Linux with glibc, x64 or arm64, fetches it: npm writes no checksum of an optional package that the
- * registry at hand does not have, and what is inside another package is covered by the checksum of that.
- */
-function isInstalledHere({ inBundle, optional, os, cpu, libc }: LockEntry): boolean {
-  if (inBundle) return false;
-  const has = (field: string | string[] | undefined, ...wanted: string[]) =>
-    field === undefined || wanted.some((value) => [field].flat().includes(value));
-  return !optional || (has(os, "linux") && has(cpu, "x64", "arm64") && has(libc, "glibc"));
 }
