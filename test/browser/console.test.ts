@@ -220,6 +220,51 @@ describe("the web console", { timeout: 240_000 }, () => {
     await page.close();
   });
 
+  test("is used by the keyboard alone, into the terminal and out of it again", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const focused = (): Promise<string> =>
+      page.evaluate(
+        `(() => { const it = document.activeElement; return it.getAttribute("aria-label") ?? it.labels?.[0]?.textContent.trim() ?? it.textContent.trim(); })()`,
+      );
+    const tabTo = async (name: string) => {
+      for (let presses = 0; presses < 60; presses++) {
+        if ((await focused()) === name) return;
+        await page.keyboard.press("Tab");
+      }
+      assert.fail(`no way to ${name} by Tab`);
+    };
+    await tabTo("Processes");
+    await page.keyboard.press("Enter");
+    await tabTo("Command (empty: a shell)");
+    await page.keyboard.type("exec cat");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Take over" }).waitFor();
+    await tabTo("Take over");
+    await page.keyboard.press("Enter");
+    await page.getByText("you drive").waitFor();
+    await page.keyboard.type("a");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("b\n");
+    await until("it is echoed", async () => /^a\s+b\na\s+b$/m.test(await screenText(page)));
+    await page.keyboard.press("Control+]");
+    assert.equal(await focused(), "Hand back");
+    await page.keyboard.press("Enter");
+    await page.getByText("handed back").waitFor();
+    // Who watches comes through the terminal and out of it by Tab.
+    await tabTo("Terminal input");
+    await page.keyboard.press("Tab");
+    assert.notEqual(await focused(), "Terminal input");
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Shift+Tab");
+    await tabTo("Kill");
+    await page.keyboard.press("Enter");
+    await page.getByText(/ended/).first().waitFor();
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
   test("lists what a process may use, how fast it writes, who holds it back and why it ended; its page has gaps and a search", async () => {
     const { server, loginUrl } = await serveConsole();
     await using _ = server;
