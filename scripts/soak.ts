@@ -34,6 +34,12 @@ const problems: string[] = [];
 
 await using server = await serve("--detached-session-ttl", "10");
 const pid = server.serverPid();
+// The first process takes what the server then keeps for all, such as the folder of its control groups.
+await using starter = await server.connect();
+await starter.handshake();
+await starter.start("first", ["true"]);
+await starter.finished("first");
+await starter.close();
 const before = figuresOf(pid);
 const samples: Figures[] = [];
 const proxy = await FaultProxy.before(server.url);
