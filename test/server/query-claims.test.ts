@@ -36,7 +36,7 @@ describe("questions that a client claims", () => {
     assert.equal(await claim(owner, 1), true);
     assert.equal(process.answersQueries, false);
     process.print("not claimed when the connection goes");
-    owner.close();
+    void owner.close();
     await until("the server has noticed", () => process.answersQueries);
     process.print("asked meanwhile");
     const again = await ready({ resumeSessionId: owner.sessionId, takeOverFrom: "1" });
@@ -52,7 +52,7 @@ describe("questions that a client claims", () => {
     const { owner, process } = await started();
     process.print("asked");
     await claim(owner, 1);
-    owner.close();
+    void owner.close();
     await until("the server has noticed", () => process.answersQueries);
     process.print("asked meanwhile");
     const again = await ready({ resumeSessionId: owner.sessionId, takeOverFrom: "1" });

@@ -69,7 +69,7 @@ describe("the size of a terminal", () => {
     const handle = await start(owner);
     const viewer = await ready();
     await attach(viewer, handle);
-    viewer.close();
+    void viewer.close();
     host.process("p").print("a");
     await resize(owner, "p", 30);
     host.process("p").print("b");
