@@ -39,7 +39,7 @@ export async function openBrowser() {
   };
 }
 
-/** A real server with its console, and the address it printed for a person. */
+/** A real server with its console, and its address for a person. */
 export async function serveConsole(...args: string[]) {
   const server = await new ServeChild([
     "--listen",
@@ -48,9 +48,14 @@ export async function serveConsole(...args: string[]) {
     "--metrics",
     ...args,
   ]).listening();
-  const loginUrl = /(http:\/\/\S+#token=\S+)/.exec(server.stderr)?.[1];
-  if (loginUrl === undefined) throw new Error(`no address for a person in: ${server.stderr}`);
-  return { server, loginUrl };
+  return { server, loginUrl: loginUrlOf(server) };
+}
+
+/** The address that it printed for a person. */
+export function loginUrlOf({ stderr }: ServeChild): string {
+  const loginUrl = /(http:\/\/\S+#token=\S+)/.exec(stderr)?.[1];
+  if (loginUrl === undefined) throw new Error(`no address for a person in: ${stderr}`);
+  return loginUrl;
 }
 
 /** Opens the console and signs in; problems of the page itself are collected. */

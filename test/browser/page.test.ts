@@ -5,7 +5,9 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { webFolder } from "../../src/host/web-folder.ts";
-import { openBrowser, serveConsole, signedIn, startOnPage } from "./browser.ts";
+import { ServeChild } from "../support/serve.ts";
+import { until } from "../support/until.ts";
+import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
 /** The whole console, as it goes over the wire. */
 const MOST_BYTES = 450 * 1024;
@@ -43,6 +45,39 @@ describe("the console's page", { timeout: 120_000 }, () => {
     assert.deepEqual([...asked], [new URL(loginUrl).origin]);
     // Anything that its content security policy refused would be reported here.
     assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("opens a link in a program's output in a tab of its own, which cannot reach the console", async () => {
+    const { server, loginUrl } = await serveConsole();
+    await using _ = server;
+    const { page, problems } = await signedIn(opened.browser, loginUrl);
+    const link = `${new URL(loginUrl).origin}/healthz`;
+    await startOnPage(page, `echo ${link}; sleep 100`);
+    await until("it is shown", async () => (await screenText(page)).includes(link));
+    const [tab] = await Promise.all([
+      opened.browser.waitForEvent("page"),
+      // The link begins in the first cell of the first line.
+      page.locator(".xterm-screen").click({ position: { x: 30, y: 8 } }),
+    ]);
+    await tab.waitForURL(link);
+    assert.equal(await tab.evaluate("opener"), null);
+    await tab.close();
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+
+  test("says which parts of its server are degraded, and why", async () => {
+    // Without the launcher there is no watchdog.
+    const entry = ["bin/main.cjs", "dist/bin/procwire.cjs"];
+    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--web"], {
+      command: [process.execPath, ...entry, "serve"],
+      cwd: join(import.meta.dirname, "../.."),
+    }).listening();
+    const { page } = await signedIn(opened.browser, loginUrlOf(server));
+    await page.getByRole("link", { name: "Server" }).click();
+    await page.getByRole("heading", { name: "Degraded" }).waitFor();
+    await page.getByText(/^no watchdog: what this server started may outlive it/).waitFor();
     await page.close();
   });
 });

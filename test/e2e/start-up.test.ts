@@ -18,16 +18,17 @@ const HEAVY = [
   "zlib",
 ];
 
-/** Writes which of Node's own libraries the program loaded, at its end, except those that every program loads. */
+/** Writes what the program loaded, at its end: of Node's own libraries those that not every program loads, and packages. */
 const WATCH = `
 const before = new Set(process.moduleLoadList);
 process.on("exit", () => {
   const loaded = process.moduleLoadList.filter((name) => !before.has(name));
-  require("node:fs").writeFileSync(process.env.LOADED_FILE, loaded.join("\\n"));
+  const packages = Object.keys(require.cache).filter((path) => path.includes("/node_modules/"));
+  require("node:fs").writeFileSync(process.env.LOADED_FILE, [...loaded, ...packages].join("\\n"));
 });`;
 
 describe("a server that starts", { timeout: 60_000 }, () => {
-  test("and answers a handshake loads none of Node's large libraries", async () => {
+  test("and answers a handshake loads none of Node's large libraries, and no package", async () => {
     using directory = scratchDirectory();
     const watch = join(directory.path, "watch.cjs");
     const loadedFile = join(directory.path, "loaded");
@@ -50,6 +51,11 @@ describe("a server that starts", { timeout: 60_000 }, () => {
       HEAVY.filter((name) => loaded.includes(`NativeModule ${name}`)),
       [],
       loaded.join(" "),
+    );
+    // Tracing, tokens, screens: each loads its own when it is asked for.
+    assert.deepEqual(
+      loaded.filter((name) => name.includes("/node_modules/")),
+      [],
     );
   });
 });
