@@ -4,6 +4,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
+import { documentedCommands } from "../support/document-commands.ts";
 import { NO_KEEPER } from "../support/keeper.ts";
 import { PROCWIRE, scratchDirectory } from "../support/serve.ts";
 import { skipUnless } from "../support/skip-unless.ts";
@@ -32,7 +33,11 @@ test("under a real systemd the unit is active when it listens, hands over on rel
   using folder = scratchDirectory();
   const path = join(folder.path, "procwire.service");
   writeFileSync(path, unitHere());
-  const { stdout } = await promisify(execFile)(fixture("run-unit.sh"), [path, fixture("live.sh"), PROCWIRE]);
+  const [readUnits, enable, reload, ...more] = documentedCommands("docs/keep.md", "systemctl daemon-reload");
+  assert.deepEqual(more, []);
+  const commands = [`${readUnits}; ${enable}`, reload ?? ""];
+  const run = [path, fixture("live.sh"), PROCWIRE, ...commands];
+  const { stdout } = await promisify(execFile)(fixture("run-unit.sh"), run);
   assert.deepEqual(stdout.trim().split("\n"), [
     "started: active, listening",
     "reloaded: another server",
