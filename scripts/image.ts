@@ -67,11 +67,17 @@ function fillFromDebian(root: string, packages: string): void {
     mkdirSync(join(root, "usr", name));
     symlinkSync(join("usr", name), join(root, name));
   }
+  const apt = (...args: string[]) =>
+    execFileSync("apt-get", ["-qq", ...args], { cwd: packages, stdio: ["ignore", "ignore", "inherit"] });
   // apt would warn that its own user cannot write to this folder.
-  execFileSync("apt-get", ["download", "-qq", "-o", "APT::Sandbox::User=root", ...PACKAGES], {
-    cwd: packages,
-    stdio: ["ignore", "ignore", "inherit"],
-  });
+  const download = () => apt("download", "-o", "APT::Sandbox::User=root", ...PACKAGES);
+  try {
+    download();
+  } catch {
+    // It knows of no packages yet, or of some that are gone.
+    apt("update");
+    download();
+  }
   for (const name of readdirSync(packages)) {
     const files = execFileSync("dpkg-deb", ["--fsys-tarfile", join(packages, name)], { maxBuffer: 2 ** 30 });
     execFileSync("tar", ["-x", "--keep-directory-symlink", "--no-same-owner", "-C", root], { input: files });
