@@ -13,6 +13,7 @@ export type { KeptOwner } from "../exec/kept-process.ts";
 export type { LinesOptions } from "../exec/lines.ts";
 export type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
 export type { RunOptions, RunResult } from "../exec/run-program.ts";
+export type { SizeChange, SizeHistory } from "../exec/size-history.ts";
 export type { StreamOptions } from "../exec/stream-bytes.ts";
 export type { Match, WaitForOptions } from "../exec/wait-for-output.ts";
 export type { ByteStream, ByteStreamEvents } from "../forward/byte-stream.ts";

@@ -13,7 +13,7 @@ export type { KeptSession, KeptSide, RestoredProcess } from "../exec/kept-proces
 export type { ResolvedSandbox, ResolvedWalls } from "../exec/resolved-sandbox.ts";
 export type { RetentionBudget } from "../exec/retention-budget.ts";
 export type { FileSystem } from "../files/file-system.ts";
-export type { Child, ChildEnds, ChildEvents, ChildInput, RawExit } from "../local/child.ts";
+export type { Child, ChildEnds, ChildEvents, ChildInput, RawExit, TreeCgroup } from "../local/child.ts";
 export type { InheritedChild, KeptChildSide, KeptEntry, KeptMachine } from "../local/kept-child.ts";
 export type {
   LocalBackend,

@@ -182,7 +182,7 @@ function startParams(
     rest;
   const { lifetime, maxAgeMs, terminalQueries, recordInput } = rest;
   if (lifetime === "kept" && whyNotKept !== null)
-    throw invalidParams(`lifetime "kept" is refused: ${whyNotKept ?? "this host has no keeper"}`);
+    throw invalidParams(`lifetime "kept" is refused: ${whyNotKept ?? "this server runs without --keep"}`);
   if (lifetime === "kept" && sandbox)
     throw invalidParams(
       'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',

@@ -130,6 +130,7 @@ describe("procwire run, by the habits of docker and ssh", TIMEOUT, () => {
     using scratch = scratchDirectory();
     mkdirSync(join(scratch.path, "below"));
     const { stdout } = await runCli(["run", "--cwd", "below", "pwd"], { cwd: scratch.path });
+    assert.equal((await runCli(["run", "--workdir", "below", "pwd"], { cwd: scratch.path })).stdout, stdout);
     assert.equal(stdout, `${scratch.path}/below\n`);
   });
 
