@@ -170,15 +170,15 @@ napi_value signal(napi_env env, napi_callback_info info) {
       static_cast<pid_t>(call.number(0)), static_cast<uint64_t>(call.number(1)), static_cast<int>(call.number(2)))));
 }
 
+napi_value groupPids(napi_env env, napi_callback_info info) {
+  Call call(env, info);
+  return call.answer(treeGroupPids(static_cast<GroupLease>(call.number(0))));
+}
+
 // (directory, marks of kept processes) -> 0 or the errno
 napi_value openGroups(napi_env env, napi_callback_info info) {
   Call call(env, info);
   return call.answer(static_cast<double>(openTreeGroups(call.text(0), call.numbers(1))));
-}
-
-napi_value groupPids(napi_env env, napi_callback_info info) {
-  Call call(env, info);
-  return call.answer(treeGroupPids(static_cast<GroupLease>(call.number(0))));
 }
 
 napi_value killGroup(napi_env env, napi_callback_info info) {

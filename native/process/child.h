@@ -24,16 +24,7 @@ struct Inherited;
 struct WriteRequest;
 
 // The first argument of a child's event callback, and its name in JavaScript, which is given this list.
-enum class Event : int {
-  kStdout = 0,
-  kStderr = 1,
-  kTerminal = 2,
-  kExit = 3,
-  kClose = 4,
-  kDrain = 5,
-  kUnreadable = 6,
-  kRefused = 7
-};
+enum class Event : int { kStdout, kStderr, kTerminal, kExit, kClose, kDrain, kUnreadable, kRefused };
 constexpr const char* kEventNames[] = {"stdout", "stderr", "terminal",   "exit",
                                        "close",  "drain",  "unreadable", "refused"};
 

@@ -1,15 +1,7 @@
 import { assistantMessage, callItem } from "./input-parts.ts";
-import {
-  asArray,
-  asCount,
-  asObject,
-  asString,
-  isObject,
-  type JsonObject,
-  parseObject,
-} from "./json-fields.ts";
+import { asArray, asCount, asObject, asString, parseObject } from "./json-fields.ts";
 import type { AnswerDecoder } from "./model-api.ts";
-import type { OutputItem, ResponseEvent } from "./response-events.ts";
+import { isObject, type JsonObject, type OutputItem, type ResponseEvent } from "./response-events.ts";
 import { NO_USAGE, type TokenUsage } from "./usage.ts";
 
 interface PartialCall {

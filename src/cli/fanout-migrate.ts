@@ -1,5 +1,4 @@
-import { UsageError } from "./command.ts";
-import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
+import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "./fanout-options.ts";
 import { tellTrouble } from "./fanout-setup.ts";
 import { parseOptions } from "./parse-options.ts";
 
@@ -21,12 +20,7 @@ export async function runFanoutMigrateCommand(argv: string[]): Promise<number> {
     return 0;
   }
   const given = parseRunOptions(values);
-  const databaseUrl = given.databaseUrl ?? (process.env.DATABASE_URL || undefined);
-  if (databaseUrl === undefined) {
-    throw new UsageError(
-      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
-    );
-  }
+  const databaseUrl = requiredDatabaseUrl(given);
   const { PostgresStore } = await import("../fanout/ledger/postgres/postgres-store.ts");
   const { outagePatienceSeconds } = given;
   await using store = await PostgresStore.open({

@@ -224,6 +224,17 @@ function isEncoding(label: string): boolean {
   }
 }
 
+/** For commands that have nothing to do without a database, so that the usual variable can mean only this one. */
+export function requiredDatabaseUrl({ databaseUrl }: RunOptions): string {
+  const url = databaseUrl ?? (process.env.DATABASE_URL || undefined);
+  if (url === undefined) {
+    throw new UsageError(
+      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
+    );
+  }
+  return url;
+}
+
 export function parseRunOptions(values: FlagValues): RunOptions {
   const text = (name: keyof typeof RUN_FLAGS) => {
     const value = values[name];

@@ -1,6 +1,5 @@
 import { runWorker } from "../fanout/run/worker.ts";
-import { UsageError } from "./command.ts";
-import { parseRunOptions, RUN_FLAGS } from "./fanout-options.ts";
+import { parseRunOptions, RUN_FLAGS, requiredDatabaseUrl } from "./fanout-options.ts";
 import { openJobStore, withRowResources } from "./fanout-setup.ts";
 import { parseOptions } from "./parse-options.ts";
 import { runToExit } from "./run-to-exit.ts";
@@ -37,13 +36,7 @@ export async function runFanoutWorkerCommand(argv: string[]): Promise<number> {
     return 0;
   }
   const given = parseRunOptions(values);
-  // A worker has nothing to do without a database, so the usual variable can mean only this one.
-  const databaseUrl = given.databaseUrl ?? (process.env.DATABASE_URL || undefined);
-  if (databaseUrl === undefined) {
-    throw new UsageError(
-      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
-    );
-  }
+  const databaseUrl = requiredDatabaseUrl(given);
   const options = { ...given, databaseUrl };
   return runToExit((signal) =>
     withRowResources(options, signal, async (resources) => {

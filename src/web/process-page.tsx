@@ -171,8 +171,8 @@ export function ProcessPage({
             Hand back
           </button>
         )}
-        <EndButton label="Interrupt" refused={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
-        <EndButton label="Kill" danger refused={cannotEnd} onClick={() => act(kill, "ended by force")} />
+        <ActionButton label="Interrupt" refused={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
+        <ActionButton label="Kill" danger refused={cannotEnd} onClick={() => act(kill, "ended by force")} />
         <FindBar view={() => view.current} />
         <button
           type="button"
@@ -212,8 +212,9 @@ export function ProcessPage({
         </Panel>
       </div>
       <div class="keys" role="toolbar" aria-label="Keys">
-        <ExtraKey
-          name="Ctrl"
+        <ActionButton
+          label="Ctrl"
+          keepsFocus
           isPressed={isCtrl}
           refused={cannotType}
           onClick={() => {
@@ -222,9 +223,10 @@ export function ProcessPage({
           }}
         />
         {EXTRA_KEYS.map(([name, text]) => (
-          <ExtraKey
+          <ActionButton
             key={name}
-            name={name}
+            label={name}
+            keepsFocus
             refused={cannotType}
             onClick={() => act(() => process.write(new TextEncoder().encode(text)))}
           />
@@ -282,33 +284,6 @@ async function record(process: AttachedProcess, handle: string): Promise<string 
     : `the recording lacks ${missedBytes === null ? "some output" : bytes(missedBytes)} that is not kept`;
 }
 
-/** A key that a phone's keyboard lacks. The terminal keeps the focus, and the phone its keyboard. */
-function ExtraKey({
-  name,
-  isPressed,
-  refused,
-  onClick,
-}: {
-  name: string;
-  /** Of one that stays down until the next key. */
-  isPressed?: boolean;
-  refused: string | undefined;
-  onClick: () => void;
-}) {
-  return (
-    <button
-      type="button"
-      aria-pressed={isPressed}
-      disabled={refused !== undefined}
-      title={refused}
-      onMouseDown={(event) => event.preventDefault()}
-      onClick={onClick}
-    >
-      {name}
-    </button>
-  );
-}
-
 /** As a keyboard makes it of a letter with Ctrl; anything else stays as it is. */
 function withCtrl(typed: Uint8Array): Uint8Array {
   const [key = 0] = typed;
@@ -316,15 +291,21 @@ function withCtrl(typed: Uint8Array): Uint8Array {
   return isLetter ? Uint8Array.of(key & 0x1f) : typed;
 }
 
-/** Ends the process or interrupts it; where that is refused, says why. */
-function EndButton({
+/** Does something with the process; where that is refused, says why. */
+function ActionButton({
   label,
   danger = false,
+  isPressed,
+  keepsFocus = false,
   refused,
   onClick,
 }: {
   label: string;
   danger?: boolean;
+  /** Of one that stays down until the next key. */
+  isPressed?: boolean;
+  /** Of a key that a phone's keyboard lacks: the terminal keeps the focus, and the phone its keyboard. */
+  keepsFocus?: boolean;
   refused: string | undefined;
   onClick: () => void;
 }) {
@@ -332,8 +313,10 @@ function EndButton({
     <button
       type="button"
       class={danger ? "danger" : undefined}
+      aria-pressed={isPressed}
       disabled={refused !== undefined}
       title={refused}
+      onMouseDown={(event) => keepsFocus && event.preventDefault()}
       onClick={onClick}
     >
       {label}

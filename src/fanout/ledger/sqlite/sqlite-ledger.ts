@@ -85,7 +85,8 @@ export class SqliteLedger implements JobLedger {
     this.#db = db;
     this.#items = new ItemReader(db);
     this.#blocks = new RowBlocks(db);
-    this.#reads = new SqliteReads(db, this.#items, this.#blocks, () => this.#rowLimit);
+    const file = { db, items: this.#items, blocks: this.#blocks, rowLimit: () => this.#rowLimit };
+    this.#reads = new SqliteReads(file);
     this.jobId = jobId;
     this.#path = path;
     this.#lockPath = `${path}.run-lock`;
@@ -102,7 +103,7 @@ export class SqliteLedger implements JobLedger {
     this.#rowLimit = settings.rowLimit ?? NO_LIMIT;
     this.#onlyItems = listOrNull(settings.onlyItems);
     this.#batch = settings.batch === true;
-    this.views = new SqliteViews(db, this.#items, this.#blocks, () => this.#rowLimit);
+    this.views = new SqliteViews(file);
     this.batches = new SqliteBatches({
       db,
       items: this.#items,

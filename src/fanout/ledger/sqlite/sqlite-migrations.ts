@@ -1,6 +1,23 @@
 import type { DatabaseSync } from "node:sqlite";
 import { type Migration, missingMigrations } from "../migrations.ts";
 
+/** What a row's attempts have come to, in both of the tables that rows were stored in one by one. */
+const ATTEMPT_COLUMNS = `
+    status TEXT NOT NULL DEFAULT 'pending',
+    attempt_count INTEGER NOT NULL DEFAULT 0,
+    attempt_token TEXT,
+    due_at INTEGER NOT NULL DEFAULT 0,
+    result_json TEXT,
+    error_class TEXT,
+    last_error TEXT,
+    input_tokens INTEGER NOT NULL DEFAULT 0,
+    cached_input_tokens INTEGER NOT NULL DEFAULT 0,
+    output_tokens INTEGER NOT NULL DEFAULT 0,
+    reasoning_output_tokens INTEGER NOT NULL DEFAULT 0,
+    started_at INTEGER,
+    reported_at INTEGER,
+    completed_at INTEGER`;
+
 /** Times are milliseconds since the epoch. */
 const MIGRATIONS: readonly Migration[] = [
   {
@@ -28,20 +45,7 @@ const MIGRATIONS: readonly Migration[] = [
     item_id TEXT NOT NULL UNIQUE,
     source_id TEXT,
     row_json TEXT NOT NULL,
-    status TEXT NOT NULL DEFAULT 'pending',
-    attempt_count INTEGER NOT NULL DEFAULT 0,
-    attempt_token TEXT,
-    due_at INTEGER NOT NULL DEFAULT 0,
-    result_json TEXT,
-    error_class TEXT,
-    last_error TEXT,
-    input_tokens INTEGER NOT NULL DEFAULT 0,
-    cached_input_tokens INTEGER NOT NULL DEFAULT 0,
-    output_tokens INTEGER NOT NULL DEFAULT 0,
-    reasoning_output_tokens INTEGER NOT NULL DEFAULT 0,
-    started_at INTEGER,
-    reported_at INTEGER,
-    completed_at INTEGER
+    ${ATTEMPT_COLUMNS}
   ) STRICT;
   CREATE INDEX agent_job_items_by_status ON agent_job_items (status, row_index);
   `,
@@ -118,20 +122,7 @@ const MIGRATIONS: readonly Migration[] = [
     source_id TEXT,
     row_json TEXT NOT NULL,
     columns_id INTEGER,
-    status TEXT NOT NULL DEFAULT 'pending',
-    attempt_count INTEGER NOT NULL DEFAULT 0,
-    attempt_token TEXT,
-    due_at INTEGER NOT NULL DEFAULT 0,
-    result_json TEXT,
-    error_class TEXT,
-    last_error TEXT,
-    input_tokens INTEGER NOT NULL DEFAULT 0,
-    cached_input_tokens INTEGER NOT NULL DEFAULT 0,
-    output_tokens INTEGER NOT NULL DEFAULT 0,
-    reasoning_output_tokens INTEGER NOT NULL DEFAULT 0,
-    started_at INTEGER,
-    reported_at INTEGER,
-    completed_at INTEGER,
+    ${ATTEMPT_COLUMNS},
     question BLOB,
     batch_part TEXT,
     batch_input_tokens INTEGER NOT NULL DEFAULT 0,

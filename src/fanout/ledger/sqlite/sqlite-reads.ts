@@ -19,70 +19,73 @@ const PAGE_ROWS = 500;
 /** Larger than any row index. */
 export const NO_LIMIT = Number.MAX_SAFE_INTEGER;
 
+/** What reads of a job in one SQLite file need. */
+export interface JobFile {
+  db: SqliteDatabase;
+  items: ItemReader;
+  blocks: RowBlocks;
+  /** Rows from this index on are outside of the sample that was asked for. */
+  rowLimit: () => number;
+}
+
 /** Read queries about a job in one SQLite file: over the rows with records of their own, and those in blocks. */
 export class SqliteReads {
-  #db: SqliteDatabase;
-  #items: ItemReader;
-  #blocks: RowBlocks;
-  #rowLimit: () => number;
+  #file: JobFile;
 
-  constructor(db: SqliteDatabase, items: ItemReader, blocks: RowBlocks, rowLimit: () => number) {
-    this.#db = db;
-    this.#items = items;
-    this.#blocks = blocks;
-    this.#rowLimit = rowLimit;
+  constructor(file: JobFile) {
+    this.#file = file;
   }
 
   counts(): JobCounts {
-    return decodeCounts(this.#db.all(COUNT_ITEMS, { rowLimit: this.#rowLimit() }));
+    return decodeCounts(this.#file.db.all(COUNT_ITEMS, { rowLimit: this.#file.rowLimit() }));
   }
 
   *items(filter: { statuses?: readonly ItemStatus[] } = {}): Generator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ? JSON.stringify(filter.statuses) : null;
     const wantsFresh = filter.statuses?.includes("pending") ?? true;
-    const rowLimit = this.#rowLimit();
+    const rowLimit = this.#file.rowLimit();
     for (let after = -1; ; ) {
-      const next = wantsFresh ? this.#blocks.next(after, rowLimit) : null;
+      const next = wantsFresh ? this.#file.blocks.next(after, rowLimit) : null;
       const values = { after, rowLimit: next?.firstRow ?? rowLimit, statuses, pageRows: PAGE_ROWS };
-      const page = this.#db.all(READ_ITEMS, values).map(this.#items.decode);
+      const page = this.#file.db.all(READ_ITEMS, values).map(this.#file.items.decode);
       yield* page;
       after = page.at(-1)?.rowIndex ?? after;
       if (page.length === PAGE_ROWS) continue;
       if (!next) return;
       // Another process may have taken it apart since; then its rows come with the next page.
-      const block = this.#blocks.read(next.firstRow);
+      const block = this.#file.blocks.read(next.firstRow);
       for (const row of block?.rows ?? []) {
         if (row.rowIndex >= rowLimit) return;
-        yield freshItem(this.#items, row);
+        yield freshItem(this.#file.items, row);
         after = row.rowIndex;
       }
     }
   }
 
   item(itemId: string): ItemRecord | null {
-    const row = this.#db.get(READ_ITEM, { itemId });
-    if (row) return this.#items.decode(row);
-    for (const block of this.#blocks.all(NO_LIMIT)) {
+    const row = this.#file.db.get(READ_ITEM, { itemId });
+    if (row) return this.#file.items.decode(row);
+    for (const block of this.#file.blocks.all(NO_LIMIT)) {
       const found = block.rows.find((one) => itemIdOf(one) === itemId);
-      if (found) return freshItem(this.#items, found);
+      if (found) return freshItem(this.#file.items, found);
     }
     return null;
   }
 
   attempts(itemId: string): AttemptRecord[] {
-    return this.#db.all(READ_ATTEMPTS, { itemId }).map(decodeAttempt);
+    return this.#file.db.all(READ_ATTEMPTS, { itemId }).map(decodeAttempt);
   }
 
   unasked(afterRow: number, limit: number): UnaskedRow[] {
-    const rowLimit = this.#rowLimit();
+    const rowLimit = this.#file.rowLimit();
     const found: UnaskedRow[] = [];
     for (let after = afterRow; found.length < limit; ) {
-      const around = this.#blocks.around(after + 1);
-      const next = around ? null : this.#blocks.next(after, rowLimit);
-      const block = around ?? (next ? this.#blocks.read(next.firstRow) : null);
+      const around = this.#file.blocks.around(after + 1);
+      const next = around ? null : this.#file.blocks.next(after, rowLimit);
+      const block = around ?? (next ? this.#file.blocks.read(next.firstRow) : null);
       const before = Math.min(block?.firstRow ?? rowLimit, rowLimit);
       const values = { after, rowLimit: before, pageRows: limit - found.length };
-      for (const row of this.#db.all(READ_UNASKED, values)) {
+      for (const row of this.#file.db.all(READ_UNASKED, values)) {
         found.push({ rowIndex: Number(row.row_index), question: String(row.question) });
       }
       if (!block || block.firstRow >= rowLimit) break;
@@ -97,10 +100,12 @@ export class SqliteReads {
 
   /** Completed rows of this job that answer one of these questions. */
   answers(questions: readonly string[]): StoredAnswer[] {
-    return this.#db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
+    return this.#file.db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
   }
 
   settledSince(sinceMs: number): ItemRecord[] {
-    return this.#db.all(READ_SETTLED, { since: sinceMs, rowLimit: this.#rowLimit() }).map(this.#items.decode);
+    return this.#file.db
+      .all(READ_SETTLED, { since: sinceMs, rowLimit: this.#file.rowLimit() })
+      .map(this.#file.items.decode);
   }
 }

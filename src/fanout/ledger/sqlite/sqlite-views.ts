@@ -1,22 +1,15 @@
 import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
 import { decodeFailureGroup, decodeSettledSpan, likePattern } from "../record-codec.ts";
-import { type BlockedRow, freshItem, itemIdOf, type RowBlocks } from "./row-blocks.ts";
-import type { SqliteDatabase } from "./sqlite-database.ts";
+import { type BlockedRow, freshItem, itemIdOf } from "./row-blocks.ts";
+import type { JobFile } from "./sqlite-reads.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
-import type { ItemReader } from "./stored-row.ts";
 
 /** Views for people of a job in one SQLite file. */
 export class SqliteViews implements LedgerViews {
-  #db: SqliteDatabase;
-  #items: ItemReader;
-  #blocks: RowBlocks;
-  #rowLimit: () => number;
+  #file: JobFile;
 
-  constructor(db: SqliteDatabase, items: ItemReader, blocks: RowBlocks, rowLimit: () => number) {
-    this.#db = db;
-    this.#items = items;
-    this.#blocks = blocks;
-    this.#rowLimit = rowLimit;
+  constructor(file: JobFile) {
+    this.#file = file;
   }
 
   async page(filter: RowFilter, offset: number, limit: number): Promise<RowPage> {
@@ -32,15 +25,15 @@ export class SqliteViews implements LedgerViews {
       const range = { ...values, after, rowLimit };
       const wanted = limit - page.items.length;
       if (wanted > 0) {
-        const rows = this.#db.all(READ_PAGE, { ...range, offset: skipped(), limit: wanted });
-        page.items.push(...rows.map(this.#items.decode));
+        const rows = this.#file.db.all(READ_PAGE, { ...range, offset: skipped(), limit: wanted });
+        page.items.push(...rows.map(this.#file.items.decode));
       }
-      page.total += Number(this.#db.get(COUNT_PAGE, range)?.n ?? 0);
+      page.total += Number(this.#file.db.get(COUNT_PAGE, range)?.n ?? 0);
     };
-    const rowLimit = this.#rowLimit();
+    const rowLimit = this.#file.rowLimit();
     let after = -1;
     for (;;) {
-      const next = showsFresh(filter) ? this.#blocks.next(after, rowLimit) : null;
+      const next = showsFresh(filter) ? this.#file.blocks.next(after, rowLimit) : null;
       if (!next) break;
       if (next.firstRow > after + 1) takeRows(after, next.firstRow);
       after = next.firstRow + next.rowCount - 1;
@@ -50,10 +43,10 @@ export class SqliteViews implements LedgerViews {
         page.total += size;
         continue;
       }
-      const block = this.#blocks.read(next.firstRow)?.rows.slice(0, size) ?? [];
+      const block = this.#file.blocks.read(next.firstRow)?.rows.slice(0, size) ?? [];
       const rows = block.filter((row) => contains(row, filter.text));
       const shown = rows.slice(skipped(), skipped() + limit - page.items.length);
-      page.items.push(...shown.map((row) => freshItem(this.#items, row)));
+      page.items.push(...shown.map((row) => freshItem(this.#file.items, row)));
       page.total += rows.length;
     }
     takeRows(after, rowLimit);
@@ -61,16 +54,16 @@ export class SqliteViews implements LedgerViews {
   }
 
   async failures(): Promise<FailureGroup[]> {
-    return this.#db.all(COUNT_FAILURES, { rowLimit: this.#rowLimit() }).map(decodeFailureGroup);
+    return this.#file.db.all(COUNT_FAILURES, { rowLimit: this.#file.rowLimit() }).map(decodeFailureGroup);
   }
 
   async settled(sinceMs: number, spanMs: number): Promise<SettledSpan[]> {
-    const values = { since: sinceMs, span: spanMs, rowLimit: this.#rowLimit() };
-    return this.#db.all(COUNT_SETTLED, values).map(decodeSettledSpan);
+    const values = { since: sinceMs, span: spanMs, rowLimit: this.#file.rowLimit() };
+    return this.#file.db.all(COUNT_SETTLED, values).map(decodeSettledSpan);
   }
 
   async waits(nowMs: number): Promise<Waits> {
-    const row = this.#db.get(COUNT_WAITS, { now: nowMs, rowLimit: this.#rowLimit() });
+    const row = this.#file.db.get(COUNT_WAITS, { now: nowMs, rowLimit: this.#file.rowLimit() });
     return { backingOff: Number(row?.waiting ?? 0), refusedForRate: Number(row?.refused ?? 0) };
   }
 }
