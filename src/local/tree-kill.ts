@@ -13,6 +13,8 @@ const { SIGTERM, SIGCONT, SIGKILL } = constants.signals;
 const SURVIVORS_ANSWER_MS = 200;
 /** How long the sweep goes on behind the answer before it gives up on what cannot be killed. */
 const SWEEP_MS = 2000;
+/** More than so many in a process's cgroup are killed by one write before they are looked at. */
+const CROWD = 64;
 /** Between two looks at the table: short at first, as the killed are gone within a few milliseconds. */
 const FIRST_LOOK_MS = 2;
 const LONGEST_LOOK_MS = 50;
@@ -87,6 +89,7 @@ export class TreeKiller {
   /** Resolves with the pids of those that could not be ended. */
   async kill(target: KillTarget, mode: TerminateMode): Promise<number[]> {
     const seen = new Map<number, ProcessEntry>();
+    if (mode.type !== "graceful") this.#killCrowd(target.child);
     while (this.#hasWorkedEnough) await this.#turn();
     this.#look(target.child, seen);
     if (mode.type === "graceful") {
@@ -96,6 +99,7 @@ export class TreeKiller {
       target.child.signalGroup(SIGCONT);
       this.#signalSession(target.child, seen, SIGCONT);
       await this.#graceOver(target, seen, mode.timeoutMs);
+      this.#killCrowd(target.child);
       while (this.#hasWorkedEnough) await this.#turn();
       this.#look(target.child, seen);
     }
@@ -166,6 +170,7 @@ export class TreeKiller {
     // time may have been between two pids.
     let quietAt: number | null = null;
     for (let pause = FIRST_LOOK_MS; ; pause = Math.min(pause * 2, LONGEST_LOOK_MS)) {
+      this.#killCrowd(child);
       while (this.#hasWorkedEnough) await this.#turn();
       let scan = this.#look(child, seen, quietAt ?? 0);
       let alive = this.#alive(seen);
@@ -187,9 +192,17 @@ export class TreeKiller {
       });
       const elapsed = clock.monotonic() - startedAt;
       if (elapsed >= SURVIVORS_ANSWER_MS) tell(alive.map((process) => process.pid));
-      if (elapsed >= SWEEP_MS) return;
+      if (elapsed >= SWEEP_MS) {
+        child.cgroup?.kill();
+        return;
+      }
       await sleep(clock, pause);
     }
+  }
+
+  /** One that forks all the time grows faster than it can be looked at. */
+  #killCrowd({ cgroup }: Leader): void {
+    if (cgroup && cgroup.pids().length > CROWD) this.#work(() => cgroup.kill());
   }
 
   /** Whether a second list may be made at once: without a subreaper it is a scan of the machine, never the first thing. */

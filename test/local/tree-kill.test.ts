@@ -213,4 +213,42 @@ describe("ending a process tree", { skip: NO_ADDON }, () => {
       }
     }
   });
+
+  it("kills a crowd by its cgroup before it is looked at", async () => {
+    const started = await startChild(["sleep", "100"]);
+    try {
+      const table = nativeProcessTable(addon());
+      const told: string[] = [];
+      const killer = new TreeKiller({
+        table: {
+          ...table,
+          descendants: (pid) => {
+            told.push("looked");
+            return table.descendants(pid);
+          },
+        },
+        clock: systemClock,
+        subreaper: false,
+      });
+      const { pid, startTime, mark, ends } = started.child;
+      const crowd = Array.from({ length: 65 }, () => pid);
+      const cgroup = {
+        pids: () => (told.includes("killed") ? [] : crowd),
+        kill: () => {
+          told.push("killed");
+          endSession(started);
+        },
+      };
+      const target = {
+        child: { pid, startTime, mark, ends, signalGroup: () => true, cgroup },
+        exited: () => started.told.some((event) => event.type === "exit"),
+        onChange: () => () => undefined,
+      };
+      assert.deepEqual(await killer.kill(target, { type: "force" }), []);
+      assert.equal(told[0], "killed");
+    } finally {
+      endSession(started);
+      await started.close;
+    }
+  });
 });
