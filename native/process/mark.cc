@@ -14,7 +14,6 @@
 // say `ulimit -m unlimited`; so this mark can be changed to another.
 #include "process/mark.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 
 #include <atomic>
 
+#include "core/small-file.h"
 #include "process/mark-numbers.h"
 #include "process/process-tree.h"
 
@@ -80,15 +80,10 @@ uint64_t firstMark() {
 // For a process of another user: its limits as /proc shows them to everybody. Unlimited when it is gone.
 uint64_t limitInProc(pid_t pid, const char* name) {
   char path[32];
-  char text[4096];
+  std::string text;
   snprintf(path, sizeof path, "/proc/%d/limits", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return kUnlimited;
-  const ssize_t length = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (length <= 0) return kUnlimited;
-  text[length] = 0;
-  const char* line = strstr(text, name);
+  if (!readSmallFile(AT_FDCWD, path, text)) return kUnlimited;
+  const char* line = strstr(text.c_str(), name);
   if (!line) return kUnlimited;
   const char* value = line + strlen(name);
   value += strspn(value, " ");

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,22 +14,11 @@
 
 #include <algorithm>
 
+#include "core/small-file.h"
 #include "core/syscall-numbers.h"
 
 namespace procwire {
 namespace {
-
-// The whole of a small /proc file; false when it cannot be read.
-bool readFile(const char* path, std::string& text) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  text.clear();
-  char buffer[4096];
-  ssize_t length;
-  while ((length = read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(length));
-  close(fd);
-  return length == 0;
-}
 
 // Calls `visit` with each number that names an entry of the directory. False when there is no such directory.
 template <typename Visit>
@@ -72,7 +60,7 @@ bool readEntry(pid_t pid, ProcessEntry& entry) {
   char path[32];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   std::string text;
-  if (!readFile(path, text)) return false;
+  if (!readSmallFile(AT_FDCWD, path, text)) return false;
   // The program's name stands in parentheses and may hold anything, also parentheses.
   size_t name = text.rfind(')');
   if (name == std::string::npos) return false;
@@ -104,7 +92,7 @@ std::vector<pid_t> childPids(pid_t pid, const std::vector<pid_t>& except) {
     char list[64];
     snprintf(list, sizeof list, "/proc/%d/task/%d/children", pid, thread);
     std::string text;
-    if (!readFile(list, text)) return;
+    if (!readSmallFile(AT_FDCWD, list, text)) return;
     const char* at = text.c_str();
     char* end;
     for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {

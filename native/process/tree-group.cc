@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "core/fd.h"
+#include "core/small-file.h"
 
 namespace procwire {
 namespace {
@@ -56,17 +57,6 @@ int openGroup(int directory, const std::string& name) {
   return openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-std::string readAll(int directory, const char* name) {
-  std::string text;
-  int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  char buffer[4096];
-  ssize_t length;
-  while ((length = read(fd, buffer, sizeof buffer)) > 0) text.append(buffer, static_cast<size_t>(length));
-  close(fd);
-  return text;
-}
-
 // Calls `visit` with the name of every group directly below.
 template <typename Visit>
 void eachBelow(int directory, Visit visit) {
@@ -87,7 +77,10 @@ bool hasGroupsBelow(int fd) {
 }
 
 // Nobody is in it, it is not frozen, and has no groups of its own.
-bool isUnused(int fd) { return readAll(fd, "cgroup.events") == "populated 0\nfrozen 0\n" && !hasGroupsBelow(fd); }
+bool isUnused(int fd) {
+  std::string events;
+  return readSmallFile(fd, "cgroup.events", events) && events == "populated 0\nfrozen 0\n" && !hasGroupsBelow(fd);
+}
 
 bool killAllIn(int directory, const std::string& name) {
   const int file = openat(directory, (name + "/cgroup.kill").c_str(), O_WRONLY | O_CLOEXEC);
@@ -110,7 +103,8 @@ bool removeGroup(int directory, const std::string& name) {
 }
 
 void addPids(int fd, std::vector<pid_t>& found) {
-  const std::string text = readAll(fd, "cgroup.procs");
+  std::string text;
+  readSmallFile(fd, "cgroup.procs", text);
   const char* at = text.c_str();
   char* end;
   for (long pid = strtol(at, &end, 10); end != at; pid = strtol(at, &end, 10)) {

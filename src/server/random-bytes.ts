@@ -1,18 +1,22 @@
 import { closeSync, openSync, readSync } from "node:fs";
 
-/** From the system's generator; read directly, because loading node:crypto takes longer than everything else before the first answer. */
+/**
+ * From the system's generator; read directly, because loading node:crypto takes longer than everything else before the
+ * first answer. It is what is left where that read fails.
+ */
 export function randomBytes(length: number): Buffer {
+  return fromSystem(length) ?? process.getBuiltinModule("node:crypto").randomBytes(length);
+}
+
+function fromSystem(length: number): Buffer | null {
   const bytes = Buffer.alloc(length);
-  let source: number;
+  let source: number | null = null;
   try {
     source = openSync("/dev/urandom", "r");
+    return readSync(source, bytes) === length ? bytes : null;
   } catch {
-    return process.getBuiltinModule("node:crypto").randomBytes(length);
-  }
-  try {
-    if (readSync(source, bytes) !== length) throw new Error("/dev/urandom gave too few bytes");
+    return null;
   } finally {
-    closeSync(source);
+    if (source !== null) closeSync(source);
   }
-  return bytes;
 }

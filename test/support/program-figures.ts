@@ -1,6 +1,6 @@
 /** What a running program costs, read from /proc. */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { residentBytes } from "./serve.ts";
 import { until } from "./until.ts";
 
@@ -13,9 +13,23 @@ export function figuresOf(pid: number): Figures {
   return { residentBytes: residentBytes(pid), descriptors: openDescriptors(pid).length };
 }
 
-/** What its descriptors stand for, such as `socket:[123]`; those that are closed meanwhile are left out. */
+/**
+ * Its descriptors, without the one of `/dev/null` that libuv opens with the first stream of a program and keeps in reserve
+ * (a server's first stream may be that of its first log line): it is no leak of what was logged.
+ */
 export function openDescriptors(pid: number): string[] {
-  return readdirSync(`/proc/${pid}/fd`);
+  const open = readdirSync(`/proc/${pid}/fd`);
+  const reserve = open.find((fd) => Number(fd) > 2 && nameOf(`/proc/${pid}/fd/${fd}`) === "/dev/null");
+  return open.filter((fd) => fd !== reserve);
+}
+
+/** Empty when it was closed meanwhile. */
+function nameOf(link: string): string {
+  try {
+    return readlinkSync(link);
+  } catch {
+    return "";
+  }
 }
 
 /** Processor time used so far, in seconds. */
