@@ -26,8 +26,10 @@ import {
 const PING_EVERY_MS = 30_000;
 /** How long it may take to answer before it counts as gone. */
 const PONG_WITHIN_MS = 15_000;
-/** After a close frame was sent, how long the peer has to close its side before the socket is dropped. */
+/** After a close frame was sent, how long a peer that takes nothing has to close its side before the socket is dropped. */
 const CLOSE_WITHIN_MS = 1_000;
+/** One that takes what is queued for it, over a slow link or on a busy machine, has this many times as long. */
+const CLOSE_TURNS = 10;
 
 export interface WebSocketConnectionOptions {
   label: string;
@@ -359,8 +361,17 @@ export class WebSocketConnection implements Connection {
   #shut(code: number, reason: string, problem: string | null): void {
     if (this.#over) return;
     this.#socket.sendFrame(this.#writer.close(code, reason));
-    this.#dropping = this.#clock.after(CLOSE_WITHIN_MS, () => this.#socket.destroy(), { keepAlive: false });
+    this.#dropLater(CLOSE_TURNS);
     this.#gone(problem);
+  }
+
+  #dropLater(turns: number): void {
+    const { sentBytes } = this.#socket;
+    const drop = () => {
+      if (turns > 1 && this.#socket.sentBytes > sentBytes) this.#dropLater(turns - 1);
+      else this.#socket.destroy();
+    };
+    this.#dropping = this.#clock.after(CLOSE_WITHIN_MS, drop, { keepAlive: false });
   }
 
   #gone(reason: string | null): void {

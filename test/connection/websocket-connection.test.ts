@@ -228,6 +228,36 @@ describe("closing", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
+  test("gives a peer that takes what is queued ten seconds for it", async () => {
+    const { clock, connection, near, far } = connect({ stalled: true });
+    for (let at = 0; at < 100; at++) {
+      connection.send("x".repeat(100_000));
+      await settle();
+    }
+    connection.close("enough");
+    for (let second = 0; second < 10; second++) {
+      assert.equal(near.destroyed, false, `after ${second} s`);
+      for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) far.read();
+      await clock.advance(1000);
+    }
+    assert.equal(near.destroyed, true);
+    assert.equal(clock.pendingTimers, 0);
+  });
+
+  test("drops a peer that takes no more of what is queued", async () => {
+    const { clock, connection, near, far } = connect({ stalled: true });
+    for (let at = 0; at < 5; at++) {
+      connection.send("x".repeat(100_000));
+      await settle();
+    }
+    connection.close("enough");
+    for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) far.read();
+    await clock.advance(1000);
+    assert.equal(near.destroyed, false);
+    await clock.advance(1000);
+    assert.equal(near.destroyed, true);
+  });
+
   test("reports a peer that vanished without a close", async () => {
     const { far, events } = connect();
     far.destroy();

@@ -27,6 +27,7 @@ import { watchIdleness } from "../../src/server/idle-exit.ts";
 import { carryThroughCuts } from "../support/cut-pipe.ts";
 import { keptParams, NO_KEEPER } from "../support/keeper.ts";
 import { OwnServerPlace } from "../support/own-server.ts";
+import { nameOf } from "../support/program-figures.ts";
 import { runCli } from "../support/run-cli.ts";
 import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../support/serve.ts";
 import { until } from "../support/until.ts";
@@ -96,9 +97,7 @@ describe("a server that is started on demand", TIMEOUT, () => {
     for (const word of ["one", "two"]) {
       await write(`${word}\n`);
       await waitFor(kept, `got ${word}\n`);
-      const [pid = 0] = place
-        .serverPids()
-        .filter((one) => readlinkSync(`/proc/${one}/exe`).endsWith("/node"));
+      const [pid = 0] = place.serverPids().filter((one) => nameOf(`/proc/${one}/exe`).endsWith("/node"));
       process.kill(pid, "SIGKILL");
       await until("it is gone", () => !isAlive(pid));
     }

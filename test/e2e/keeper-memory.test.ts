@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { KeptMemory, KeptServe, keptParams, NO_KEEPER } from "../support/keeper.ts";
 import { childrenOf, isAlive } from "../support/serve.ts";
+import { forbidGroupsBelow } from "../support/server-cgroup.ts";
 import { until } from "../support/until.ts";
 
 const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
@@ -83,6 +84,8 @@ test(
 /** Puts the memory of kept processes into the state that a kill leaves at one rare moment, and kills the server then. */
 test("what a killed server left half done in its memory is told, completed or ended", OPTIONS, async () => {
   await using server = await KeptServe.start();
+  // Which would end what the keeper has to.
+  forbidGroupsBelow(await server.serverPid([]));
   await using client = await server.connect();
   const torn = await client.start(keptParams("torn", ECHO));
   const written = await client.start(keptParams("written", ECHO));

@@ -24,6 +24,11 @@ function compile(output: string, cwd: string, ...args: string[]): string {
   return output;
 }
 
+function otherServer(folder: string): string {
+  const source = join(root, "test", "fixtures", "native", "other-server.c");
+  return compile(join(folder, "other-server"), join(root, "native"), source);
+}
+
 /** The keeper, with one line of a header changed. */
 function alteredKeeper(folder: string, header: string, line: string, changed: string): string {
   const copy = join(folder, "native");
@@ -86,8 +91,7 @@ test(
   OPTIONS,
   async () => {
     using folder = scratchDirectory();
-    const source = join(root, "test", "fixtures", "native", "other-server.c");
-    const program = compile(join(folder.path, "other-server"), join(root, "native"), source);
+    const program = otherServer(folder.path);
     for (const [mode, why] of [
       ["memory", "its memory is of version 2, and this keeper reads version 1"],
       ["damaged", "its memory is damaged"],
@@ -107,8 +111,7 @@ test(
   OPTIONS,
   async () => {
     using folder = scratchDirectory();
-    const source = join(root, "test", "fixtures", "native", "other-server.c");
-    const program = compile(join(folder.path, "other-server"), join(root, "native"), source);
+    const program = otherServer(folder.path);
     await using server = new OtherServer(program, "unread");
     // It has stopped the keeper.
     const kept = Number(await server.says(/group (\d+)/));
@@ -116,6 +119,16 @@ test(
     process.kill(server.pid, "SIGCONT");
     await server.says(/(inherits 1)/);
     await until("everything to end with it", () => !isAlive(kept));
+  },
+);
+
+test(
+  "how a process ended is recorded although that was before the keeper knew that it is to be kept",
+  OPTIONS,
+  async () => {
+    using folder = scratchDirectory();
+    await using server = new OtherServer(otherServer(folder.path), "brief");
+    assert.equal(await server.says(/(ended .*)/), "ended 1 with 5");
   },
 );
 

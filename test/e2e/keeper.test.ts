@@ -7,6 +7,7 @@ import type { ExecProcess } from "../../src/exec/exec-process.ts";
 import { waitFor } from "../../src/exec/wait-for-output.ts";
 import { KeptServe, keptParams, NO_KEEPER } from "../support/keeper.ts";
 import { childrenOf, isAlive, PROCWIRE, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
+import { forbidGroupsBelow, groupOf, NO_SERVER_CGROUP } from "../support/server-cgroup.ts";
 import { until } from "../support/until.ts";
 
 const TIMEOUT = { timeout: 120_000, skip: NO_KEEPER };
@@ -68,43 +69,52 @@ describe("a server that is killed below its keeper", TIMEOUT, () => {
     });
   }
 
-  test("ends processes that are not kept, and their handles say so", async () => {
-    await using server = await KeptServe.start();
-    await using client = await server.connect();
-    // A child, and a daemon: an orphan with a session of its own.
-    const script = "sleep 300 & echo $!; (setsid sleep 300 & echo $!); wait";
-    const kept = await client.start(keptParams("kept", script));
-    const other = await client.start(keptParams("other", script, { lifetime: "server" }));
-    const pidsIn = async (process: ExecProcess) => {
-      await waitFor(process, /\d+\n\d+\n/);
-      return Buffer.from((await process.snapshot()).stdout)
-        .toString()
-        .trim()
-        .split("\n")
-        .map(Number);
-    };
-    const [keptChildren, otherChildren] = [await pidsIn(kept), await pidsIn(other)];
-    const [handle] = (await client.list()).filter(({ processId }) => processId === "other");
-    const generation = (await client.call("environment/info", {})).generation;
-    await server.killServer([kept.pid]);
-    assert.deepEqual(
-      (await client.list()).map(({ processId }) => processId),
-      ["kept"],
-    );
-    for (const pid of [other.pid, ...otherChildren])
-      assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
-    for (const pid of [kept.pid, ...keptChildren]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
-    const present = (await client.call("environment/info", {})).generation ?? "";
-    assert.equal(present, generation?.replace(/-1$/, "-2"));
-    const stale = new RegExp(`generation ${present}, what earlier ones had and was not kept is gone$`);
-    await assert.rejects(client.backend.attachTo(handle?.handle ?? "", {}), stale);
-    const ended = await other.read({ waitMs: 10_000 });
-    assert.match(ended.failure ?? "", stale);
-    await assert.rejects(client.call("process/read", { processId: "other" }), stale);
-    // A descendant that loses its parent is still the kept process's: it ends with it.
-    await kept.terminate();
-    await until("the kept process's children to be gone", () => !keptChildren.some(isAlive));
-  });
+  for (const [where, isGrouped] of [
+    ["in a cgroup each", true],
+    ["where no cgroup can be made", false],
+  ] as const)
+    test(`ends processes that are not kept, and their handles say so (${where})`, {
+      skip: NO_SERVER_CGROUP && isGrouped ? NO_SERVER_CGROUP : false,
+    }, async () => {
+      await using server = await KeptServe.start();
+      if (!isGrouped) forbidGroupsBelow(await server.serverPid([]));
+      await using client = await server.connect();
+      // A child, and a daemon: an orphan with a session of its own.
+      const script = "sleep 300 & echo $!; (setsid sleep 300 & echo $!); wait";
+      const kept = await client.start(keptParams("kept", script));
+      const other = await client.start(keptParams("other", script, { lifetime: "server" }));
+      const pidsIn = async (process: ExecProcess) => {
+        await waitFor(process, /\d+\n\d+\n/);
+        return Buffer.from((await process.snapshot()).stdout)
+          .toString()
+          .trim()
+          .split("\n")
+          .map(Number);
+      };
+      const [keptChildren, otherChildren] = [await pidsIn(kept), await pidsIn(other)];
+      const isOfServer = groupOf(other.pid ?? 0) === groupOf(await server.serverPid([kept.pid]));
+      assert.equal(isOfServer, !isGrouped, "it has a cgroup of its own where one can be made");
+      const [handle] = (await client.list()).filter(({ processId }) => processId === "other");
+      const generation = (await client.call("environment/info", {})).generation;
+      await server.killServer([kept.pid]);
+      assert.deepEqual(
+        (await client.list()).map(({ processId }) => processId),
+        ["kept"],
+      );
+      for (const pid of [other.pid, ...otherChildren])
+        assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
+      for (const pid of [kept.pid, ...keptChildren]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
+      const present = (await client.call("environment/info", {})).generation ?? "";
+      assert.equal(present, generation?.replace(/-1$/, "-2"));
+      const stale = new RegExp(`generation ${present}, what earlier ones had and was not kept is gone$`);
+      await assert.rejects(client.backend.attachTo(handle?.handle ?? "", {}), stale);
+      const ended = await other.read({ waitMs: 10_000 });
+      assert.match(ended.failure ?? "", stale);
+      await assert.rejects(client.call("process/read", { processId: "other" }), stale);
+      // A descendant that loses its parent is still the kept process's: it ends with it.
+      await kept.terminate();
+      await until("the kept process's children to be gone", () => !keptChildren.some(isAlive));
+    });
 
   test("keeps a terminal's size, its line and its next words", async () => {
     await using server = await KeptServe.start();

@@ -1,7 +1,7 @@
 /** `procwire serve --keep` as a user starts it, and the programs it consists of. */
 
 import assert from "node:assert/strict";
-import { closeSync, openSync, readdirSync, readlinkSync, readSync, writeSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readSync, writeSync } from "node:fs";
 import type {
   ExecServerClient as Client,
   ExecServerClientOptions,
@@ -9,6 +9,7 @@ import type {
 import { ExecServerClient } from "../../src/client/node/socket-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import { nativeFiles } from "../../src/native/native-files.ts";
+import { nameOf } from "./program-figures.ts";
 import { childrenOf, PROCWIRE, ServeChild } from "./serve.ts";
 import { until } from "./until.ts";
 
@@ -128,9 +129,7 @@ export class KeptMemory implements Disposable {
   /** The descriptors of all the memory that a keeper has. */
   static filesOf(keeperPid: number): string[] {
     const folder = `/proc/${keeperPid}/fd`;
-    return readdirSync(folder).filter((fd) =>
-      readlinkSync(`${folder}/${fd}`).includes("memfd:procwire-kept"),
-    );
+    return readdirSync(folder).filter((fd) => nameOf(`${folder}/${fd}`).includes("memfd:procwire-kept"));
   }
 
   /** Set while output is read that is not recorded yet. */

@@ -23,8 +23,8 @@ export function openDescriptors(pid: number): string[] {
   return open.filter((fd) => fd !== reserve);
 }
 
-/** Empty when it was closed meanwhile. */
-function nameOf(link: string): string {
+/** What a descriptor in /proc stands for; empty when it was closed meanwhile. */
+export function nameOf(link: string): string {
   try {
     return readlinkSync(link);
   } catch {

@@ -1,6 +1,6 @@
 /** The cgroup of version 2 around a server, and those of its processes below it. */
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { skipUnless } from "./skip-unless.ts";
 
@@ -38,4 +38,9 @@ function canMakeGroups(): boolean {
   } catch {
     return false;
   }
+}
+
+/** From here on no cgroup can be made below that of this process. */
+export function forbidGroupsBelow(pid: number): void {
+  if (!NO_SERVER_CGROUP) writeFileSync(join(groupOf(pid), "cgroup.max.descendants"), "0");
 }
