@@ -163,6 +163,9 @@ export interface JobLedger extends AsyncDisposable {
   unasked(afterRow: number, limit: number): Promise<UnaskedRow[]>;
   /** Completes rows without any attempt with answers of other jobs; returns how many. */
   adopt(answers: readonly { rowIndex: number; answer: StoredAnswer }[]): Promise<number>;
-  /** Rows that were settled since then, by this process or another; a row may be returned twice. */
-  settledSince(sinceMs: number): Promise<ItemRecord[]>;
+  /**
+   * Rows that were settled since then, by this process or another, in that order. They are read a page at a time: a job
+   * that is resumed has all its rows behind it.
+   */
+  settledSince(sinceMs: number): AsyncIterable<ItemRecord>;
 }

@@ -75,7 +75,7 @@ export class ProgressTicker {
       const lookedAtMs = clock.now();
       // The earlier of the two, because the clock may have been set back.
       const sinceMs = Math.min(this.#sinceMs, lookedAtMs - OVERLAP_MS);
-      for (const item of await ledger.settledSince(sinceMs)) onSettled(item);
+      for await (const item of ledger.settledSince(sinceMs)) onSettled(item);
       this.#sinceMs = lookedAtMs - OVERLAP_MS;
     }
     const counts = await ledger.counts();

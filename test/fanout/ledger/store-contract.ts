@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
-import type { ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
+import type { ItemRecord, ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 
 /** What the contract's tests need from a store. */
@@ -484,8 +484,17 @@ function promises(name: string, open: () => Promise<StoreHarness>): void {
     );
     const completed = await collect(ledger.items({ statuses: ["completed"] }));
     assert.equal(completed.length, 602);
-    assert.equal((await ledger.settledSince(0)).length, 602);
-    assert.deepEqual(await ledger.settledSince(Number.MAX_SAFE_INTEGER), []);
+    const settled = await collect(ledger.settledSince(0));
+    const byEnd = (item: ItemRecord, other: ItemRecord) =>
+      (item.completedAtMs ?? 0) - (other.completedAtMs ?? 0) || item.rowIndex - other.rowIndex;
+    assert.deepEqual(settled, completed.toSorted(byEnd));
+    const [last] = settled.slice(-1);
+    const lastMs = last?.completedAtMs ?? 0;
+    assert.deepEqual(
+      await collect(ledger.settledSince(lastMs)),
+      settled.filter((item) => item.completedAtMs === lastMs),
+    );
+    assert.deepEqual(await collect(ledger.settledSince(lastMs + 1)), []);
   });
 
   contract("a page of rows is found by status, class and text, wherever it begins", async (harness) => {

@@ -102,7 +102,7 @@ function fakeLedger(rows: number) {
     retryFailed: async () => 0,
     items: async function* () {},
     item: async () => null,
-    settledSince: async () => [],
+    settledSince: async function* () {},
     attempts: async () => [],
     unasked: async () => [],
     adopt: async () => 0,

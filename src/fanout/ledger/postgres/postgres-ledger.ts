@@ -145,7 +145,7 @@ export class PostgresLedger implements JobLedger {
     return this.#reads.unasked(afterRow, limit);
   }
 
-  settledSince(sinceMs: number): Promise<ItemRecord[]> {
+  settledSince(sinceMs: number): AsyncIterable<ItemRecord> {
     return this.#reads.settledSince(sinceMs);
   }
 

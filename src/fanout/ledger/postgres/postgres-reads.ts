@@ -13,6 +13,7 @@ import {
   READ_SETTLED,
   READ_UNASKED,
 } from "./postgres-statements.ts";
+import type { Statement } from "./statement.ts";
 
 /** Rows per page where many are read. */
 const PAGE_ROWS = 500;
@@ -51,17 +52,21 @@ export class PostgresReads {
   ): AsyncGenerator<ItemRecord, void, undefined> {
     const statuses = filter.statuses ?? null;
     for (let after = -1; ; ) {
-      const rows = await this.#database.all(READ_ITEMS, {
-        jobId: this.#jobId,
-        after,
-        statuses,
-        pageRows: PAGE_ROWS,
-      });
-      const page = rows.map(decodeItem);
+      const page = await this.#page(READ_ITEMS, { after, statuses });
       yield* page;
       const last = page.at(-1);
       if (!last || page.length < PAGE_ROWS) return;
       after = last.rowIndex;
+    }
+  }
+
+  async *settledSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
+    for (let [since, after] = [sinceMs, -1]; ; ) {
+      const page = await this.#page(READ_SETTLED, { since, after });
+      yield* page;
+      const last = page.at(-1);
+      if (!last || page.length < PAGE_ROWS) return;
+      [since, after] = [last.completedAtMs ?? since, last.rowIndex];
     }
   }
 
@@ -79,8 +84,8 @@ export class PostgresReads {
     return rows.map((row) => ({ rowIndex: Number(row.row_index), question: String(row.question) }));
   }
 
-  async settledSince(sinceMs: number): Promise<ItemRecord[]> {
-    const rows = await this.#database.all(READ_SETTLED, { jobId: this.#jobId, since: sinceMs });
+  async #page(statement: Statement, values: Readonly<Record<string, unknown>>): Promise<ItemRecord[]> {
+    const rows = await this.#database.all(statement, { ...values, jobId: this.#jobId, pageRows: PAGE_ROWS });
     return rows.map(decodeItem);
   }
 }

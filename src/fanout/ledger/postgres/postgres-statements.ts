@@ -81,8 +81,10 @@ export const READ_ITEMS = statement(`
 export const READ_ITEM = statement(`SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND item_id = :itemId`);
 
 export const READ_SETTLED = statement(`
-  SELECT * FROM ${ITEMS} WHERE job_id = :jobId AND completed_at >= :since AND row_index < ${ROW_LIMIT}
-  ORDER BY completed_at, row_index`);
+  SELECT * FROM ${ITEMS}
+  WHERE job_id = :jobId AND completed_at >= :since AND (completed_at > :since OR row_index > :after)
+    AND row_index < ${ROW_LIMIT}
+  ORDER BY completed_at, row_index LIMIT :pageRows`);
 
 /** One page of rows that are not finished, for the queue. */
 export const READ_OPEN_ITEMS = statement(`

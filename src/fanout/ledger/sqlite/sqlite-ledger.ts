@@ -307,8 +307,8 @@ export class SqliteLedger implements JobLedger {
     return this.#reads.answers(questions);
   }
 
-  async settledSince(sinceMs: number): Promise<ItemRecord[]> {
-    return this.#reads.settledSince(sinceMs);
+  async *settledSince(sinceMs: number): AsyncGenerator<ItemRecord, void, undefined> {
+    yield* this.#reads.settledSince(sinceMs);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

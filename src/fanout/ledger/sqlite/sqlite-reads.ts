@@ -103,9 +103,15 @@ export class SqliteReads {
     return this.#file.db.all(FIND_ANSWERS, { questions: JSON.stringify(questions) }).map(decodeAnswer);
   }
 
-  settledSince(sinceMs: number): ItemRecord[] {
-    return this.#file.db
-      .all(READ_SETTLED, { since: sinceMs, rowLimit: this.#file.rowLimit() })
-      .map(this.#file.items.decode);
+  *settledSince(sinceMs: number): Generator<ItemRecord, void, undefined> {
+    const rowLimit = this.#file.rowLimit();
+    for (let [since, after] = [sinceMs, -1]; ; ) {
+      const values = { since, after, rowLimit, pageRows: PAGE_ROWS };
+      const page = this.#file.db.all(READ_SETTLED, values).map(this.#file.items.decode);
+      yield* page;
+      const last = page.at(-1);
+      if (!last || page.length < PAGE_ROWS) return;
+      [since, after] = [last.completedAtMs ?? since, last.rowIndex];
+    }
   }
 }

@@ -195,7 +195,9 @@ export const READ_ITEMS = `
 export const READ_ITEM = `SELECT * FROM agent_job_items WHERE row_index = ${ROW_OF_ITEM}`;
 
 export const READ_SETTLED = `
-  SELECT * FROM agent_job_items WHERE completed_at >= :since AND row_index < :rowLimit ORDER BY completed_at`;
+  SELECT * FROM agent_job_items
+  WHERE completed_at >= :since AND (completed_at > :since OR row_index > :after) AND row_index < :rowLimit
+  ORDER BY completed_at, row_index LIMIT :pageRows`;
 
 // --- parts of the table that are submitted to the provider as batches
 
