@@ -228,16 +228,25 @@ describe("closing", () => {
     assert.equal(clock.pendingTimers, 0);
   });
 
-  test("gives a peer that takes what is queued ten seconds for it", async () => {
+  /** It is closing with this many messages queued; `take` has the peer take some of them. */
+  async function closingWith(messages: number) {
     const { clock, connection, near, far } = connect({ stalled: true });
-    for (let at = 0; at < 100; at++) {
+    for (let at = 0; at < messages; at++) {
       connection.send("x".repeat(100_000));
       await settle();
     }
     connection.close("enough");
+    const take = async () => {
+      for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) far.read();
+    };
+    return { clock, near, take };
+  }
+
+  test("gives a peer that takes what is queued ten seconds for it", async () => {
+    const { clock, near, take } = await closingWith(100);
     for (let second = 0; second < 10; second++) {
       assert.equal(near.destroyed, false, `after ${second} s`);
-      for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) far.read();
+      await take();
       await clock.advance(1000);
     }
     assert.equal(near.destroyed, true);
@@ -245,13 +254,8 @@ describe("closing", () => {
   });
 
   test("drops a peer that takes no more of what is queued", async () => {
-    const { clock, connection, near, far } = connect({ stalled: true });
-    for (let at = 0; at < 5; at++) {
-      connection.send("x".repeat(100_000));
-      await settle();
-    }
-    connection.close("enough");
-    for (let before = connection.queuedBytes; connection.queuedBytes === before; await settle()) far.read();
+    const { clock, near, take } = await closingWith(5);
+    await take();
     await clock.advance(1000);
     assert.equal(near.destroyed, false);
     await clock.advance(1000);

@@ -22,7 +22,7 @@ $podman run -d --name "$NAME" --ulimit nofile=1024:1024 --ulimit nproc=4096:4096
 $podman system service --time=0 "unix://$FOLDER/docker.sock" & service=$!
 while ! [ -S "$FOLDER/docker.sock" ]; do kill -0 $service || exit 90; sleep 0.1; done
 export DOCKER_HOST="unix://$FOLDER/docker.sock" PROCWIRE_CONNECT="docker://$NAME"
-"$PROCWIRE" run --install --yes -- sh -c 'echo "$(ls -d /root/.local/share/procwire)"; exit 3'; echo "exit code $?"
+"$PROCWIRE" run --install --yes -- sh -c 'cd && ls -d .local/share/procwire; exit 3'; echo "exit code $?"
 echo typed | "$PROCWIRE" run -- tr a-z A-Z
 "$PROCWIRE" run --tty -- sh -c 'test -t 0 && echo a terminal' | tr -d '\\r'
 "$PROCWIRE" cp "$FOLDER/file" :/tmp/there && docker exec "$NAME" cat /tmp/there
@@ -51,7 +51,7 @@ describe("docker://", {
     if (status === 90) return t.skip(`SKIPPED: docker:// MEETS NO DAEMON: ${stderr.trim()}`);
     assert.equal(
       stdout,
-      "/root/.local/share/procwire\nexit code 3\nTYPED\na terminal\ncopied\nexit code 125\n",
+      ".local/share/procwire\nexit code 3\nTYPED\na terminal\ncopied\nexit code 125\n",
       stderr,
     );
     assert.match(stderr, /no-such-container/);

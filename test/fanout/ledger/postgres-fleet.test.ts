@@ -6,6 +6,7 @@ import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { DatabaseRoad } from "../../support/database-road.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
+import { PLAIN_TASK } from "./store-contract.ts";
 
 const missing = await postgresMissing();
 if (missing && process.env.CI) throw new Error(missing);
@@ -18,14 +19,7 @@ function newJob(): NewJob {
   return {
     id,
     key: id,
-    task: {
-      instruction: "x",
-      schema: null,
-      model: "m",
-      reasoningEffort: null,
-      tools: "none",
-      idColumn: null,
-    },
+    task: PLAIN_TASK,
     settings: SETTINGS,
     inputPath: "in.csv",
     outputPath: "out.csv",

@@ -17,7 +17,7 @@ import { usageValues } from "../../../src/fanout/ledger/record-codec.ts";
 import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
 import { until } from "../../support/until.ts";
 import { seededRandom } from "../run/rate-simulation.ts";
-import { storeContract } from "./store-contract.ts";
+import { PLAIN_TASK, storeContract } from "./store-contract.ts";
 
 const missing = await postgresMissing();
 if (missing) {
@@ -99,14 +99,7 @@ if (missing) {
       {
         id: crypto.randomUUID(),
         key: crypto.randomUUID(),
-        task: {
-          instruction: "x",
-          schema: null,
-          model: "m",
-          reasoningEffort: null,
-          tools: "none",
-          idColumn: null,
-        },
+        task: PLAIN_TASK,
         settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
         inputPath: "a",
         outputPath: "b",

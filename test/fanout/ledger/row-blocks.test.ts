@@ -11,6 +11,7 @@ import { RowBlocks } from "../../../src/fanout/ledger/sqlite/row-blocks.ts";
 import { SqliteDatabase } from "../../../src/fanout/ledger/sqlite/sqlite-database.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { seededRandom } from "../run/rate-simulation.ts";
+import { PLAIN_TASK } from "./store-contract.ts";
 
 const SEEDS = 30;
 const STEPS = 60;
@@ -18,7 +19,7 @@ const STEPS = 60;
 const JOB: NewJob = {
   id: "11111111-2222-4333-8444-555555555555",
   key: "k",
-  task: { instruction: "x", schema: null, model: "m", reasoningEffort: null, tools: "none", idColumn: null },
+  task: PLAIN_TASK,
   settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
   inputPath: "a",
   outputPath: "b",

@@ -13,7 +13,7 @@ import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { SqliteDatabase } from "../../../src/fanout/ledger/sqlite/sqlite-database.ts";
 import { FIND_ANSWERS } from "../../../src/fanout/ledger/sqlite/sqlite-statements.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { storeContract } from "./store-contract.ts";
+import { PLAIN_TASK, storeContract } from "./store-contract.ts";
 
 storeContract("sqlite", async () => {
   const home = await mkdtemp(path.join(tmpdir(), "procwire-store-"));
@@ -44,7 +44,7 @@ async function withHome(body: (home: string) => Promise<void>): Promise<void> {
 const job = {
   id: "11111111-2222-4333-8444-555555555555",
   key: "k",
-  task: { instruction: "x", schema: null, model: "m", reasoningEffort: null, tools: "none", idColumn: null },
+  task: PLAIN_TASK,
   settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
   inputPath: "a",
   outputPath: "b",

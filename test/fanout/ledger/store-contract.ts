@@ -1,8 +1,18 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { NO_USAGE } from "../../../src/agent/usage.ts";
-import type { ItemRecord, ItemStatus, NewItem, NewJob } from "../../../src/fanout/job.ts";
+import type { ItemRecord, ItemStatus, JobTask, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
+
+/** Of a job whose task does not matter. */
+export const PLAIN_TASK: JobTask = {
+  instruction: "x",
+  schema: null,
+  model: "m",
+  reasoningEffort: null,
+  tools: "none",
+  idColumn: null,
+};
 
 /** What the contract's tests need from a store. */
 export interface StoreHarness {
