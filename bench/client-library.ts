@@ -7,7 +7,7 @@
 import { connect } from "node:net";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { ExecServerClient } from "../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../src/client/node/node-client.ts";
 import { alignedTable, describeMachine, median, replaceSection } from "./report.ts";
 import { ourKind, ServerUnderTest } from "./server-under-test.ts";
 

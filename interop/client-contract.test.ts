@@ -12,13 +12,13 @@ import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { ManualClock } from "../src/async/clock.ts";
 import type { ExecServerClient as UniversalClient } from "../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../src/client/node/node-client.ts";
 import type { ExecProcess } from "../src/exec/exec-process.ts";
-import { lines } from "../src/exec/lines.ts";
-import { waitFor } from "../src/exec/wait-for-output.ts";
+import { lines } from "../src/exec/run/lines.ts";
+import { waitFor } from "../src/exec/wait/wait-for-output.ts";
 import { clientContract } from "../test/contract/client-contract.ts";
-import { FaultProxy } from "../test/support/fault-proxy.ts";
-import { until } from "../test/support/until.ts";
+import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
+import { until } from "../test/support/system/until.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));
 const skip = existsSync(CODEX)

@@ -10,11 +10,11 @@ import { createInterface } from "node:readline";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { connectFromBrowser } from "../src/client/browser.ts";
-import { ExecServerClient } from "../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../src/client/node/node-client.ts";
 import type { ExecEvent, ExecProcess, StartParams } from "../src/exec/exec-process.ts";
-import { run } from "../src/exec/run-program.ts";
-import { waitFor } from "../src/exec/wait-for-output.ts";
-import { FaultProxy } from "../test/support/fault-proxy.ts";
+import { run } from "../src/exec/run/run-program.ts";
+import { waitFor } from "../src/exec/wait/wait-for-output.ts";
+import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
 
 const CODEX = fileURLToPath(new URL("node_modules/.bin/codex", import.meta.url));
 const skip = existsSync(CODEX)

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { CuttingProxy } from "../test/support/cutting-proxy.ts";
-import { isAlive, PROCWIRE, type ServeChild, serve } from "../test/support/serve.ts";
-import { until } from "../test/support/until.ts";
+import { CuttingProxy } from "../test/support/faults/cutting-proxy.ts";
+import { isAlive, PROCWIRE, type ServeChild, serve } from "../test/support/servers/serve.ts";
+import { until } from "../test/support/system/until.ts";
 import {
   type CodexTarget,
   codexHome,

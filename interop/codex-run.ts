@@ -11,7 +11,7 @@ import {
   type MockRequest,
   message,
   startMockResponses,
-} from "../test/support/mock-responses.ts";
+} from "../test/support/models/mock-responses.ts";
 
 const CODEX = fileURLToPath(new URL("./node_modules/.bin/codex", import.meta.url));
 

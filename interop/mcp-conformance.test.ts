@@ -3,10 +3,10 @@ import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { httpPlace } from "../src/cli/mcp-over-http.ts";
+import { httpPlace } from "../src/cli/options/mcp-http-options.ts";
 import { listenHttp } from "../src/tools/mcp/mcp-http.ts";
-import { PROCWIRE, ServeChild } from "../test/support/serve.ts";
-import { until } from "../test/support/until.ts";
+import { PROCWIRE, ServeChild } from "../test/support/servers/serve.ts";
+import { until } from "../test/support/system/until.ts";
 import { exampleServers } from "./conformance/example-tools.ts";
 
 /** The official conformance suite over HTTP; expected failures have their reason beside them. */

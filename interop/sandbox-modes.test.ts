@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createLocalHost } from "../src/host/local-host.ts";
 import { ExecServer } from "../src/server/exec-server.ts";
-import { listen } from "../src/server/listen.ts";
-import { noWalls } from "../test/sandbox/walls.ts";
+import { listen } from "../src/server/listen/listen.ts";
+import { noWalls } from "../test/sandbox/sandbox-fixture.ts";
 import { codexHome, noCodex, runCodex } from "./codex-run.ts";
 
 async function openServer() {

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
-import { compile, emitTypes, ROOT } from "../test/package/emitted-types.ts";
-import { runSnippet, snippetsOf } from "../test/support/document-snippets.ts";
+import { compile, emitTypes, ROOT } from "../test/documents/emitted-types.ts";
+import { runSnippet, snippetsOf } from "../test/support/system/document-snippets.ts";
 
 const MODULES = fileURLToPath(new URL("sdks/node_modules", import.meta.url));
 const skip = existsSync(join(MODULES, "ai/package.json"))

@@ -14,8 +14,8 @@ import {
   type MockHandler,
   message,
   startMockResponses,
-} from "../test/support/mock-responses.ts";
-import { PROCWIRE } from "../test/support/serve.ts";
+} from "../test/support/models/mock-responses.ts";
+import { PROCWIRE } from "../test/support/servers/serve.ts";
 import { codexHome, configFor } from "./codex-run.ts";
 
 export type Program = "codex" | "procwire";

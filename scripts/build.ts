@@ -10,7 +10,7 @@ import { build, type Plugin } from "esbuild";
 const startedAt = new Date();
 rmSync("dist", { recursive: true, force: true });
 
-const commands = globSync("src/cli/*.ts").filter((path) =>
+const commands = globSync("src/cli/commands/*.ts").filter((path) =>
   /export const command:/.test(readFileSync(path, "utf8")),
 );
 
@@ -18,9 +18,9 @@ const commands = globSync("src/cli/*.ts").filter((path) =>
 const commandsApart: Plugin = {
   name: "commands-apart",
   setup(build) {
-    build.onResolve({ filter: /^\.\/[\w-]+\.ts$/ }, ({ path, kind, importer }) =>
+    build.onResolve({ filter: /^\.\/commands\/[\w-]+\.ts$/ }, ({ path, kind, importer }) =>
       kind === "dynamic-import" && basename(importer) === "main.ts"
-        ? { path: path.replace(/\.ts$/, ".cjs"), external: true }
+        ? { path: `./${basename(path, ".ts")}.cjs`, external: true }
         : undefined,
     );
   },
@@ -29,8 +29,9 @@ const commandsApart: Plugin = {
 // Scripts rather than modules: a module would be resolved, read and linked chunk by chunk, and an import of node:http
 // reads every export of it, one of which loads a whole HTTP library. Packages stay outside; a command loads those it needs.
 await build({
-  entryPoints: ["src/cli/procwire.ts", "src/cli/jobs-worker.ts", ...commands],
+  entryPoints: ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts", ...commands],
   outdir: "dist/bin",
+  entryNames: "[name]",
   outExtension: { ".js": ".cjs" },
   bundle: true,
   format: "cjs",

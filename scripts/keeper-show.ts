@@ -10,9 +10,9 @@
 import { parseArgs } from "node:util";
 import type { ExecServerClient } from "../src/client/exec-server-client.ts";
 import type { ExecProcess } from "../src/exec/exec-process.ts";
-import { KeptServe, keptParams } from "../test/support/keeper.ts";
-import { isAlive } from "../test/support/serve.ts";
-import { until } from "../test/support/until.ts";
+import { isAlive } from "../test/support/servers/serve.ts";
+import { KeptServe, keptParams } from "../test/support/servers/supervised-server.ts";
+import { until } from "../test/support/system/until.ts";
 
 export interface ShowOptions {
   processes: number;

@@ -5,11 +5,16 @@
  * idle.
  */
 import { parseArgs } from "node:util";
-import { FaultProxy } from "../test/support/fault-proxy.ts";
-import { descendantsOf, type Figures, figuresOf, processorSeconds } from "../test/support/program-figures.ts";
-import { serve } from "../test/support/serve.ts";
-import { randomFault, type SoakCounts, useServer } from "../test/support/soak-workload.ts";
-import { until } from "../test/support/until.ts";
+import { FaultProxy } from "../test/support/faults/fault-proxy.ts";
+import { randomFault, type SoakCounts, useServer } from "../test/support/faults/soak-workload.ts";
+import { serve } from "../test/support/servers/serve.ts";
+import {
+  descendantsOf,
+  type Figures,
+  figuresOf,
+  processorSeconds,
+} from "../test/support/system/process-stats.ts";
+import { until } from "../test/support/system/until.ts";
 
 /** Allowed growth from the median of the first third to that of the last: the collector's variation. */
 const MEMORY_GROWTH = { factor: 1.25, bytes: 24 * 1024 * 1024 };

@@ -19,27 +19,27 @@ export type { Command, EnvironmentRunOptions, SpawnOptions } from "./client/node
 export { CommandError } from "./client/node/environment-commands.ts";
 export type { Environments } from "./client/node/environments-toml.ts";
 export { readEnvironmentsToml } from "./client/node/environments-toml.ts";
-export type { ForwardedPort, ForwardPortOptions } from "./client/node/forwarded-ports.ts";
-export { forwardPort, forwardPortBack } from "./client/node/forwarded-ports.ts";
-export type { PipeOptions, PipeTarget } from "./client/node/pipe-output.ts";
 export type {
   SocketClientOptions,
   UnixClientOptions,
   WebSocketClientOptions,
   WebSocketClientOptions as RemoteExecServerConnectArgs,
-} from "./client/node/socket-client.ts";
-export { ExecServerClient } from "./client/node/socket-client.ts";
-export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawned-exec-server.ts";
-export { spawnLocalExecServer } from "./client/node/spawned-exec-server.ts";
+} from "./client/node/node-client.ts";
+export { ExecServerClient } from "./client/node/node-client.ts";
+export type { PipeOptions, PipeTarget } from "./client/node/pipe-output.ts";
+export type { ForwardedPort, ForwardPortOptions } from "./client/node/port-forward.ts";
+export { forwardPort, forwardPortBack } from "./client/node/port-forward.ts";
+export type { ExecServerLaunchCommand, SpawnedExecServer } from "./client/node/spawn-exec-server.ts";
+export { spawnLocalExecServer } from "./client/node/spawn-exec-server.ts";
 export type { SpawnedProcess } from "./client/node/spawned-process.ts";
-export { communicate } from "./exec/communicate.ts";
 // ---- processes, wherever they run
 export * from "./exec/exec-process.ts";
-export { lines } from "./exec/lines.ts";
-export { run } from "./exec/run-program.ts";
-export { waitFor } from "./exec/wait-for-output.ts";
-export { Environment } from "./host/environment-here.ts";
+export { communicate } from "./exec/run/communicate.ts";
+export { lines } from "./exec/run/lines.ts";
+export { run } from "./exec/run/run-program.ts";
+export { waitFor } from "./exec/wait/wait-for-output.ts";
 export type * from "./host/host-types.ts";
+export { Environment } from "./host/local-environment.ts";
 export { createLocalHost } from "./host/local-host.ts";
 export type { RunMainOptions } from "./host/run-main.ts";
 export { runMain, runMainWithTransport } from "./host/run-main.ts";
@@ -50,24 +50,24 @@ export { DisconnectedError, RequestError } from "./protocol/errors.ts";
 export { ExecServerError } from "./protocol/exec-server-error.ts";
 export { PROTOCOL_VERSION } from "./protocol/methods.ts";
 // ---- tools for models
-export { availableSandboxes } from "./sandbox/available.ts";
-export type { WebSocketAuth } from "./server/auth.ts";
+export { availableSandboxes } from "./sandbox/sandbox-probe.ts";
+export type { WebSocketAuth } from "./server/auth/websocket-auth.ts";
+export type { WebOptions } from "./server/console/console-gateway.ts";
 export { ExecServer } from "./server/exec-server.ts";
-export type { ServerFigures } from "./server/figures.ts";
-export type { Listening } from "./server/front-door.ts";
-export type { Cap, ServerCaps, ServerConfig } from "./server/limits.ts";
-export type { ListenOptions } from "./server/listen.ts";
-export { listen } from "./server/listen.ts";
-export type { Principal } from "./server/principal.ts";
-export type { SharedRoom } from "./server/shared-room.ts";
+export type { ListenOptions } from "./server/listen/listen.ts";
+export { listen } from "./server/listen/listen.ts";
 export {
   DEFAULT_LISTEN_URL,
   ExecServerTransport,
   ListenUrlError,
   ListenUrlError as ExecServerTransportParseError,
-} from "./server/transport.ts";
-export type { WebOptions } from "./server/web-door.ts";
-export { definitions } from "./tools/calls/definitions.ts";
+} from "./server/listen/listen-url.ts";
+export type { Listening } from "./server/listen/websocket-gateway.ts";
+export type { ServerFigures } from "./server/observability/server-metrics.ts";
+export type { Principal } from "./server/principal.ts";
+export type { Cap, ServerCaps, ServerConfig } from "./server/server-config.ts";
+export type { SharedRoom } from "./server/server-resources.ts";
+export { definitions } from "./tools/calls/tool-definitions.ts";
 export { serveMcp } from "./tools/mcp/mcp-server.ts";
 export type {
   ApprovalAnswer,
@@ -80,7 +80,7 @@ export { askCaller } from "./tools/policy/ask-caller.ts";
 export { askOnTerminal } from "./tools/policy/ask-on-terminal.ts";
 export { neverAsk } from "./tools/policy/never-ask.ts";
 export { loadRulesFile } from "./tools/policy/rules-file.ts";
-export type { SandboxChoice } from "./tools/policy/sandbox-attempt.ts";
+export type { SandboxChoice } from "./tools/policy/sandbox-choice.ts";
 export type { SessionEnd, UnifiedExecEvent } from "./tools/sessions/exec-events.ts";
 export type { Tool, ToolCallContext, ToolDefinition, ToolOutput } from "./tools/tool.ts";
 export type { UnifiedExec, UnifiedExecOptions } from "./tools/unified-exec.ts";

@@ -1,6 +1,6 @@
 /** The model of the large cases: it reports for every row at once, never answers, or limits calls per minute. */
 
-import { report, startMockResponses } from "../../test/support/mock-responses.ts";
+import { report, startMockResponses } from "../../test/support/models/mock-responses.ts";
 
 export interface LargeStats {
   requests: number;

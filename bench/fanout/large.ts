@@ -25,7 +25,7 @@ import path from "node:path";
 import { finished } from "node:stream/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import { postgresMissing, startPostgres } from "../../test/support/postgres.ts";
+import { postgresMissing, startPostgres } from "../../test/support/servers/postgres.ts";
 import { describeMachine } from "../report.ts";
 import type { LargeStats } from "./large-mock.ts";
 import { measure } from "./measure.ts";

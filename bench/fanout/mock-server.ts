@@ -10,7 +10,7 @@ import {
   functionCall,
   inputItems,
   startMockResponses,
-} from "../../test/support/mock-responses.ts";
+} from "../../test/support/models/mock-responses.ts";
 
 export interface MockStats {
   requests: number;

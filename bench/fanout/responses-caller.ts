@@ -49,7 +49,7 @@ type Call = () => Promise<boolean>;
 /** With the retries and the limiter's gate around it, as the fan-out uses it. */
 async function ourClient(): Promise<Call> {
   const [{ createHttpResponsesApi }, { createRowCaller }] = await Promise.all([
-    import("../../src/agent/responses-api.ts"),
+    import("../../src/agent/api/responses-dialect.ts"),
     import("../../src/fanout/run/row-resources.ts"),
   ]);
   const api = createHttpResponsesApi({ baseUrl: url, apiKey: "dummy" });

@@ -9,7 +9,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
 import { alignedTable } from "../report.ts";
 import { ourKind, ServerUnderTest } from "../server-under-test.ts";
 

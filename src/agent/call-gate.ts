@@ -1,6 +1,6 @@
-import type { ResponseHeaders } from "./model-api.ts";
-import type { ModelError } from "./model-error.ts";
-import type { TokenUsage } from "./usage.ts";
+import type { ResponseHeaders } from "./api/model-api.ts";
+import type { ModelError } from "./api/model-error.ts";
+import type { TokenUsage } from "./token-usage.ts";
 
 /** Every request to the API passes here, so that one place can hold all of them back. */
 export interface CallGate {

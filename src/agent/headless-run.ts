@@ -1,16 +1,16 @@
 import { withDeadline } from "../async/deadline.ts";
-import { messageOf } from "../protocol/message-of.ts";
+import { messageOf } from "../base/error-message.ts";
 import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
 import type { Tool } from "../tools/tool.ts";
-import { followCommands } from "./command-items.ts";
-import { EventStream } from "./event-stream.ts";
-import type { CallModel } from "./model-call.ts";
-import type { Notification } from "./notification.ts";
-import type { JsonObject } from "./response-events.ts";
+import type { Notification } from "./agent-notification.ts";
+import type { CallModel } from "./api/model-caller.ts";
+import type { JsonObject } from "./api/response-events.ts";
+import { EventStream } from "./output/bounded-event-queue.ts";
+import { followCommands } from "./output/command-items.ts";
 import type { RunOutput, RunStatus } from "./run-output.ts";
+import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "./token-usage.ts";
 import { runTurn } from "./turn.ts";
 import { decodeTurnCompleted } from "./turn-completion.ts";
-import { addUsage, NO_USAGE, type TokenUsage, totalTokens } from "./usage.ts";
 
 /** What a tool gets that sends events, or that has agents of its own. */
 export interface RunContext {

@@ -1,4 +1,4 @@
-import { isStrict, type Wire } from "./model-api.ts";
+import { isStrict, type Wire } from "./api/model-api.ts";
 
 /** What Chat Completions and the Responses API have in common. */
 

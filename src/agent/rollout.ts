@@ -1,6 +1,6 @@
 import { appendFileSync, mkdirSync, readdirSync, readFileSync, statSync } from "node:fs";
 import path from "node:path";
-import { isObject, type JsonObject } from "./response-events.ts";
+import { isObject, type JsonObject } from "./api/response-events.ts";
 
 /** A thread's name is part of a path. */
 const THREAD_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,99}$/;

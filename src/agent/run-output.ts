@@ -1,6 +1,6 @@
-import type { Notification } from "./notification.ts";
+import type { Notification } from "./agent-notification.ts";
+import type { TokenUsage } from "./token-usage.ts";
 import type { TurnEndEvent } from "./turn-completion.ts";
-import type { TokenUsage } from "./usage.ts";
 
 /** Where the news of a run goes: lines for people, or events for programs. */
 export interface RunOutput {

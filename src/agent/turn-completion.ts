@@ -1,4 +1,4 @@
-import type { Notification } from "./notification.ts";
+import type { Notification } from "./agent-notification.ts";
 
 /** The end of a turn as the run's own event, the same whatever kind of notification told it. */
 export interface TurnEndEvent {

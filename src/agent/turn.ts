@@ -2,14 +2,14 @@ import { whenAborted } from "../async/abort.ts";
 import { systemClock } from "../async/clock.ts";
 import { TimeoutError, withDeadline } from "../async/deadline.ts";
 import type { Tool, ToolOutput } from "../tools/tool.ts";
-import { NO_EXIT_CODE } from "./command-items.ts";
-import { readArguments } from "./function-arguments.ts";
-import type { RequestOptions } from "./model-api.ts";
-import type { CallHooks, CallModel } from "./model-call.ts";
-import { ModelError } from "./model-error.ts";
-import type { ItemProgress, Notification, ThreadItem, TurnStatus } from "./notification.ts";
-import type { JsonObject, OutputItem } from "./response-events.ts";
-import { addUsage, NO_USAGE, type TokenUsage } from "./usage.ts";
+import type { ItemProgress, Notification, ThreadItem, TurnStatus } from "./agent-notification.ts";
+import type { RequestOptions } from "./api/model-api.ts";
+import type { CallHooks, CallModel } from "./api/model-caller.ts";
+import { ModelError } from "./api/model-error.ts";
+import type { JsonObject, OutputItem } from "./api/response-events.ts";
+import { readArguments } from "./arguments/function-arguments.ts";
+import { NO_EXIT_CODE } from "./output/command-items.ts";
+import { addUsage, NO_USAGE, type TokenUsage } from "./token-usage.ts";
 
 export interface TurnOptions {
   threadId: string;

@@ -1,5 +1,5 @@
 import type { ParseArgsConfig, parseArgs } from "node:util";
-import { parseOptions } from "./parse-options.ts";
+import { parseOptions } from "./options/parse-options.ts";
 import { UsageError } from "./usage-error.ts";
 
 export { UsageError } from "./usage-error.ts";

@@ -1,63 +1,69 @@
-import { visibleLine, visibleText } from "../protocol/visible-text.ts";
-import { endOnBrokenOutput } from "./broken-output.ts";
+import { visibleLine, visibleText } from "../base/printable-text.ts";
 import type { Command } from "./command.ts";
-import { nearest } from "./parse-options.ts";
+import { nearest } from "./options/parse-options.ts";
+import { endOnBrokenOutput } from "./terminal/broken-pipe.ts";
 
 /** Each command is loaded only when it is the one that runs. */
 const COMMANDS: Record<string, { summary: string; load: () => Promise<{ command: Command }> }> = {
   serve: {
     summary: "serve processes over stdio, WebSocket or a unix socket",
-    load: () => import("./serve.ts"),
+    load: () => import("./commands/serve.ts"),
   },
-  start: { summary: "serve on ws://127.0.0.1:7070 and say what to try", load: () => import("./start.ts") },
-  run: { summary: "run a command here or on a server, as if it ran here", load: () => import("./run.ts") },
+  start: {
+    summary: "serve on ws://127.0.0.1:7070 and say what to try",
+    load: () => import("./commands/start.ts"),
+  },
+  run: {
+    summary: "run a command here or on a server, as if it ran here",
+    load: () => import("./commands/run.ts"),
+  },
   attach: {
     summary: "show and drive a process of a server on this terminal",
-    load: () => import("./attach.ts"),
+    load: () => import("./commands/attach.ts"),
   },
-  logs: { summary: "write the output of a process of a server", load: () => import("./logs.ts") },
-  kill: { summary: "end or signal processes of a server", load: () => import("./kill.ts") },
+  logs: { summary: "write the output of a process of a server", load: () => import("./commands/logs.ts") },
+  kill: { summary: "end or signal processes of a server", load: () => import("./commands/kill.ts") },
   connect: {
     summary: "carry a client on stdin and stdout to your server on this machine",
-    load: () => import("./connect.ts"),
+    load: () => import("./commands/connect.ts"),
   },
   forward: {
     summary: "offer ports of a server's machine here, or the other way round",
-    load: () => import("./forward.ts"),
+    load: () => import("./commands/forward.ts"),
   },
-  cp: { summary: "copy files and folders to or from a server", load: () => import("./cp.ts") },
-  ps: { summary: "list the processes of a server's sessions", load: () => import("./ps.ts") },
+  cp: { summary: "copy files and folders to or from a server", load: () => import("./commands/cp.ts") },
+  ps: { summary: "list the processes of a server's sessions", load: () => import("./commands/ps.ts") },
   record: {
     summary: "run a command in a terminal and record what it shows",
-    load: () => import("./record.ts"),
+    load: () => import("./commands/record.ts"),
   },
   share: {
     summary: "let somebody else watch or drive one process of a server",
-    load: () => import("./share.ts"),
+    load: () => import("./commands/share.ts"),
   },
   replay: {
     summary: "show a recording, or what a process of a server has shown",
-    load: () => import("./replay.ts"),
+    load: () => import("./commands/replay.ts"),
   },
   export: {
     summary: "write what a process of a server has shown as an asciicast",
-    load: () => import("./export-cast.ts"),
+    load: () => import("./commands/export.ts"),
   },
   doctor: {
     summary: "say what works on this machine, and how to mend the rest",
-    load: () => import("./doctor.ts"),
+    load: () => import("./commands/doctor.ts"),
   },
-  exec: { summary: "run one agent turn", load: () => import("./exec.ts") },
-  fanout: { summary: "run one agent per row of a table", load: () => import("./fanout.ts") },
+  exec: { summary: "run one agent turn", load: () => import("./commands/exec.ts") },
+  fanout: { summary: "run one agent per row of a table", load: () => import("./commands/fanout.ts") },
   jobs: {
     summary: "list, show, retry, cancel, export or watch fan-out jobs",
-    load: () => import("./jobs.ts"),
+    load: () => import("./commands/jobs.ts"),
   },
   completion: {
     summary: "print a completion script for bash, zsh or fish",
-    load: () => import("./completion.ts"),
+    load: () => import("./commands/completion.ts"),
   },
-  mcp: { summary: "serve the tools for models over MCP on stdio", load: () => import("./mcp.ts") },
+  mcp: { summary: "serve the tools for models over MCP on stdio", load: () => import("./commands/mcp.ts") },
 };
 
 export async function main(argv: string[]): Promise<number> {

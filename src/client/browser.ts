@@ -1,11 +1,11 @@
 /** The client for browsers: every part that needs no Node, over the page's own WebSocket. */
 
-import { connectStandardWebSocket, type StandardWebSocket } from "./browser-connection.ts";
 import {
   DEFAULT_CONNECT_TIMEOUT_MS,
   ExecServerClient,
   type ExecServerClientOptions,
 } from "./exec-server-client.ts";
+import { connectStandardWebSocket, type StandardWebSocket } from "./rpc/browser-connection.ts";
 
 export interface BrowserClientOptions extends ExecServerClientOptions {
   /** `ws://…` or `wss://…`. */
@@ -31,14 +31,14 @@ export function connectFromBrowser(options: BrowserClientOptions): Promise<ExecS
 }
 
 export { TimeoutError } from "../async/deadline.ts";
-export { communicate } from "../exec/communicate.ts";
-export { lines } from "../exec/lines.ts";
-export { run } from "../exec/run-program.ts";
-export { waitFor } from "../exec/wait-for-output.ts";
+export { communicate } from "../exec/run/communicate.ts";
+export { lines } from "../exec/run/lines.ts";
+export { run } from "../exec/run/run-program.ts";
+export { waitFor } from "../exec/wait/wait-for-output.ts";
 export { DisconnectedError, RequestError } from "../protocol/errors.ts";
 export { ExecServerError } from "../protocol/exec-server-error.ts";
 export { PROTOCOL_VERSION } from "../protocol/methods.ts";
-export type { StandardWebSocket } from "./browser-connection.ts";
 export type * from "./client-types.ts";
 export { copyFiles } from "./copy/copy-files.ts";
+export type { StandardWebSocket } from "./rpc/browser-connection.ts";
 export { ExecServerClient };

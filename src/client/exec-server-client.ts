@@ -1,8 +1,8 @@
 import type { Clock } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
+import { randomId } from "../base/random-uuid.ts";
 import type { Connection } from "../connection/connection.ts";
 import { asked } from "../exec/call-error.ts";
-import type { EventLogLimits } from "../exec/event-log.ts";
 import type {
   CallOptions,
   ProcessListing,
@@ -11,25 +11,25 @@ import type {
   TerminateMode,
   TerminateResult,
 } from "../exec/exec-process.ts";
+import type { EventLogLimits } from "../exec/log/event-log.ts";
 import type { Trace } from "../protocol/envelope.ts";
 import type { DisconnectedError } from "../protocol/errors.ts";
 import type { InProcessServer } from "../protocol/in-process.ts";
 import type { EnvironmentInfo, Extension, MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { AttachedProcess, AttachOptions, Role } from "./attached-process.ts";
 import type { Connect } from "./caller.ts";
-import { CommandSessions, type ExecServerEvent } from "./command-sessions.ts";
-import { connecting } from "./connect-error.ts";
-import { InProcessCaller } from "./in-process-caller.ts";
-import { Link, type LinkCallOptions, type LinkListener } from "./link.ts";
-import { randomId } from "./random-id.ts";
-import { type ListOptions, RemoteBackend } from "./remote-backend.ts";
-import { RemoteFiles } from "./remote-files.ts";
-import { RemoteForwards } from "./remote-forwards.ts";
-import { RemoteHttp } from "./remote-http.ts";
-import type { RemoteProcess } from "./remote-process.ts";
-import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./resume.ts";
-import { RpcCaller } from "./rpc-caller.ts";
-import { explainingStart } from "./start-error.ts";
+import { RemoteFiles } from "./files/remote-files.ts";
+import { RemoteForwards } from "./network/remote-forwards.ts";
+import { RemoteHttp } from "./network/remote-http.ts";
+import type { AttachedProcess, AttachOptions, Role } from "./process/attached-process.ts";
+import { type ListOptions, RemoteBackend } from "./process/remote-backend.ts";
+import type { RemoteProcess } from "./process/remote-process.ts";
+import { explainingStart } from "./process/start-error.ts";
+import { CommandSessions, type ExecServerEvent } from "./process/v0-client.ts";
+import { InProcessCaller } from "./rpc/in-process-channel.ts";
+import { RpcCaller } from "./rpc/json-rpc-channel.ts";
+import { connecting } from "./session/connect-error.ts";
+import { DEFAULT_RECONNECT_POLICY, type ReconnectPolicy } from "./session/reconnect-policy.ts";
+import { Link, type LinkCallOptions, type LinkListener } from "./session/reconnecting-session.ts";
 import { explainedCall } from "./unsupported.ts";
 
 /** The number of the first exec-servers for both: long enough for a live server, short enough for a missing one. */

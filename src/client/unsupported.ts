@@ -1,6 +1,6 @@
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { Link, LinkCallOptions } from "./link.ts";
+import type { Link, LinkCallOptions } from "./session/reconnecting-session.ts";
 
 /** The code other servers of this family answer an unknown method with. */
 const METHOD_NOT_FOUND = -32601;

@@ -1,9 +1,9 @@
 import type { Readable, Writable } from "node:stream";
 import { type ByteCodec, base64Length, plainByteCodec } from "./byte-codec.ts";
+import { PartedSender } from "./chunked-sender.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
 import type { LongMessage } from "./long-message.ts";
-import { PartedSender } from "./parted-sender.ts";
 
 /** A line longer than this ends the connection: one peer must not make the other grow without bound. */
 export const DEFAULT_MAX_MESSAGE_BYTES = 64 * 1024 * 1024;

@@ -1,10 +1,10 @@
 import type { Duplex } from "node:stream";
-import { freeCopied } from "../protocol/free-bytes.ts";
+import { freeCopied } from "../base/free-buffer.ts";
 import type { ByteCodec } from "./byte-codec.ts";
 import { CROWDED_BYTES } from "./connection.ts";
-import { frameBuffers } from "./frame-buffers.ts";
+import { frameBuffers } from "./frame-buffer-pool.ts";
 import type { FrameSocket, FrameSocketEvents } from "./frame-socket.ts";
-import { type Flushable, TurnFlusher } from "./turn-flusher.ts";
+import { type Flushable, TurnFlusher } from "./tick-flusher.ts";
 import { FrameWriter, type Role } from "./websocket-frames.ts";
 
 /** Frames of one turn that are smaller than this together are copied into one buffer; larger ones are not worth a copy. */

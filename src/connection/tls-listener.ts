@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { AcceptedSocket, ListenAddress, Listener } from "./accepted-socket.ts";
 import { LISTEN_BACKLOG } from "./accepted-socket.ts";
 import type { ByteCodec } from "./byte-codec.ts";
-import { listenerOf, listening, nodeSocket } from "./node-listener.ts";
+import { listenerOf, listening, nodeSocket } from "./node-socket-listener.ts";
 
 /** What a server proves by who it is; PEM. */
 export interface TlsMaterial {

@@ -1,11 +1,11 @@
 import type { RequestOptions } from "node:http";
 import type { Duplex } from "node:stream";
 import { TimeoutError } from "../async/deadline.ts";
-import { acceptKey } from "./accept-key.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
 import type { Connection } from "./connection.ts";
 import { StreamSocket } from "./stream-socket.ts";
 import { explainTls } from "./tls-error.ts";
+import { acceptKey } from "./websocket-accept-key.ts";
 import { WebSocketConnection } from "./websocket-connection.ts";
 
 export interface WebSocketConnectOptions {

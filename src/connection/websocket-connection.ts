@@ -1,17 +1,17 @@
 import { isAscii, isUtf8 } from "node:buffer";
-import type { ByteTurns } from "../async/byte-turns.ts";
+import type { ByteTurns } from "../async/byte-semaphore.ts";
 import type { Clock, Timer } from "../async/clock.ts";
 import { systemClock } from "../async/clock.ts";
-import { freeCopied } from "../protocol/free-bytes.ts";
+import { freeCopied } from "../base/free-buffer.ts";
 import { holdsTooManyStrings, TOO_MANY_VALUES } from "../protocol/json-text.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
+import { PartedSender } from "./chunked-sender.ts";
 import type { Connection, ConnectionEvent, TakeBytes } from "./connection.ts";
 import { messageEvent } from "./connection.ts";
-import { frameBuffers } from "./frame-buffers.ts";
+import { frameBuffers } from "./frame-buffer-pool.ts";
 import type { FrameSocket } from "./frame-socket.ts";
 import { DEFAULT_MAX_MESSAGE_BYTES } from "./line-connection.ts";
 import type { LongMessage } from "./long-message.ts";
-import { PartedSender } from "./parted-sender.ts";
 import type { StraightWay } from "./straight-way.ts";
 import {
   CloseCode,

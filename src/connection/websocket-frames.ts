@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
-import { freeCopied } from "../protocol/free-bytes.ts";
+import { freeCopied } from "../base/free-buffer.ts";
 import { type ByteCodec, base64Length } from "./byte-codec.ts";
-import { FrameBuffers } from "./frame-buffers.ts";
+import { FrameBuffers } from "./frame-buffer-pool.ts";
 
 /**
  * WebSocket frames (RFC 6455), both roles, without extensions.

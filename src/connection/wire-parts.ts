@@ -1,6 +1,6 @@
 import type { AcceptedSocket, ListenAt, Listener } from "./accepted-socket.ts";
 import { type ByteCodec, plainByteCodec } from "./byte-codec.ts";
-import { nodeListener } from "./node-listener.ts";
+import { nodeListener } from "./node-socket-listener.ts";
 
 /** What a server's connections go by: the loops for their bytes, and the sockets they come in by. */
 export interface Wire {

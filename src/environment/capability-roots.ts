@@ -4,7 +4,7 @@ import { errnoName, osErrorText } from "../files/os-error.ts";
 import { walk } from "../files/walk.ts";
 import { RequestError } from "../protocol/errors.ts";
 import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
-import { NotText, readTextFile } from "./text-file.ts";
+import { NotText, readTextFile } from "./read-text-file.ts";
 
 export interface CapabilityFile {
   path: string;

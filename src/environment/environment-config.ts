@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { internalError, invalidParams } from "../protocol/errors.ts";
 import { pathFromUri, uriFromPath } from "../protocol/path-uri.ts";
 import { homeDirectory } from "./environment-info.ts";
-import { readTextFile } from "./text-file.ts";
+import { readTextFile } from "./read-text-file.ts";
 
 export interface EnvironmentConfigParams {
   cwd: string;

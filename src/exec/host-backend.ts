@@ -1,4 +1,3 @@
-import type { EventLog } from "./event-log.ts";
 import type {
   ExecProcess,
   ExitReason,
@@ -12,7 +11,8 @@ import type {
   WriteStatus,
 } from "./exec-process.ts";
 import type { KeptSide } from "./kept-process.ts";
-import type { SizeHistory } from "./size-history.ts";
+import type { EventLog } from "./log/event-log.ts";
+import type { SizeHistory } from "./log/size-history.ts";
 
 /** What became of input. */
 export interface Fed {

@@ -1,5 +1,5 @@
-import type { EventLog } from "./event-log.ts";
 import type { SandboxType } from "./exec-process.ts";
+import type { EventLog } from "./log/event-log.ts";
 
 /** A sandbox intent turned into walls: what to run instead, and how to tell afterwards that they refused something. */
 export type ResolvedSandbox = { type: "none" } | ResolvedWalls;

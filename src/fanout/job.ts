@@ -4,10 +4,10 @@
  * any machine, that runs row agents for jobs that another process, their *coordinator*, has started.
  */
 
-import type { RequestOptions } from "../agent/model-api.ts";
-import type { JsonObject } from "../agent/response-events.ts";
-import type { TokenUsage } from "../agent/usage.ts";
-import type { FleetBudget } from "./money/job-budget.ts";
+import type { RequestOptions } from "../agent/api/model-api.ts";
+import type { JsonObject } from "../agent/api/response-events.ts";
+import type { TokenUsage } from "../agent/token-usage.ts";
+import type { FleetBudget } from "./cost/job-budget.ts";
 
 export type JobStatus =
   | "pending"

@@ -10,11 +10,11 @@ import type {
   ReadBlockParams,
   WriteBlockParams,
 } from "./file-system.ts";
+import { RunningHash } from "./incremental-hash.ts";
 import { displayPath, type NativePath, nativePathFromUri } from "./native-path.ts";
 import { answeringOsErrors, errnoName } from "./os-error.ts";
 import { checkReplaceable, dressFile, replaceBy } from "./put.ts";
 import { keepRegular, NEW_FILE_MODE, OPEN_TO_WRITE, openToRead } from "./read-write.ts";
-import { RunningHash } from "./running-hash.ts";
 
 /** The protocol's limits. */
 export const MAX_FILE_HANDLES = 128;

@@ -3,7 +3,7 @@ import { createDirectory, readDirectory } from "./directories.ts";
 import { FileHandles } from "./file-handles.ts";
 import type { FileSystem } from "./file-system.ts";
 import { canonicalize, getMetadata } from "./metadata.ts";
-import { MissingWatches } from "./missing-watches.ts";
+import { MissingWatches } from "./missing-path-watches.ts";
 import { put, setAttributes } from "./put.ts";
 import { readFile, writeFile } from "./read-write.ts";
 import { remove } from "./remove.ts";

@@ -1,6 +1,6 @@
 import { constants } from "node:os";
+import { SYSTEM_ERROR_TEXTS } from "../base/errno-messages.ts";
 import { ErrorCode, RequestError } from "../protocol/errors.ts";
-import { SYSTEM_ERROR_TEXTS } from "../protocol/system-error-texts.ts";
 
 /** The wire's words for a system error, `No such file or directory (os error 2)`, from its name (`ENOENT`). */
 export function osErrorText(errnoName: string): string {

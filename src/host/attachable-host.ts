@@ -1,13 +1,13 @@
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { guardSecrets } from "../exec/host-environment.ts";
-import { availableSandboxes } from "../sandbox/available.ts";
+import { guardSecrets } from "../exec/backend/secret-filter.ts";
+import { availableSandboxes } from "../sandbox/sandbox-probe.ts";
 import { ExecServer } from "../server/exec-server.ts";
-import { listen } from "../server/listen.ts";
+import { listen } from "../server/listen/listen.ts";
 import { connectServer } from "./connect-server.ts";
+import type { ConnectedHost, HostOptions } from "./exec-host.ts";
 import { createLocalHost } from "./local-host.ts";
-import type { ConnectedHost, HostOptions } from "./open-host.ts";
 
 /**
  * This machine behind a server of this program's own, on a unix socket that only this user can open: what a person needs to

@@ -40,8 +40,8 @@ async function connectOnce(
   onConnectionState?: (state: ConnectionState) => void,
 ): Promise<ExecServerClient> {
   const [{ ExecServerClient: Client }, { thisCodec }] = await Promise.all([
-    import("../client/node/socket-client.ts"),
-    import("./this-wire.ts"),
+    import("../client/node/node-client.ts"),
+    import("./native-support.ts"),
   ]);
   return Client.connectWebSocket({
     url,

@@ -2,13 +2,13 @@ import type { RunTools } from "../agent/headless-run.ts";
 import { abortable } from "../async/abort.ts";
 import { type Clock, systemClock } from "../async/clock.ts";
 import { Outage } from "../async/outage.ts";
+import { messageOf } from "../base/error-message.ts";
 import { HostLostError, NoHostError } from "../exec/host-loss.ts";
-import { messageOf } from "../protocol/message-of.ts";
 import type { ApprovalPolicy } from "../tools/policy/approval.ts";
 import { type SandboxMode, sandboxOf } from "../tools/policy/sandbox-mode.ts";
 import type { UnifiedExecEvent } from "../tools/sessions/exec-events.ts";
 import type { Tool, ToolCallContext } from "../tools/tool.ts";
-import type { ConnectedHost, ExecHost } from "./open-host.ts";
+import type { ConnectedHost, ExecHost } from "./exec-host.ts";
 
 export interface HostPoolOptions {
   hosts: readonly ExecHost[];

@@ -3,15 +3,15 @@
  * its host, it does not make one. What the first request of its kind needs is loaded by that request.
  */
 
-import { ByteLedger } from "../async/byte-ledger.ts";
-import { localEnvironment } from "../environment/host-facts.ts";
-import { RetentionBudget } from "../exec/retention-budget.ts";
+import { ByteLedger } from "../async/memory-budget.ts";
+import { localEnvironment } from "../environment/environment-service.ts";
+import { RetentionBudget } from "../exec/log/retention-budget.ts";
 import type { KeptMachine } from "../local/kept-child.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
-import { requireNodeThreads } from "../native/node-threads.ts";
+import { requireNodeThreads } from "../native/libuv-threads.ts";
 import { invalidRequest } from "../protocol/errors.ts";
-import type { HiddenFiles } from "../sandbox/hidden-files.ts";
-import type { WalledPeers } from "../sandbox/walled-peers.ts";
+import type { HiddenFiles } from "../sandbox/masked-paths.ts";
+import type { WalledPeers } from "../sandbox/sandboxed-peers.ts";
 import type {
   ForwardService,
   HostServices,
@@ -25,11 +25,11 @@ import {
   DEFAULT_SERVER_CONFIG,
   MEMORY_SHARES,
   type ServerConfig,
-} from "../server/limits.ts";
+} from "../server/server-config.ts";
 import { missingWatchdog } from "../server/watchdog.ts";
 import { VERSION } from "../version.ts";
+import { keepFreedMemory, thisWire } from "./native-support.ts";
 import { createLocalBackend } from "./this-machine.ts";
-import { keepFreedMemory, thisWire } from "./this-wire.ts";
 
 export interface LocalHostOptions {
   log?: ServerLog;
@@ -58,7 +58,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   const budget = (part: number) => new RetentionBudget(memory.maxBytes * part, memory);
   let hidden: HiddenFiles | null = null;
   const hiddenFiles = async () => {
-    const { HiddenFiles } = await import("../sandbox/hidden-files.ts");
+    const { HiddenFiles } = await import("../sandbox/masked-paths.ts");
     hidden ??= new HiddenFiles(options.hidden ?? []);
     return hidden;
   };
@@ -76,7 +76,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
     resolveSandbox: async (intent, params) => {
       const [{ resolveSandbox }, { WalledPeers }] = await Promise.all([
         import("../sandbox/resolve-sandbox.ts"),
-        import("../sandbox/walled-peers.ts"),
+        import("../sandbox/sandboxed-peers.ts"),
       ]);
       const onNetworked = (pid: number) => {
         walledPeers ??= new WalledPeers();
@@ -91,7 +91,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
   let walled: Promise<WalledFileServers> | null = null;
   let isClosed = false;
   const openWalled = async (): Promise<WalledFileServers> => {
-    const { BubblewrappedFiles } = await import("./walled-files.ts");
+    const { BubblewrappedFiles } = await import("./sandboxed-files.ts");
     const hidden = await hiddenFiles();
     const cap = options.config?.caps?.walledFileServers ?? DEFAULT_SERVER_CAPS.walledFileServers;
     return new BubblewrappedFiles({ hidden, cap, onEnded: () => backend.expectOrphans() });
@@ -124,7 +124,7 @@ export function createLocalHost(options: LocalHostOptions = {}): LocalHost {
       beforeReading: requireNodeThreads,
       degraded: () => backend.degraded(),
       sandboxes: async () => {
-        const { availableSandboxes } = await import("../sandbox/available.ts");
+        const { availableSandboxes } = await import("../sandbox/sandbox-probe.ts");
         // The probe of bubblewrap leaves a zombie behind.
         backend.expectOrphans();
         return availableSandboxes();
@@ -149,7 +149,8 @@ function localForward(): ForwardService {
   return {
     connect: async (host, port, signal) => (await tcp()).connectTcp(host, port, signal),
     listen: async (host, port, onStream) => (await tcp()).listenTcp(host, port, onStream),
-    listeningPorts: async (leaders) => (await import("../local/port-check.ts")).listeningPortsOf(leaders),
+    listeningPorts: async (leaders) =>
+      (await import("../local/listening-ports.ts")).listeningPortsOf(leaders),
   };
 }
 

@@ -5,8 +5,8 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } 
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { messageOf } from "../base/error-message.ts";
 import { isClone, NATIVE_FILES, packageRoot } from "../native/native-files.ts";
-import { messageOf } from "../protocol/message-of.ts";
 import { VERSION } from "../version.ts";
 
 const OLDEST_NODE = 24;

@@ -1,23 +1,23 @@
 import type { LocalBackend } from "../local/local-backend.ts";
 import { loadAddon } from "../native/addon.ts";
 import { exitNow } from "../native/exit-now.ts";
+import { makeNodeThreads } from "../native/libuv-threads.ts";
 import type { Keeper } from "../native/native-keeper.ts";
-import { makeNodeThreads } from "../native/node-threads.ts";
-import { AuditLog } from "../server/audit-log.ts";
+import type { WebOptions } from "../server/console/console-gateway.ts";
 import { ExecServer } from "../server/exec-server.ts";
-import { ServerFigures } from "../server/figures.ts";
 import type { LogLevel, ServerLog } from "../server/host-services.ts";
-import { type ServerConfig, SIGN_OF_LIFE_EVERY_MS } from "../server/limits.ts";
-import type { ListenOptions } from "../server/listen.ts";
-import { stderrLog } from "../server/log.ts";
-import { listenForMetrics } from "../server/metrics-listener.ts";
-import { runServer } from "../server/run-server.ts";
-import { writeStandardLine } from "../server/standard-stream.ts";
-import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/transport.ts";
-import type { WebOptions } from "../server/web-door.ts";
+import { runServer } from "../server/lifecycle/run-server.ts";
+import { writeStandardLine } from "../server/lifecycle/stdio-stream.ts";
+import type { ListenOptions } from "../server/listen/listen.ts";
+import { DEFAULT_LISTEN_URL, ExecServerTransport } from "../server/listen/listen-url.ts";
+import { listenForMetrics } from "../server/listen/metrics-listener.ts";
+import { AuditLog } from "../server/observability/audit-log.ts";
+import { ServerFigures } from "../server/observability/server-metrics.ts";
+import { stderrLog } from "../server/observability/stderr-log.ts";
+import { type ServerConfig, SIGN_OF_LIFE_EVERY_MS } from "../server/server-config.ts";
 import { VERSION } from "../version.ts";
+import { webFolder } from "./console-assets.ts";
 import { createLocalHost } from "./local-host.ts";
-import { webFolder } from "./web-folder.ts";
 
 export interface RunMainOptions extends Omit<ListenOptions, "web"> {
   /** Serves the web console; its page is found beside this program. */
@@ -91,7 +91,9 @@ export async function runMainWithTransport(
     keepFreedMemory: true,
     keeper: keeper?.machine,
   });
-  const tracing = otel ? await (await import("../server/tracing.ts")).openTracing(VERSION) : undefined;
+  const tracing = otel
+    ? await (await import("../server/observability/tracing.ts")).openTracing(VERSION)
+    : undefined;
   const server = new ExecServer(
     {
       ...host,

@@ -1,6 +1,6 @@
 import { lstatSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { messageOf } from "../protocol/message-of.ts";
+import { messageOf } from "../base/error-message.ts";
 
 /**
  * Where a user's own server has its socket, lock and log. Not below XDG_RUNTIME_DIR: that vanishes when the user's last

@@ -6,7 +6,7 @@
 import type { StartParams } from "../exec/exec-process.ts";
 import type { KeptMachine } from "../local/kept-child.ts";
 import { LocalBackend, type LocalBackendOptions } from "../local/local-backend.ts";
-import { type LocalMachine, plainMachine } from "../local/machine.ts";
+import { type LocalMachine, plainMachine } from "../local/platform.ts";
 import { loadAddon } from "../native/addon.ts";
 import { nativeMachine } from "../native/native-process.ts";
 
@@ -36,7 +36,7 @@ export function createLocalBackend({
       },
       settleSandboxes: async () => {
         if (!hasWalls) return;
-        const { lastingTmps } = await import("../sandbox/lasting-tmp.ts");
+        const { lastingTmps } = await import("../sandbox/shared-tmp.ts");
         await lastingTmps.settled();
       },
     },

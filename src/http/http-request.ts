@@ -9,7 +9,7 @@ import {
   namesFromEnvironment,
   outgoingHeaders,
   receivedHeaders,
-} from "./http-parts.ts";
+} from "./http-message.ts";
 import { type Hop, nextHop } from "./redirect.ts";
 
 export interface HttpRequestsOptions {

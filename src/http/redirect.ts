@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { internalError } from "../protocol/errors.ts";
-import { isHttp } from "./http-parts.ts";
+import { isHttp } from "./http-message.ts";
 
 /** One request on the way to an answer. */
 export interface Hop {

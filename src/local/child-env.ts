@@ -1,5 +1,5 @@
+import { looksSecret } from "../exec/backend/secret-filter.ts";
 import type { EnvPolicy, SecretGuard } from "../exec/exec-process.ts";
-import { looksSecret } from "../exec/host-environment.ts";
 
 export interface EnvironmentRequest {
   env: Record<string, string>;

@@ -1,8 +1,8 @@
-import type { LimitName, ProcessLimits } from "../exec/process-limits.ts";
+import { messageOf } from "../base/error-message.ts";
+import type { LimitName, ProcessLimits } from "../exec/backend/process-limits.ts";
 import { invalidParams } from "../protocol/errors.ts";
-import { messageOf } from "../protocol/message-of.ts";
-import { type Cgroup, type Controller, makeCgroup } from "./cgroups.ts";
 import type { TreeCgroup } from "./child.ts";
+import { type Cgroup, type Controller, makeCgroup } from "./tree/cgroups.ts";
 
 /** Linux's numbers of resource limits. */
 const RLIMIT_CPU = 0;

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import { SYSTEM_ERROR_TEXTS } from "../protocol/system-error-texts.ts";
+import { SYSTEM_ERROR_TEXTS } from "../base/errno-messages.ts";
 
 /** The name of a system error's number: `ENOENT` for 2. */
 export function errnoName(errno: number): string {

@@ -6,9 +6,9 @@ import type { OutputStream } from "../exec/exec-process.ts";
 import type { Child, ChildEvents, ChildSpec, RawExit } from "./child.ts";
 import { NO_ENDS } from "./child.ts";
 import { unreadableOutput } from "./errno-text.ts";
-import { procFsTable } from "./process-table.ts";
 import { SpawnError, spawnErrorFromErrno } from "./spawn-error.ts";
-import { WriteIds } from "./write-ids.ts";
+import { procFsTable } from "./tree/process-table.ts";
+import { WriteIds } from "./write-id-cache.ts";
 
 /**
  * How long the streams must have been silent after the leader's end before the exit is emitted while another process

@@ -4,9 +4,8 @@ import { fileURLToPath } from "node:url";
 import type { Clock } from "../async/clock.ts";
 import { sleep, systemClock } from "../async/clock.ts";
 import { withDeadline } from "../async/deadline.ts";
+import type { ProcessLimits } from "../exec/backend/process-limits.ts";
 import { asked } from "../exec/call-error.ts";
-import type { EventLogLimits } from "../exec/event-log.ts";
-import { EventLog, type EventLogOptions } from "../exec/event-log.ts";
 import type {
   CallOptions,
   ExecBackend,
@@ -18,25 +17,26 @@ import type {
 import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import { KEPT_RETAINED_BYTES, KEPT_RETAINED_CHUNKS, type RestoredProcess } from "../exec/kept-process.ts";
-import type { ProcessLimits } from "../exec/process-limits.ts";
+import type { EventLogLimits } from "../exec/log/event-log.ts";
+import { EventLog, type EventLogOptions } from "../exec/log/event-log.ts";
+import type { RetentionBudget } from "../exec/log/retention-budget.ts";
 import type { ResolvedSandbox, ResolvedWalls } from "../exec/resolved-sandbox.ts";
-import type { RetentionBudget } from "../exec/retention-budget.ts";
-import { startUntil } from "../exec/start-until.ts";
+import { startUntil } from "../exec/run/abortable-start.ts";
 import { internalError, invalidParams, invalidRequest } from "../protocol/errors.ts";
-import { removeEmptyCgroups } from "./cgroups.ts";
 import type { ChildSpec } from "./child.ts";
 import { childEnvironment, droppedSecrets } from "./child-env.ts";
 import { type EnforcedLimits, enforceLimits } from "./enforced-limits.ts";
-import { openExactDirectory } from "./exact-directory.ts";
 import type { InheritedChild } from "./kept-child.ts";
-import { type KeptRecord, readRecord, writeRecord } from "./kept-record.ts";
 import { LocalProcess } from "./local-process.ts";
-import type { LocalMachine } from "./machine.ts";
-import type { Orphan } from "./orphans.ts";
-import { commandOf, OrphanKeeper } from "./orphans.ts";
-import { restoreLog } from "./restore-log.ts";
+import { type KeptRecord, readRecord, writeRecord } from "./persistent/persistent-record.ts";
+import { restoreLog } from "./persistent/restore-event-log.ts";
+import type { LocalMachine } from "./platform.ts";
 import { SpawnError, spawnErrorFromRequest } from "./spawn-error.ts";
-import { TreeKiller } from "./tree-kill.ts";
+import { removeEmptyCgroups } from "./tree/cgroups.ts";
+import type { Orphan } from "./tree/orphan-tracker.ts";
+import { commandOf, OrphanKeeper } from "./tree/orphan-tracker.ts";
+import { TreeKiller } from "./tree/tree-kill.ts";
+import { openExactDirectory } from "./verified-directory.ts";
 
 /** The program that gets walls. */
 export type SandboxedStart = StartParams & {

@@ -1,9 +1,10 @@
 import type { Clock, Timer } from "../async/clock.ts";
 import type { WatchReceiver } from "../async/watch.ts";
+import { freeCopied } from "../base/free-buffer.ts";
+import { defined } from "../base/omit-undefined.ts";
 import { awaitedBy } from "../exec/awaited-input.ts";
+import type { LimitName } from "../exec/backend/process-limits.ts";
 import { asked } from "../exec/call-error.ts";
-import { defined } from "../exec/defined.ts";
-import type { EventLog } from "../exec/event-log.ts";
 import type {
   CallOptions,
   CloseStdinStatus,
@@ -32,18 +33,17 @@ import { DEFAULT_TERMINAL_SIZE } from "../exec/exec-process.ts";
 import type { Fed, HostProcess } from "../exec/host-backend.ts";
 import { MAX_QUEUED_INPUT_BYTES } from "../exec/input-limits.ts";
 import type { KeptSide } from "../exec/kept-process.ts";
-import { listingOf, snapshotOf } from "../exec/log-views.ts";
-import type { LimitName } from "../exec/process-limits.ts";
-import { SizeHistory } from "../exec/size-history.ts";
-import { TerminalAnswers } from "../exec/terminal-answers.ts";
-import { waitOn } from "../exec/wait-condition.ts";
+import type { EventLog } from "../exec/log/event-log.ts";
+import { listingOf, snapshotOf } from "../exec/log/log-views.ts";
+import { SizeHistory } from "../exec/log/size-history.ts";
+import { TerminalAnswers } from "../exec/terminal/terminal-responder.ts";
+import { waitOn } from "../exec/wait/wait-condition.ts";
 import { internalError, invalidRequest } from "../protocol/errors.ts";
-import { freeCopied } from "../protocol/free-bytes.ts";
 import type { MethodName } from "../protocol/methods.ts";
 import type { Child, ChildEvents, RawExit } from "./child.ts";
-import { treeOf } from "./process-tree.ts";
 import { signalName, signalNumber } from "./signals.ts";
-import type { TreeKiller } from "./tree-kill.ts";
+import { treeOf } from "./tree/process-tree.ts";
+import type { TreeKiller } from "./tree/tree-kill.ts";
 
 /** TERM comes this long before KILL when a process outlives its `timeoutMs`. */
 const TIMEOUT_GRACE_MS = 2000;
@@ -475,5 +475,5 @@ function ended(running: boolean, survivors: number[]): TerminateResult {
 
 /** Loaded by the first wait for a port. */
 async function isPortListening(port: number): Promise<boolean> {
-  return (await import("./port-check.ts")).isPortListening(port);
+  return (await import("./listening-ports.ts")).isPortListening(port);
 }

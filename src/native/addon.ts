@@ -1,5 +1,5 @@
+import { messageOf } from "../base/error-message.ts";
 import { MAX_QUEUED_INPUT_BYTES, REMEMBERED_WRITE_IDS } from "../exec/input-limits.ts";
-import { messageOf } from "../protocol/message-of.ts";
 import { buildAtFirstUse, nativeFiles } from "./native-files.ts";
 
 /** A started program, as the addon knows it. Opaque: it can only be passed back to the addon. */

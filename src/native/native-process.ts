@@ -1,15 +1,15 @@
 import type { TerminalSize, TtyState } from "../exec/exec-process.ts";
-import { serverCgroup } from "../local/cgroups.ts";
 import type { Child, ChildEnds, ChildEvents, ChildInput, SpawnChild, TreeCgroup } from "../local/child.ts";
 import { NO_ENDS } from "../local/child.ts";
 import { errnoText, unreadableOutput } from "../local/errno-text.ts";
 import type { KeptChildSide, KeptMachine } from "../local/kept-child.ts";
 import { knownTrees } from "../local/known-trees.ts";
-import type { LocalMachine } from "../local/machine.ts";
-import type { ProcessEntry, ProcessTable } from "../local/process-table.ts";
+import type { LocalMachine } from "../local/platform.ts";
 import { spawnErrorFromErrno } from "../local/spawn-error.ts";
+import { serverCgroup } from "../local/tree/cgroups.ts";
+import type { ProcessEntry, ProcessTable } from "../local/tree/process-table.ts";
 import { type NativeAddon, type NativeChild, type NativeEntries, NativeEventError } from "./addon.ts";
-import { keptSide } from "./kept-side.ts";
+import { keptSide } from "./native-persistent-child.ts";
 
 /** This machine through the addon. */
 export function nativeMachine(native: NativeAddon, keeper: KeptMachine | null = null): LocalMachine {

@@ -1,7 +1,7 @@
 import { closeSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { type Clock, sleep, systemClock } from "../async/clock.ts";
-import { openPlace } from "./passed-descriptors.ts";
+import { openPlace } from "./inherited-fds.ts";
 
 /** Between two looks at whether a mount point is still in use; a killed sandbox is gone within a few milliseconds. */
 const LOOK_EVERY_MS = 20;

@@ -1,22 +1,22 @@
 import { lstat, realpath, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
-import type { EventLog } from "../exec/event-log.ts";
+import { messageOf } from "../base/error-message.ts";
 import type { SandboxScope, StartParams } from "../exec/exec-process.ts";
+import type { EventLog } from "../exec/log/event-log.ts";
 import type { ResolvedSandbox } from "../exec/resolved-sandbox.ts";
 import { RequestError } from "../protocol/errors.ts";
-import { messageOf } from "../protocol/message-of.ts";
 import { cwdFromUri } from "../protocol/path-uri.ts";
-import { sandboxPrograms } from "./available.ts";
 import type { SandboxPolicy, SandboxRoot } from "./bubblewrap.ts";
 import { isInside } from "./bubblewrap.ts";
-import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./denial.ts";
-import { HiddenFiles, hidden } from "./hidden-files.ts";
-import { type HeldTmp, lastingTmps } from "./lasting-tmp.ts";
+import { HiddenFiles, hidden } from "./masked-paths.ts";
 import { MountPoints } from "./mount-points.ts";
-import { pinFolder, pinRoot } from "./root-pins.ts";
-import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-intent.ts";
-import { cannotEnforce, parseSandboxIntent } from "./sandbox-intent.ts";
-import { raiseWalls } from "./walls.ts";
+import { pinFolder, pinRoot } from "./pinned-roots.ts";
+import { raiseWalls } from "./sandbox-command.ts";
+import { DENIAL_TAIL_BYTES, isSandboxDenial } from "./sandbox-denial.ts";
+import { sandboxPrograms } from "./sandbox-probe.ts";
+import type { IntentEntry, IntentPlace, SandboxIntent } from "./sandbox-request.ts";
+import { cannotEnforce, parseSandboxIntent } from "./sandbox-request.ts";
+import { type HeldTmp, lastingTmps } from "./shared-tmp.ts";
 
 /** What is to be walled. Without a directory there is no workspace either, unless the intent names one. */
 export type WalledStart = Pick<StartParams, "argv" | "env" | "arg0" | "sandboxScope"> & {

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { MAX_OUTSIDE } from "./limits.ts";
+import { MAX_OUTSIDE } from "./server-config.ts";
 
 /**
  * How the files this program may have open are shared out. Each share is a part of the whole, so that idle connections,

@@ -4,33 +4,33 @@ import { withDeadline } from "../async/deadline.ts";
 import { TaskSet } from "../async/task-set.ts";
 import type { Connection } from "../connection/connection.ts";
 import { nodeWire, type Wire } from "../connection/wire-parts.ts";
+import { tightest } from "../exec/backend/process-limits.ts";
 import type { StartParams } from "../exec/exec-process.ts";
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import type { RestoredProcess } from "../exec/kept-process.ts";
-import { tightest } from "../exec/process-limits.ts";
 import { ErrorCode, invalidRequest, RequestError, toWireError } from "../protocol/errors.ts";
 import type { InProcessClient, InProcessConnection, InProcessServer } from "../protocol/in-process.ts";
 import type { MethodName, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import { ConnectionHandler } from "./connection-handler.ts";
-import type { ServerFigures } from "./figures.ts";
+import { newSessionId } from "./auth/session-id.ts";
 import { newGeneration } from "./generation.ts";
 import type { HostServices, PeerAddress, ServerLog } from "./host-services.ts";
+import { metricsText } from "./observability/prometheus-text.ts";
+import type { ServerFigures } from "./observability/server-metrics.ts";
+import { LOCAL, type Principal } from "./principal.ts";
+import { ConnectionHandler } from "./rpc/connection-handler.ts";
+import { describe, runConnection } from "./rpc/connection-loop.ts";
+import type { Peer } from "./rpc/peer.ts";
 import {
   CONNECTIONS_CLOSE_WITHIN_MS,
   DEFAULT_SERVER_CONFIG,
   HAND_OVER_GRACE_MS,
   type ServerConfig,
-} from "./limits.ts";
-import { metricsText } from "./metrics-text.ts";
-import type { Peer } from "./peer.ts";
-import { LOCAL, type Principal } from "./principal.ts";
-import { ProcessHandles } from "./process-handles.ts";
-import { describe, runConnection } from "./processor.ts";
-import { ServerHeldProcesses } from "./server-held-processes.ts";
-import { newSessionId } from "./session-id.ts";
-import { SessionRegistry } from "./session-registry.ts";
-import { SharedRoom } from "./shared-room.ts";
-import { ViewerTurns } from "./viewer-turns.ts";
+} from "./server-config.ts";
+import { SharedRoom } from "./server-resources.ts";
+import { ServerHeldProcesses } from "./session/background-processes.ts";
+import { ProcessHandles } from "./session/process-handles.ts";
+import { SessionRegistry } from "./session/session-registry.ts";
+import { ViewerTurns } from "./session/viewer-scheduler.ts";
 
 /**
  * An exec-server: sessions and their processes, whatever the connections come in by.

@@ -1,4 +1,4 @@
-import { randomBytes } from "./random-bytes.ts";
+import { randomBytes } from "./auth/random-bytes.ts";
 
 /**
  * Names one run of a server program: `INSTANCE-N`. The servers that follow one another below a keeper share the instance

@@ -1,15 +1,15 @@
-import type { ByteLedger } from "../async/byte-ledger.ts";
 import type { Clock } from "../async/clock.ts";
+import type { ByteLedger } from "../async/memory-budget.ts";
 import type { Wire } from "../connection/wire-parts.ts";
 import type { HostBackend } from "../exec/host-backend.ts";
 import type { FileSystem } from "../files/file-system.ts";
 import type { ByteStream } from "../forward/byte-stream.ts";
 import type { HttpAnswer, HttpBodyDelta, HttpRequestParams } from "../protocol/http-schemas.ts";
 import type { EnvironmentInfo, ParamsOf, ResultOf } from "../protocol/methods.ts";
-import type { AuditLog } from "./audit-log.ts";
-import type { ServerFigures } from "./figures.ts";
-import type { FileMethod } from "./file-methods.ts";
-import type { Tracing } from "./tracing.ts";
+import type { AuditLog } from "./observability/audit-log.ts";
+import type { ServerFigures } from "./observability/server-metrics.ts";
+import type { Tracing } from "./observability/tracing.ts";
+import type { FileMethod } from "./rpc/file-methods.ts";
 
 /** Everything of its host that a server uses. It is given these; it imports none of them. */
 export interface HostServices {

@@ -1,4 +1,4 @@
-import { Lanes } from "../async/lanes.ts";
+import { Lanes } from "../async/keyed-queue.ts";
 import type { StraightWay } from "../connection/straight-way.ts";
 import type { HostProcess } from "../exec/host-backend.ts";
 

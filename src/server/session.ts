@@ -1,5 +1,5 @@
 import type { Clock, Timer } from "../async/clock.ts";
-import { Lanes } from "../async/lanes.ts";
+import { Lanes } from "../async/keyed-queue.ts";
 import type {
   ProcessListing,
   ReadParams,
@@ -12,17 +12,17 @@ import type {
 import type { HostBackend, HostProcess } from "../exec/host-backend.ts";
 import { KEPT_RETAINED_BYTES, type RestoredProcess } from "../exec/kept-process.ts";
 import { invalidRequest, type RequestError } from "../protocol/errors.ts";
-import { ForwardListeners } from "./forward-listeners.ts";
+import { ForwardListeners } from "./forward/forward-listeners.ts";
 import { notOfThis } from "./generation.ts";
 import type { CallContext } from "./handlers.ts";
 import { InputLanes } from "./input-lanes.ts";
-import type { TypedInput } from "./input-timeline.ts";
-import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./limits.ts";
-import type { ProcessHandles } from "./process-handles.ts";
-import type { ServerHeldProcesses } from "./server-held-processes.ts";
-import { type Attachment, SessionProcess } from "./session-process.ts";
-import { type Role, SharedProcess } from "./shared-process.ts";
-import type { ViewerTurns } from "./viewer-turns.ts";
+import { CLOSED_PROCESS_KEPT_MS, type ServerConfig } from "./server-config.ts";
+import type { ServerHeldProcesses } from "./session/background-processes.ts";
+import type { TypedInput } from "./session/input-history.ts";
+import type { ProcessHandles } from "./session/process-handles.ts";
+import { type Attachment, SessionProcess } from "./session/session-process.ts";
+import { type Role, SharedProcess } from "./session/shared-process.ts";
+import type { ViewerTurns } from "./session/viewer-scheduler.ts";
 
 type State =
   | { type: "attached"; attachment: Attachment }

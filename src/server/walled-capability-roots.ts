@@ -1,7 +1,7 @@
 import { invalidParams } from "../protocol/errors.ts";
 import type { ParamsOf, ResultOf } from "../protocol/methods.ts";
-import { isUnrestricted } from "./file-methods.ts";
 import type { HostServices } from "./host-services.ts";
+import { isUnrestricted } from "./rpc/file-methods.ts";
 
 type Method = "capabilityRoots/discoverV1";
 

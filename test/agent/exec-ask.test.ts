@@ -4,7 +4,7 @@ import { mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import {
   answer,
@@ -13,8 +13,8 @@ import {
   says,
   startMockResponses,
   toolOutputs,
-} from "../support/mock-responses.ts";
-import { COMPILE_CACHE, runCli } from "../support/run-cli.ts";
+} from "../support/models/mock-responses.ts";
+import { COMPILE_CACHE, runCli } from "../support/servers/run-cli.ts";
 
 const ENTRY = path.resolve(import.meta.dirname, "../../src/cli/procwire.ts");
 

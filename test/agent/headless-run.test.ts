@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { test } from "node:test";
+import { createModelCaller } from "../../src/agent/api/model-caller.ts";
+import { createHttpResponsesApi } from "../../src/agent/api/responses-dialect.ts";
 import { type HeadlessRunOptions, type RunContext, runHeadless } from "../../src/agent/headless-run.ts";
-import { HumanOutput } from "../../src/agent/human-output.ts";
-import { JsonlOutput } from "../../src/agent/jsonl-output.ts";
-import { createModelCaller } from "../../src/agent/model-call.ts";
-import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
+import { HumanOutput } from "../../src/agent/output/human-output.ts";
+import { JsonlOutput } from "../../src/agent/output/jsonl-output.ts";
 import type { Tool } from "../../src/tools/tool.ts";
 import {
   answer,
@@ -14,7 +14,7 @@ import {
   message,
   says,
   startMockResponses,
-} from "../support/mock-responses.ts";
+} from "../support/models/mock-responses.ts";
 
 class Capture extends PassThrough {
   text = "";

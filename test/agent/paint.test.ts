@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { wantsColor } from "../../src/agent/paint.ts";
+import { wantsColor } from "../../src/agent/output/ansi-style.ts";
 
 test("colours are used on terminals that can show them, unless an option overrides that", () => {
   const terminal = { isTTY: true };

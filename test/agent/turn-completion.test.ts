@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Notification, TurnStatus } from "../../src/agent/notification.ts";
+import type { Notification, TurnStatus } from "../../src/agent/agent-notification.ts";
 import { decodeTurnCompleted } from "../../src/agent/turn-completion.ts";
 
 const turnCompleted = (status: TurnStatus, message?: string): Notification => ({

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ModelRequest } from "../../src/agent/model-api.ts";
-import type { CallModel } from "../../src/agent/model-call.ts";
-import { ModelError } from "../../src/agent/model-error.ts";
-import type { Notification } from "../../src/agent/notification.ts";
-import type { JsonObject, OutputItem } from "../../src/agent/response-events.ts";
+import type { Notification } from "../../src/agent/agent-notification.ts";
+import type { ModelRequest } from "../../src/agent/api/model-api.ts";
+import type { CallModel } from "../../src/agent/api/model-caller.ts";
+import { ModelError } from "../../src/agent/api/model-error.ts";
+import type { JsonObject, OutputItem } from "../../src/agent/api/response-events.ts";
+import { NO_USAGE } from "../../src/agent/token-usage.ts";
 import { runTurn, type TurnOptions } from "../../src/agent/turn.ts";
-import { NO_USAGE } from "../../src/agent/usage.ts";
 import type { Tool, ToolOutput } from "../../src/tools/tool.ts";
 
 const say = (text: string): OutputItem => ({

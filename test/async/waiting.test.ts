@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError, withDeadline } from "../../src/async/deadline.ts";
-import { Lanes } from "../../src/async/lanes.ts";
+import { Lanes } from "../../src/async/keyed-queue.ts";
 import { TaskSet } from "../../src/async/task-set.ts";
 import { Watch } from "../../src/async/watch.ts";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type BrowserContext, chromium, type Page } from "playwright-core";
-import { ServeChild } from "../support/serve.ts";
+import { ServeChild } from "../support/servers/serve.ts";
 
 const CHROMIUM = "/usr/bin/chromium";
 /** Where the screenshots of a run are kept. */

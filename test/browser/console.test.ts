@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Page } from "playwright-core";
-import { readCast } from "../../src/client/asciicast.ts";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { until } from "../support/until.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { readCast } from "../../src/client/recording/asciicast.ts";
+import { until } from "../support/system/until.ts";
 import {
   assertNoAxeFaults,
   keepScreenshot,

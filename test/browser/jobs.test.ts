@@ -11,10 +11,10 @@ import {
   says,
   startMockResponses,
   toolOutputs,
-} from "../support/mock-responses.ts";
-import { type CliRun, startCli } from "../support/run-cli.ts";
-import { scratchDirectory } from "../support/serve.ts";
-import { until } from "../support/until.ts";
+} from "../support/models/mock-responses.ts";
+import { type CliRun, startCli } from "../support/servers/run-cli.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 import {
   assertNoAxeFaults,
   keepScreenshot,

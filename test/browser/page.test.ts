@@ -4,9 +4,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { webFolder } from "../../src/host/web-folder.ts";
-import { ServeChild } from "../support/serve.ts";
-import { until } from "../support/until.ts";
+import { webFolder } from "../../src/host/console-assets.ts";
+import { ServeChild } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 import { loginUrlOf, openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
 /** The whole console, as it goes over the wire. */

@@ -3,10 +3,16 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { answer, functionCall, says, startMockResponses, toolOutputs } from "../support/mock-responses.ts";
-import { startCli } from "../support/run-cli.ts";
-import { scratchDirectory } from "../support/serve.ts";
-import { until } from "../support/until.ts";
+import {
+  answer,
+  functionCall,
+  says,
+  startMockResponses,
+  toolOutputs,
+} from "../support/models/mock-responses.ts";
+import { startCli } from "../support/servers/run-cli.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 import { openBrowser, screenText, serveConsole, signedIn } from "./browser.ts";
 
 const PASSWORD = "correct-horse-battery";

@@ -5,10 +5,10 @@ import { createRequire } from "node:module";
 import { after, before, describe, test } from "node:test";
 import headless, { type ITerminalAddon } from "@xterm/headless";
 import type { Page } from "playwright-core";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { readHistory } from "../../src/client/process-history.ts";
-import { CuttingProxy } from "../support/cutting-proxy.ts";
-import { until } from "../support/until.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { readHistory } from "../../src/client/process/retained-output.ts";
+import { CuttingProxy } from "../support/faults/cutting-proxy.ts";
+import { until } from "../support/system/until.ts";
 import { openBrowser, screenText, serveConsole, signedIn, startOnPage } from "./browser.ts";
 
 /** Not imported: its types are a browser's. */

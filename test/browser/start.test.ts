@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { ServeChild, scratchDirectory } from "../support/serve.ts";
-import { until } from "../support/until.ts";
+import { ServeChild, scratchDirectory } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 import { openBrowser, screenText, signedIn, startOnPage } from "./browser.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));

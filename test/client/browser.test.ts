@@ -10,8 +10,8 @@ import { build } from "esbuild";
 import { browserBuild } from "../../scripts/build-browser.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import type { Listening } from "../../src/server/front-door.ts";
-import { listen } from "../../src/server/listen.ts";
+import { listen } from "../../src/server/listen/listen.ts";
+import type { Listening } from "../../src/server/listen/websocket-gateway.ts";
 
 describe("the client for browsers", { timeout: 120_000 }, () => {
   let directory: string;

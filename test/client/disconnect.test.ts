@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import { lines } from "../../src/exec/lines.ts";
-import { run } from "../../src/exec/run-program.ts";
+import { lines } from "../../src/exec/run/lines.ts";
+import { run } from "../../src/exec/run/run-program.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { DisconnectedError } from "../../src/protocol/errors.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";

@@ -5,9 +5,9 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import type { Listening } from "../../src/server/front-door.ts";
-import { listen } from "../../src/server/listen.ts";
-import { FaultProxy } from "../support/fault-proxy.ts";
+import { listen } from "../../src/server/listen/listen.ts";
+import type { Listening } from "../../src/server/listen/websocket-gateway.ts";
+import { FaultProxy } from "../support/faults/fault-proxy.ts";
 
 const runFile = promisify(execFile);
 

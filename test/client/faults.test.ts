@@ -3,12 +3,12 @@ import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import { run } from "../../src/exec/run-program.ts";
-import { waitFor } from "../../src/exec/wait-for-output.ts";
-import { type Fault, FaultProxy } from "../support/fault-proxy.ts";
-import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
+import { run } from "../../src/exec/run/run-program.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
+import { type Fault, FaultProxy } from "../support/faults/fault-proxy.ts";
+import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/servers/sockets.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 const CUTS = 300;

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import { memoryConnectionPair } from "../../src/connection/memory-connection.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
 
 /** A client and a server in this program, on one clock that is moved by hand. */
 async function connected() {

@@ -4,7 +4,7 @@ import { ManualClock } from "../../src/async/clock.ts";
 import { TimeoutError } from "../../src/async/deadline.ts";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import { run } from "../../src/exec/run-program.ts";
+import { run } from "../../src/exec/run/run-program.ts";
 import { encodeBase64 } from "../../src/protocol/base64.ts";
 import { RequestError } from "../../src/protocol/errors.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";

@@ -7,10 +7,10 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
-import type { ExecServerEvent } from "../../src/client/command-sessions.ts";
 import type { ExecServerClient as UniversalClient } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
+import type { ExecServerEvent } from "../../src/client/process/v0-client.ts";
 import { SERVE, startServer } from "../contract/backends.ts";
 
 const TIMEOUT = { timeout: 120_000 };

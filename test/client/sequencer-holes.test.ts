@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Sequencer } from "../../src/client/sequencer.ts";
-import { EventLog } from "../../src/exec/event-log.ts";
+import { Sequencer } from "../../src/client/process/sequencer.ts";
 import type { ExecEvent, ExitStatus, ReadResult } from "../../src/exec/exec-process.ts";
+import { EventLog } from "../../src/exec/log/event-log.ts";
 
 type Kind = "output" | "hole" | "exit" | "close";
 

@@ -4,14 +4,14 @@ import type {
   ConnectionState,
   ExecServerClient as UniversalClient,
 } from "../../src/client/exec-server-client.ts";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FaultProxy } from "../support/fault-proxy.ts";
-import { type ServeChild, serve } from "../support/serve.ts";
-import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/sockets.ts";
-import { until } from "../support/until.ts";
-import { WireClient, webSocketWire } from "../support/wire.ts";
+import { FaultProxy } from "../support/faults/fault-proxy.ts";
+import { WireClient, webSocketWire } from "../support/servers/raw-connection.ts";
+import { type ServeChild, serve } from "../support/servers/serve.ts";
+import { missing, SOCKET_KINDS, type SocketServer, serveOn } from "../support/servers/sockets.ts";
+import { until } from "../support/system/until.ts";
 
 const TAKEN_OVER = /was taken over by another connection/;
 const CAT = {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { duplexPair } from "node:stream";
 import { describe, test } from "node:test";
-import { ByteTurns } from "../../src/async/byte-turns.ts";
+import { ByteTurns } from "../../src/async/byte-semaphore.ts";
 import { ManualClock } from "../../src/async/clock.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";

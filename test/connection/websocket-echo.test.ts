@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
-import { serveEcho } from "../support/echo-server.ts";
-import { closePayload, cut, type RawFrame, RawWebSocket, rawFrame } from "../support/raw-frames.ts";
+import { closePayload, cut, type RawFrame, RawWebSocket, rawFrame } from "../support/faults/raw-frames.ts";
+import { serveEcho } from "../support/servers/echo-server.ts";
 
 /** The rules of WebSocket, tested over TCP on the code path the server uses, with both kinds of socket. */
 

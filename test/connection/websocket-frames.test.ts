@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import fc from "fast-check";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import { FrameReader, FrameWriter, type Role } from "../../src/connection/websocket-frames.ts";
-import { cut, rawFrame as frame } from "../support/raw-frames.ts";
+import { cut, rawFrame as frame } from "../support/faults/raw-frames.ts";
 
 const MAX_MESSAGE_BYTES = 1000;
 

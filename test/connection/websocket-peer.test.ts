@@ -5,11 +5,11 @@ import { type AddressInfo, connect as connectTcp, createServer, type Socket } fr
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
 import { WebSocket, WebSocketServer } from "ws";
-import { acceptKey } from "../../src/connection/accept-key.ts";
 import type { Connection, ConnectionEvent } from "../../src/connection/connection.ts";
+import { acceptKey } from "../../src/connection/websocket-accept-key.ts";
 import { connectWebSocket, UpgradeRefusedError } from "../../src/connection/websocket-client.ts";
 import { WebSocketConnection } from "../../src/connection/websocket-connection.ts";
-import { listenerOf, serveWebSockets } from "../support/websocket-server.ts";
+import { listenerOf, serveWebSockets } from "../support/servers/websocket-server.ts";
 
 /** The `ws` package as an independent peer, in both roles, through a proxy that cuts the bytes anywhere. */
 

@@ -5,15 +5,15 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { spawnLocalExecServer } from "../../src/client/node/spawned-exec-server.ts";
-import type { RemoteFiles } from "../../src/client/remote-files.ts";
+import type { RemoteFiles } from "../../src/client/files/remote-files.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { spawnLocalExecServer } from "../../src/client/node/spawn-exec-server.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
-import { Environment } from "../../src/host/environment-here.ts";
+import { Environment } from "../../src/host/local-environment.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { serveOn } from "../support/sockets.ts";
+import { serveOn } from "../support/servers/sockets.ts";
 
 /** A backend under test, and how to dispose of it. */
 export interface ContractBackend {

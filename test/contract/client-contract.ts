@@ -8,11 +8,11 @@ import { text } from "node:stream/consumers";
 import { after, before, describe, it } from "node:test";
 import { withDeadline } from "../../src/async/deadline.ts";
 import { SpawnedProcess } from "../../src/client/node/spawned-process.ts";
-import { communicate } from "../../src/exec/communicate.ts";
 import type { ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
-import { lines } from "../../src/exec/lines.ts";
-import { run } from "../../src/exec/run-program.ts";
-import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { communicate } from "../../src/exec/run/communicate.ts";
+import { lines } from "../../src/exec/run/lines.ts";
+import { run } from "../../src/exec/run/run-program.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import type { ContractBackend } from "./backends.ts";
 
 const PATH = process.env.PATH ?? "/usr/bin:/bin";

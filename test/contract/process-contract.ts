@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { after, before, describe, it, type TestContext } from "node:test";
-import { communicate } from "../../src/exec/communicate.ts";
 import type { ExecEvent, ExecProcess, StartParams } from "../../src/exec/exec-process.ts";
-import { lines } from "../../src/exec/lines.ts";
-import { run } from "../../src/exec/run-program.ts";
-import { waitFor } from "../../src/exec/wait-for-output.ts";
+import { communicate } from "../../src/exec/run/communicate.ts";
+import { lines } from "../../src/exec/run/lines.ts";
+import { run } from "../../src/exec/run/run-program.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { skipUnless } from "../support/skip-unless.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 import type { ContractBackend } from "./backends.ts";
 import { refusedWith } from "./refusals.ts";
 

@@ -3,9 +3,9 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describe, it } from "node:test";
-import { startCli } from "../support/run-cli.ts";
-import { scratchDirectory } from "../support/serve.ts";
-import { skipUnless } from "../support/skip-unless.ts";
+import { startCli } from "../support/servers/run-cli.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 
 const entry = join(import.meta.dirname, "..", "..", "src", "cli", "procwire.ts");
 

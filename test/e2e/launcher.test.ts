@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, mkdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, test } from "node:test";
-import { scratchDirectory } from "../support/serve.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
 
 const root = join(import.meta.dirname, "..", "..");
 const BUILT_AT = new Date("2026-01-01T00:00:00Z");

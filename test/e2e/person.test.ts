@@ -6,7 +6,6 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { loadAddon } from "../../src/native/addon.ts";
-import { PROGRAM, startMcp } from "../mcp/start-mcp.ts";
 import {
   answer,
   functionCall,
@@ -14,11 +13,12 @@ import {
   says,
   startMockResponses,
   toolOutputs,
-} from "../support/mock-responses.ts";
-import { startCli } from "../support/run-cli.ts";
-import { scratchDirectory, serve } from "../support/serve.ts";
-import { skipUnless } from "../support/skip-unless.ts";
-import { until } from "../support/until.ts";
+} from "../support/models/mock-responses.ts";
+import { startCli } from "../support/servers/run-cli.ts";
+import { scratchDirectory, serve } from "../support/servers/serve.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
+import { until } from "../support/system/until.ts";
+import { PROGRAM, startMcp } from "../tools/mcp/start-mcp.ts";
 
 const needsTerminals = {
   skip: skipUnless(loadAddon().type === "loaded", "terminals need the addon"),

@@ -7,9 +7,9 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { WebSocket } from "ws";
-import { isAlive, ServeChild, scratchDirectory, serve } from "../support/serve.ts";
-import { until } from "../support/until.ts";
-import { rawTcp, sh, startParams, WireClient, webSocketWire } from "../support/wire.ts";
+import { rawTcp, sh, startParams, WireClient, webSocketWire } from "../support/servers/raw-connection.ts";
+import { isAlive, ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 
 /** Runs `procwire serve` to its end; for what it refuses. */
 async function runToEnd(...args: string[]): Promise<{ code: number | null; stdout: string; stderr: string }> {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { type ServeChild, scratchDirectory, serve } from "../support/serve.ts";
-import type { WireClient, WireMessage } from "../support/wire.ts";
+import type { WireClient, WireMessage } from "../support/servers/raw-connection.ts";
+import { type ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
 
 /**
  * Requests that were once sent to the reference server, and what it answered: the same requests must be answered the

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { test } from "node:test";
 import { environmentInfo } from "../../src/environment/environment-info.ts";
-import { localEnvironment } from "../../src/environment/host-facts.ts";
+import { localEnvironment } from "../../src/environment/environment-service.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 
 const info = (env: NodeJS.ProcessEnv, more = {}) =>

@@ -12,8 +12,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import { until } from "../support/until.ts";
-import { USERS } from "../support/users.ts";
+import { until } from "../support/system/until.ts";
+import { USERS } from "../support/system/users.ts";
 import {
   at,
   compile,

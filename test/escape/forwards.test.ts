@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
-import { forwardPortBack } from "../../src/client/node/forwarded-ports.ts";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
-import { PROCWIRE } from "../support/serve.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { forwardPortBack } from "../../src/client/node/port-forward.ts";
+import { PROCWIRE } from "../support/servers/serve.ts";
 import { type Ground, intent, READ_ROOT, readOnly, wayOut } from "./inside.ts";
 
 const ALLOWED = { serveArgs: () => ["--allow-forward"] };

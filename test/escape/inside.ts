@@ -10,10 +10,10 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import { noWalls } from "../sandbox/walls.ts";
-import { PROCWIRE, ServeChild } from "../support/serve.ts";
-import { commandAs, USERS, type User } from "../support/users.ts";
-import { startParams, type WireClient } from "../support/wire.ts";
+import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import { startParams, type WireClient } from "../support/servers/raw-connection.ts";
+import { PROCWIRE, ServeChild } from "../support/servers/serve.ts";
+import { commandAs, USERS, type User } from "../support/system/users.ts";
 
 export type Json = Record<string, unknown>;
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdirSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { dirname, join } from "node:path";
-import { USERS } from "../support/users.ts";
+import { USERS } from "../support/system/users.ts";
 import {
   attemptProgram,
   type Ground,

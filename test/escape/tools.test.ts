@@ -3,13 +3,13 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "no
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
 import type { ExecBackend } from "../../src/exec/exec-process.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
-import { availableSandboxes } from "../../src/sandbox/available.ts";
+import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import { createUnifiedExec, type UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
-import { noWalls, scratch } from "../sandbox/walls.ts";
-import { until } from "../support/until.ts";
+import { noWalls, scratch } from "../sandbox/sandbox-fixture.ts";
+import { until } from "../support/system/until.ts";
 import { call, fact, textOf } from "../tools/calls.ts";
 import { attemptProgram, type Ground, wayOut } from "./inside.ts";
 

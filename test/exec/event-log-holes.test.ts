@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { EventLog } from "../../src/exec/event-log.ts";
 import type { ExecEvent } from "../../src/exec/exec-process.ts";
+import { EventLog } from "../../src/exec/log/event-log.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const exit = { exitCode: 0, signal: null, reason: "exited", sandboxDenied: false } as const;

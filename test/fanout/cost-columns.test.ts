@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { parse } from "csv-parse/sync";
-import { report, startMockResponses } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
+import { report, startMockResponses } from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
 import { catTable } from "./fanout-harness.ts";
 
 test("with --costs every row says what it has cost, and results.jsonl always does", async () => {

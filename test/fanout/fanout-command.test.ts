@@ -12,10 +12,10 @@ import {
   says,
   startMockResponses,
   toolOutputs,
-} from "../support/mock-responses.ts";
-import { type CliEnd, type CliRun, runCli, startCli } from "../support/run-cli.ts";
-import { runMain } from "../support/run-main.ts";
-import { until } from "../support/until.ts";
+} from "../support/models/mock-responses.ts";
+import { type CliEnd, type CliRun, runCli, startCli } from "../support/servers/run-cli.ts";
+import { runMain } from "../support/servers/run-main.ts";
+import { until } from "../support/system/until.ts";
 import { catTable } from "./fanout-harness.ts";
 
 interface Setup {

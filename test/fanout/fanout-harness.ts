@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { Readable } from "node:stream";
 import { parse } from "csv-parse/sync";
-import type { RetryPolicy } from "../../src/agent/model-call.ts";
-import { createHttpResponsesApi } from "../../src/agent/responses-api.ts";
+import type { RetryPolicy } from "../../src/agent/api/model-caller.ts";
+import { createHttpResponsesApi } from "../../src/agent/api/responses-dialect.ts";
 import type { TableFormat, TableReading } from "../../src/fanout/input/table.ts";
 import { prepareInput } from "../../src/fanout/input/table-input.ts";
 import type { ItemRecord } from "../../src/fanout/job.ts";
@@ -12,7 +12,11 @@ import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import type { JobEnd } from "../../src/fanout/output/job-listener.ts";
 import { createRowCaller } from "../../src/fanout/run/row-resources.ts";
 import { type StartJobOptions, startOrResumeJob } from "../../src/fanout/run/start-job.ts";
-import { type MockHandler, type MockResponses, startMockResponses } from "../support/mock-responses.ts";
+import {
+  type MockHandler,
+  type MockResponses,
+  startMockResponses,
+} from "../support/models/mock-responses.ts";
 
 export interface FanoutRun extends Partial<Omit<StartJobOptions, "task" | "settings">> {
   table?: string;

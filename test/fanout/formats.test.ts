@@ -3,9 +3,9 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, suite, test } from "node:test";
-import { report, startMockResponses } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
-import { runMain } from "../support/run-main.ts";
+import { report, startMockResponses } from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
+import { runMain } from "../support/servers/run-main.ts";
 
 const folder = await mkdtemp(path.join(tmpdir(), "procwire-formats-"));
 const mock = await startMockResponses((request) => report(request, { text: "a\tb", n: 1 }));

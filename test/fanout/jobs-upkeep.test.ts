@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { report, says } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
-import { until } from "../support/until.ts";
+import { report, says } from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
+import { until } from "../support/system/until.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("one corrupt job hides no other, is reported, and can be removed", async () => {

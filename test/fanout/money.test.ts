@@ -2,10 +2,16 @@ import assert from "node:assert/strict";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { NO_USAGE } from "../../src/agent/usage.ts";
-import { costOf, moneyText, PACKAGE_PRICES, PRICES_AS_OF } from "../../src/fanout/money/price-table.ts";
-import { completed, type MockAnswer, type MockRequest, report, says } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
+import { NO_USAGE } from "../../src/agent/token-usage.ts";
+import { costOf, moneyText, PACKAGE_PRICES, PRICES_AS_OF } from "../../src/fanout/cost/price-table.ts";
+import {
+  completed,
+  type MockAnswer,
+  type MockRequest,
+  report,
+  says,
+} from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 const ROOT = path.join(import.meta.dirname, "../..");

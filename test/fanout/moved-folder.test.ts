@@ -3,8 +3,8 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "no
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { type MockResponses, report, startMockResponses } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
+import { type MockResponses, report, startMockResponses } from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
 
 /** A folder that is worked in under one name, then under another. */
 async function withFolder(

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { report, says } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
+import { report, says } from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("a changed table asks only the rows that changed", async () => {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SqliteStore } from "../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { answer, functionCall, message, report, says } from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
+import { answer, functionCall, message, report, says } from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "./fanout-harness.ts";
 
 test("a row keeps what was said in each of its attempts, and `jobs show --item` shows it", async () => {

@@ -3,16 +3,16 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
-import { chatReport, chatSays, reportArguments } from "../support/mock-chat.ts";
-import { messagesCall } from "../support/mock-messages.ts";
+import { chatReport, chatSays, reportArguments } from "../support/models/mock-chat.ts";
+import { messagesCall } from "../support/models/mock-messages.ts";
 import {
   type MockHandler,
   type MockResponses,
   report,
   says,
   startMockResponses,
-} from "../support/mock-responses.ts";
-import { runCli } from "../support/run-cli.ts";
+} from "../support/models/mock-responses.ts";
+import { runCli } from "../support/servers/run-cli.ts";
 
 const COMMAND = ["fanout", "cats.csv", "--instruction", "about {name}", "--output", "out.csv"];
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { type Clock, systemClock } from "../../src/async/clock.ts";
 import { knownTrees } from "../../src/local/known-trees.ts";
-import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../src/local/process-table.ts";
-import { TreeKiller } from "../../src/local/tree-kill.ts";
+import type { ProcessEntry, ProcessIdentity, ProcessTable } from "../../src/local/tree/process-table.ts";
+import { TreeKiller } from "../../src/local/tree/tree-kill.ts";
 
 /** The cost of reading one process, on a clock that counts nothing else. */
 const MS_PER_READ = 0.001;

@@ -4,14 +4,14 @@ import { createServer } from "node:net";
 import { describe, it } from "node:test";
 import { ManualClock } from "../../src/async/clock.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
-import { RetentionBudget } from "../../src/exec/retention-budget.ts";
+import { RetentionBudget } from "../../src/exec/log/retention-budget.ts";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { LocalBackend } from "../../src/local/local-backend.ts";
-import { plainMachine } from "../../src/local/machine.ts";
+import { plainMachine } from "../../src/local/platform.ts";
 import { SpawnError } from "../../src/local/spawn-error.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { isRunning, NO_ADDON } from "../native/started.ts";
-import { until } from "../support/until.ts";
+import { until } from "../support/system/until.ts";
 
 let ids = 0;
 const start = (backend: LocalBackend, script: string, params: Partial<StartParams> = {}) =>

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { unreadableOutput } from "../../src/local/errno-text.ts";
 import { spawnFallbackChild } from "../../src/local/fallback-child.ts";
 import { LocalBackend } from "../../src/local/local-backend.ts";
-import type { LocalMachine } from "../../src/local/machine.ts";
-import { plainMachine } from "../../src/local/machine.ts";
+import type { LocalMachine } from "../../src/local/platform.ts";
+import { plainMachine } from "../../src/local/platform.ts";
 
 /** Node's own spawner, whose first piece of output cannot be read; test/host has the system fail for real. */
 function unreadable(): LocalMachine {

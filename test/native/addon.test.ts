@@ -10,8 +10,8 @@ import {
   type NativeSpawnDone,
 } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
-import { nativeListener } from "../../src/native/native-wire.ts";
-import { until } from "../support/until.ts";
+import { nativeListener } from "../../src/native/native-sockets.ts";
+import { until } from "../support/system/until.ts";
 import { addon, endSession, NO_ADDON, startChild } from "./started.ts";
 
 /** The addon with some functions replaced: by itself it never emits an invalid event. */

@@ -4,7 +4,7 @@ import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { promisify } from "node:util";
-import { until } from "../support/until.ts";
+import { until } from "../support/system/until.ts";
 import { isRunning, NO_ADDON } from "./started.ts";
 
 const run = promisify(execFile);

@@ -3,8 +3,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { isAlive } from "../support/serve.ts";
-import { until } from "../support/until.ts";
+import { isAlive } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 import { NO_ADDON } from "./started.ts";
 
 const fixture = join(import.meta.dirname, "..", "fixtures", "native", "left-alone.ts");

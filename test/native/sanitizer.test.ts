@@ -4,7 +4,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { before, describe, it } from "node:test";
 import { promisify } from "node:util";
-import { KeptServe, keptParams, NO_KEEPER } from "../support/keeper.ts";
+import { KeptServe, keptParams, NO_KEEPER } from "../support/servers/supervised-server.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..", "..");

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
-import { until } from "../support/until.ts";
+import { until } from "../support/system/until.ts";
 import { endSession, manyRuns, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const RUNS = 200;

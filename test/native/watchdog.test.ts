@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, describe, it } from "node:test";
 import { nativeFiles } from "../../src/native/native-files.ts";
-import { childrenOf } from "../support/serve.ts";
-import { until } from "../support/until.ts";
+import { childrenOf } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
 import { addon, isRunning, NO_ADDON, startChild, TERMINAL } from "./started.ts";
 
 const watchdog = nativeFiles("watchdog").next().value;

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { after, describe, test } from "node:test";
 import fc from "fast-check";
-import { MAX_WRITE_BYTES } from "../../src/client/write-window.ts";
+import { MAX_WRITE_BYTES } from "../../src/client/process/write-window.ts";
 import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import type { ConnectionEvent } from "../../src/connection/connection.ts";
@@ -12,9 +12,9 @@ import { WebSocketConnection } from "../../src/connection/websocket-connection.t
 import { FrameReader, FrameWriter } from "../../src/connection/websocket-frames.ts";
 import { loadAddon, type NativeAddon } from "../../src/native/addon.ts";
 import { nativeSpawn } from "../../src/native/native-process.ts";
-import { nativeCodec, nativeListener } from "../../src/native/native-wire.ts";
+import { nativeCodec, nativeListener } from "../../src/native/native-sockets.ts";
 import type { Message } from "../../src/protocol/envelope.ts";
-import { routeMessage } from "../../src/server/routing.ts";
+import { routeMessage } from "../../src/server/rpc/route-message.ts";
 
 /** A server's connection run by the addon, over real TCP, and a client that writes frames by hand. */
 

@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { Worker } from "node:worker_threads";
-import { until } from "../support/until.ts";
+import { until } from "../support/system/until.ts";
 import { addon, NO_ADDON, processExists, startChild } from "./started.ts";
 
 const fixture = join(import.meta.dirname, "..", "fixtures", "native", "worker.ts");

@@ -7,8 +7,8 @@ import type { AcceptedSocket } from "../../src/connection/accepted-socket.ts";
 import { plainByteCodec } from "../../src/connection/byte-codec.ts";
 import { messageEvent } from "../../src/connection/connection.ts";
 import { FrameWriter } from "../../src/connection/websocket-frames.ts";
-import { nativeListener } from "../../src/native/native-wire.ts";
-import { routeMessage } from "../../src/server/routing.ts";
+import { nativeListener } from "../../src/native/native-sockets.ts";
+import { routeMessage } from "../../src/server/rpc/route-message.ts";
 import { addon, NO_ADDON } from "./started.ts";
 
 describe("a bulk write read by its bytes", { skip: NO_ADDON }, () => {

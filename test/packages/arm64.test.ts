@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, it } from "node:test";
-import { ARM64_LIBRARIES, QEMU, SKIP_WITHOUT_QEMU } from "../support/emulated-arm64.ts";
+import { ARM64_LIBRARIES, QEMU, SKIP_WITHOUT_QEMU } from "../support/system/emulated-arm64.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
 
 /** The version that a clone uses; npm holds the download to the registry's checksum. */

@@ -21,7 +21,7 @@ const library = tracked("src/**/*.ts", "src/*.ts").filter((path) => !/^src\/(cli
 const WEB_CONSOLE = ["console.css", "console.js", "icon.svg", "index.html"].map((name) => `dist/web/${name}`);
 
 /** Programs that are no commands: the one that runs them, and the thread that reads jobs for the web console. */
-const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-worker.ts"];
+const PROGRAMS: readonly string[] = ["src/cli/procwire.ts", "src/cli/jobs-reader-main.ts"];
 
 /** Commands, and those programs. */
 const bundles = tracked("src/cli/*.ts").filter(

@@ -7,8 +7,8 @@ import { join, resolve } from "node:path";
 import { describe, it } from "node:test";
 import { tarball } from "../../scripts/pack-all.ts";
 import { PLATFORMS } from "../../scripts/platforms.ts";
-import { DocumentTerminal, documentedCommands } from "../support/document-commands.ts";
-import { skipUnless } from "../support/skip-unless.ts";
+import { DocumentTerminal, documentedCommands } from "../support/system/document-commands.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 import { PackageRegistry } from "./package-registry.ts";
 
 const NPM_SETTINGS = {

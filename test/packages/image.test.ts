@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
-import { documentedCommands } from "../support/document-commands.ts";
-import { skipUnless } from "../support/skip-unless.ts";
+import { documentedCommands } from "../support/system/document-commands.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
 const ARCHIVE = join(ROOT, "release/procwire-image.tar");

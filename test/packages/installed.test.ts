@@ -3,7 +3,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { skipUnless } from "../support/skip-unless.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 import { healthOf, InstalledProject, TERMINAL_BY_LIBRARY } from "./installed-project.ts";
 
 describe("the package, installed without scripts where there is no compiler", () => {

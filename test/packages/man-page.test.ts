@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync, spawnSync } from "node:child_process";
 import { describe, it } from "node:test";
 import { tarball } from "../../scripts/pack-all.ts";
-import { skipUnless } from "../support/skip-unless.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
 
 const hasGroff = spawnSync("groff", ["--version"]).status === 0;
 

@@ -14,11 +14,11 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
-import { probe, sandboxPrograms } from "../../src/sandbox/available.ts";
 import type { Access, SandboxPolicy, SandboxRoot } from "../../src/sandbox/bubblewrap.ts";
 import { bubblewrapOptions, isInside } from "../../src/sandbox/bubblewrap.ts";
-import { raiseWalls } from "../../src/sandbox/walls.ts";
-import { noWalls, READ_ONLY, runBehind, scratch, walled } from "./walls.ts";
+import { raiseWalls } from "../../src/sandbox/sandbox-command.ts";
+import { probe, sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
+import { noWalls, READ_ONLY, runBehind, scratch, walled } from "./sandbox-fixture.ts";
 
 const options = (policy: SandboxPolicy) => bubblewrapOptions(policy, () => null);
 

@@ -8,10 +8,10 @@ import { test } from "node:test";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ExecServerError } from "../../src/protocol/exec-server-error.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
-import { sandboxPrograms } from "../../src/sandbox/available.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
-import { skipUnless } from "../support/skip-unless.ts";
-import { noWalls } from "./walls.ts";
+import { sandboxPrograms } from "../../src/sandbox/sandbox-probe.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
+import { noWalls } from "./sandbox-fixture.ts";
 
 /** Behind walls, too, a command starts in the directory that was checked, or not at all. */
 

@@ -8,7 +8,7 @@ import { createLocalBackend } from "../../src/host/this-machine.ts";
 import { ErrorCode, RequestError } from "../../src/protocol/errors.ts";
 import { uriFromPath } from "../../src/protocol/path-uri.ts";
 import { resolveSandbox } from "../../src/sandbox/resolve-sandbox.ts";
-import { noWalls, scratch } from "./walls.ts";
+import { noWalls, scratch } from "./sandbox-fixture.ts";
 
 type Json = Record<string, unknown>;
 

@@ -5,8 +5,8 @@ import type { FileSystem } from "../../src/files/file-system.ts";
 import { notFound } from "../../src/protocol/errors.ts";
 import { methods } from "../../src/protocol/methods.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
-import { memoryWire, WireClient } from "../support/wire.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
+import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
 
 /** Files that are never there: random params must not touch anything. */
 const refuse = async () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, describe, test } from "node:test";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { memoryWire, WireClient } from "../support/wire.ts";
+import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
 
 /** The seed's handler tests, from the wire, on real processes. */
 

@@ -3,7 +3,7 @@ import { describe, test } from "node:test";
 import { ProtocolError, RequestError } from "../../src/protocol/errors.ts";
 import type { ServerNotification } from "../../src/protocol/methods.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
 
 function setup() {
   const host = new FakeHost();

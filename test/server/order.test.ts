@@ -3,9 +3,9 @@ import { describe, test } from "node:test";
 import type { FileSystem } from "../../src/files/file-system.ts";
 import { localFileSystem } from "../../src/files/local-file-system.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
-import { scratchDirectory } from "../support/serve.ts";
-import { memoryWire, startParams, WireClient } from "../support/wire.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
+import { memoryWire, startParams, WireClient } from "../support/servers/raw-connection.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
 
 async function setup(host = new FakeHost()) {
   const server = new ExecServer(host);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
 
 const start = (processId: string) => ({ processId, argv: ["x"], cwd: "file:///tmp", env: {}, tty: false });
 

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
-import { memoryWire, startParams, WireClient } from "../support/wire.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
+import { memoryWire, startParams, WireClient } from "../support/servers/raw-connection.ts";
 
 /** What is done next: a request of one of the two sessions, or something that happens at the host. */
 interface Step {

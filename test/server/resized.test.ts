@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { FakeHost } from "../support/fake-host.ts";
-import { memoryWire, WireClient } from "../support/wire.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
+import { memoryWire, WireClient } from "../support/servers/raw-connection.ts";
 
 function setup() {
   const host = new FakeHost({ retainedBytes: 1000 });

@@ -2,7 +2,7 @@ import { constants } from "node:os";
 import type { OutputStream } from "../../src/exec/exec-process.ts";
 import type { Child, ChildEvents, ChildInput, RawExit } from "../../src/local/child.ts";
 import { NO_ENDS } from "../../src/local/child.ts";
-import { WriteIds } from "../../src/local/write-ids.ts";
+import { WriteIds } from "../../src/local/write-id-cache.ts";
 import { firstMismatch, patternBytes } from "./pattern.ts";
 import { chunkBytesOf, type Program } from "./program.ts";
 import type { SimClock } from "./sim-clock.ts";

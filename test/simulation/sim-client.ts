@@ -1,8 +1,8 @@
 import type { Clock } from "../../src/async/clock.ts";
 import { sleep } from "../../src/async/clock.ts";
 import { ExecServerClient } from "../../src/client/exec-server-client.ts";
-import type { RemoteProcess } from "../../src/client/remote-process.ts";
-import type { EventLogLimits } from "../../src/exec/event-log.ts";
+import type { RemoteProcess } from "../../src/client/process/remote-process.ts";
+import type { EventLogLimits } from "../../src/exec/log/event-log.ts";
 import { DISCONNECTED_PREFIX } from "../../src/protocol/errors.ts";
 import { Ledger } from "./ledger.ts";
 import { patternBytes } from "./pattern.ts";

@@ -3,7 +3,7 @@ import type { LongMessage } from "../../src/connection/long-message.ts";
 import { decodeBase64, encodeBase64 } from "../../src/protocol/base64.ts";
 import { parseMessage } from "../../src/protocol/envelope.ts";
 import { isObject } from "../../src/protocol/schema.ts";
-import type { Lane } from "./sim-lane.ts";
+import type { Lane } from "./sim-direct-input.ts";
 
 export interface EndOptions {
   label: string;

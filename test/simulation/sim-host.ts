@@ -1,13 +1,13 @@
 import type { Clock } from "../../src/async/clock.ts";
-import { EventLog, type EventLogLimits } from "../../src/exec/event-log.ts";
 import type { StartParams } from "../../src/exec/exec-process.ts";
 import type { HostBackend } from "../../src/exec/host-backend.ts";
+import { EventLog, type EventLogLimits } from "../../src/exec/log/event-log.ts";
 import { LocalProcess } from "../../src/local/local-process.ts";
-import type { ProcessTable } from "../../src/local/process-table.ts";
-import { TreeKiller } from "../../src/local/tree-kill.ts";
+import type { ProcessTable } from "../../src/local/tree/process-table.ts";
+import { TreeKiller } from "../../src/local/tree/tree-kill.ts";
 import { internalError } from "../../src/protocol/errors.ts";
 import type { HostServices } from "../../src/server/host-services.ts";
-import { FakeHost } from "../support/fake-host.ts";
+import { FakeHost } from "../support/servers/fake-host.ts";
 import { fromArgv } from "./program.ts";
 import { Random } from "./random.ts";
 import { SimChild } from "./sim-child.ts";

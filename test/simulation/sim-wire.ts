@@ -2,7 +2,7 @@ import type { Connection } from "../../src/connection/connection.ts";
 import type { Random } from "./random.ts";
 import type { SimClock } from "./sim-clock.ts";
 import { SimConnection } from "./sim-connection.ts";
-import { Lane } from "./sim-lane.ts";
+import { Lane } from "./sim-direct-input.ts";
 import type { Trace } from "./trace.ts";
 
 /** How a network treats its connections, for one run. */

@@ -3,7 +3,7 @@
  * a clock that jumps from one event to the next. Nothing in it depends on anything but the seed.
  */
 
-import type { EventLogLimits } from "../../src/exec/event-log.ts";
+import type { EventLogLimits } from "../../src/exec/log/event-log.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
 import { Random } from "./random.ts";
 import { SimClient } from "./sim-client.ts";

@@ -4,8 +4,8 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
 import type { ToolOutput } from "../../src/tools/tool.ts";
-import { skipUnless } from "../support/skip-unless.ts";
-import { until } from "../support/until.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
+import { until } from "../support/system/until.ts";
 import { collectEvents, fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves, Setup } from "./host.ts";
 

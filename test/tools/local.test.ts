@@ -1,11 +1,11 @@
 import { describe } from "node:test";
 import { createLocalBackend } from "../../src/host/this-machine.ts";
-import { availableSandboxes } from "../../src/sandbox/available.ts";
+import { availableSandboxes } from "../../src/sandbox/sandbox-probe.ts";
 import { testCommands } from "./command-behaviour.ts";
 import { behavesOn } from "./host.ts";
 import { testLogin } from "./login-behaviour.ts";
+import { testWalls } from "./sandboxed-behavior.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
-import { testWalls } from "./walled-behaviour.ts";
 
 const behaves = behavesOn(async () => {
   const backend = createLocalBackend();

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ApprovalPolicy } from "../../src/tools/policy/approval.ts";
 import type { UnifiedExecOptions } from "../../src/tools/unified-exec.ts";
-import { noWalls } from "../sandbox/walls.ts";
+import { noWalls } from "../sandbox/sandbox-fixture.ts";
 import { fact, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 

@@ -2,20 +2,20 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, test } from "node:test";
-import { ExecServerClient } from "../../src/client/node/socket-client.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
 import { createLocalHost } from "../../src/host/local-host.ts";
 import { ExecServer } from "../../src/server/exec-server.ts";
-import { listen } from "../../src/server/listen.ts";
+import { listen } from "../../src/server/listen/listen.ts";
 import { createUnifiedExec } from "../../src/tools/unified-exec.ts";
-import { FaultProxy } from "../support/fault-proxy.ts";
-import { until } from "../support/until.ts";
+import { FaultProxy } from "../support/faults/fault-proxy.ts";
+import { until } from "../support/system/until.ts";
 import { call, collectEvents, fact, sessionOf, textOf, typesOf } from "./calls.ts";
 import { testCommands } from "./command-behaviour.ts";
 import type { Host } from "./host.ts";
 import { behavesOn } from "./host.ts";
 import { testLogin } from "./login-behaviour.ts";
+import { testWalls } from "./sandboxed-behavior.ts";
 import { testSwappedWorkdirs } from "./swapped-workdir.ts";
-import { testWalls } from "./walled-behaviour.ts";
 
 /** A server of its own, and a client that reaches it through a proxy which can cut the connection. */
 async function openRemote(reconnect = true): Promise<Host & { proxy: FaultProxy; server: ExecServer }> {

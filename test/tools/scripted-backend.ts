@@ -1,5 +1,4 @@
 import { ManualClock } from "../../src/async/clock.ts";
-import { EventLog } from "../../src/exec/event-log.ts";
 import type {
   ExecBackend,
   ExecProcess,
@@ -8,9 +7,10 @@ import type {
   TerminateMode,
   TtyState,
 } from "../../src/exec/exec-process.ts";
-import { waitOn } from "../../src/exec/wait-condition.ts";
+import { EventLog } from "../../src/exec/log/event-log.ts";
+import { waitOn } from "../../src/exec/wait/wait-condition.ts";
 import { notFound } from "../../src/protocol/errors.ts";
-import { WHERE_SCRIPT } from "../../src/tools/policy/real-workdir.ts";
+import { WHERE_SCRIPT } from "../../src/tools/policy/resolve-workdir.ts";
 
 /**
  * A backend whose processes do what a test says, on a clock that stands still: for what is about time alone. The log

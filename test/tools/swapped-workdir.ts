@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ApprovalPolicy, ApprovalRequest } from "../../src/tools/policy/approval.ts";
-import { noWalls } from "../sandbox/walls.ts";
+import { noWalls } from "../sandbox/sandbox-fixture.ts";
 import { fact, sessionOf, textOf } from "./calls.ts";
 import type { Behaves } from "./host.ts";
 

@@ -1,10 +1,10 @@
-import { ByteTurns } from "../../async/byte-turns.ts";
+import { ByteTurns } from "../../async/byte-semaphore.ts";
 import { TaskSet } from "../../async/task-set.ts";
-import { messageOf } from "../../protocol/message-of.ts";
-import type { Scan, ScannedEntry } from "../remote-files.ts";
+import { messageOf } from "../../base/error-message.ts";
+import type { Scan, ScannedEntry } from "../files/remote-files.ts";
 import { belowPath } from "../wire-path.ts";
+import { BLOCK_BYTES, BLOCKS_AT_ONCE, codeOf, copyLargeFile, haveSameContent } from "./block-copy.ts";
 import type { CopyFilesOptions, CopyPlace, CopyProblem, CopyResult, CopyTally } from "./copy-types.ts";
-import { BLOCK_BYTES, BLOCKS_AT_ONCE, codeOf, copyLargeFile, haveSameContent } from "./large-file.ts";
 
 /** A file up to this size goes in one message. */
 const SMALL_FILE_BYTES = 256 * 1024;

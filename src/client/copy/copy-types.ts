@@ -1,4 +1,4 @@
-import type { RemoteFiles } from "../remote-files.ts";
+import type { RemoteFiles } from "../files/remote-files.ts";
 
 /** A path of a host: native and absolute, or a `file:` URI. */
 export interface CopyPlace {

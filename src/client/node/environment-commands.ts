@@ -1,12 +1,12 @@
 import { whenAborted } from "../../async/abort.ts";
+import { guardSecrets } from "../../exec/backend/secret-filter.ts";
 import { withCaller } from "../../exec/call-error.ts";
-import { asText } from "../../exec/collect-output.ts";
 import type { ExecBackend, StartParams } from "../../exec/exec-process.ts";
-import { guardSecrets } from "../../exec/host-environment.ts";
-import { commandParams, type RunOptions, type RunResult, runToEnd } from "../../exec/run-program.ts";
-import { startUntil } from "../../exec/start-until.ts";
+import { startUntil } from "../../exec/run/abortable-start.ts";
+import { asText } from "../../exec/run/collect-output.ts";
+import { commandParams, type RunOptions, type RunResult, runToEnd } from "../../exec/run/run-program.ts";
 import { ExecServerError } from "../../protocol/exec-server-error.ts";
-import { explainingStart } from "../start-error.ts";
+import { explainingStart } from "../process/start-error.ts";
 import { SpawnedProcess } from "./spawned-process.ts";
 
 /** A program by its name or path, or a program with its arguments. No shell reads it. */

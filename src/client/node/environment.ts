@@ -1,10 +1,10 @@
 import type { CallOptions, ExecBackend } from "../../exec/exec-process.ts";
-import type { RunResult } from "../../exec/run-program.ts";
+import type { RunResult } from "../../exec/run/run-program.ts";
 import type { InProcessServer } from "../../protocol/in-process.ts";
 import type { EnvironmentInfo } from "../../protocol/methods.ts";
 import type { ExecServerClient as UniversalClient } from "../exec-server-client.ts";
-import type { RemoteFiles } from "../remote-files.ts";
-import type { RemoteHttp } from "../remote-http.ts";
+import type { RemoteFiles } from "../files/remote-files.ts";
+import type { RemoteHttp } from "../network/remote-http.ts";
 import {
   type Command,
   type CommandHost,
@@ -13,8 +13,8 @@ import {
   type SpawnOptions,
   spawnCommand,
 } from "./environment-commands.ts";
-import { ExecServerClient, type SocketClientOptions } from "./socket-client.ts";
-import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawned-exec-server.ts";
+import { ExecServerClient, type SocketClientOptions } from "./node-client.ts";
+import { type ExecServerLaunchCommand, spawnLocalExecServer } from "./spawn-exec-server.ts";
 import type { SpawnedProcess } from "./spawned-process.ts";
 
 /** Where an environment is: here, behind a URL, or behind the stdio of a program. */

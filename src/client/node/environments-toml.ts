@@ -1,11 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
 import { parse } from "smol-toml";
-import { defined } from "../../exec/defined.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { defined } from "../../base/omit-undefined.ts";
 import { array, boolean, f64, type Infer, map, object, optional, string } from "../../protocol/schema.ts";
 import type { EnvironmentTarget } from "./environment.ts";
-import type { ExecServerLaunchCommand } from "./spawned-exec-server.ts";
+import type { ExecServerLaunchCommand } from "./spawn-exec-server.ts";
 
 /** The id of this machine in a list of environments. */
 export const LOCAL_ENVIRONMENT_ID = "local";

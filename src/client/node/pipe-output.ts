@@ -1,7 +1,7 @@
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { ExecProcess } from "../../exec/exec-process.ts";
-import { type StreamOptions, streamBytes } from "../../exec/stream-bytes.ts";
+import { type StreamOptions, streamBytes } from "../../exec/run/stream-bytes.ts";
 
 export interface PipeOptions extends StreamOptions {
   /** Ends the target after the last byte. Default: true. */

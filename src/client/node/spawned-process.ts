@@ -20,9 +20,9 @@ import type {
   WriteOptions,
   WriteStatus,
 } from "../../exec/exec-process.ts";
-import { type LinesOptions, lines } from "../../exec/lines.ts";
-import { type StreamOptions, streamBytes } from "../../exec/stream-bytes.ts";
-import { type Match, type WaitForOptions, waitFor } from "../../exec/wait-for-output.ts";
+import { type LinesOptions, lines } from "../../exec/run/lines.ts";
+import { type StreamOptions, streamBytes } from "../../exec/run/stream-bytes.ts";
+import { type Match, type WaitForOptions, waitFor } from "../../exec/wait/wait-for-output.ts";
 import type { MethodName } from "../../protocol/methods.ts";
 import { type PipeOptions, type PipeTarget, pipeOutput } from "./pipe-output.ts";
 

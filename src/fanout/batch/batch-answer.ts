@@ -1,7 +1,7 @@
-import { readArguments } from "../../agent/function-arguments.ts";
-import type { ModelAnswer } from "../../agent/model-call.ts";
-import { ModelError } from "../../agent/model-error.ts";
-import { asBatched, type TokenUsage } from "../../agent/usage.ts";
+import type { ModelAnswer } from "../../agent/api/model-caller.ts";
+import { ModelError } from "../../agent/api/model-error.ts";
+import { readArguments } from "../../agent/arguments/function-arguments.ts";
+import { asBatched, type TokenUsage } from "../../agent/token-usage.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { AttemptFailure, Report } from "../ledger/job-ledger.ts";
 import { createReportTool, REPORT_TOOL_NAME } from "../row/report-tool.ts";

@@ -1,6 +1,6 @@
-import { asBatched, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/usage.ts";
+import { asBatched, NO_USAGE, type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
+import { costOf, type Price } from "../cost/price-table.ts";
 import type { JobCounts } from "../job.ts";
-import { costOf, type Price } from "../money/price-table.ts";
 
 /** Later rows may cost more than the average so far, and a batch cannot be stopped in the middle of a row. */
 const RESERVE = 1.25;

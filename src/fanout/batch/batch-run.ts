@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
-import { markOf } from "../../agent/anthropic-batches.ts";
-import type { BatchApi, BatchState } from "../../agent/batch-api.ts";
-import { ModelError } from "../../agent/model-error.ts";
+import { ModelError } from "../../agent/api/model-error.ts";
+import { markOf } from "../../agent/batch/anthropic-batches.ts";
+import type { BatchApi, BatchState } from "../../agent/batch/batch-api.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
 import { hasEnded, type ItemRecord, type JobRecord } from "../job.ts";
 import type { BatchPart } from "../ledger/batch-ledger.ts";

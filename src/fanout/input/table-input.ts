@@ -4,7 +4,7 @@ import { mkdir, open, rm } from "node:fs/promises";
 import path from "node:path";
 import type { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import { InputError, type JobTask } from "../job.ts";
 import { formatOfName, type TableFormat, type TableReading } from "./table.ts";
 

@@ -2,9 +2,9 @@ import { createReadStream } from "node:fs";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
-import { parseExactJson } from "../../agent/exact-json.ts";
-import { isObject } from "../../agent/response-events.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import { isObject } from "../../agent/api/response-events.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { parseExactJson } from "../../base/lossless-json.ts";
 import { InputError, type Row } from "../job.ts";
 import { jsonElements } from "./json-objects.ts";
 

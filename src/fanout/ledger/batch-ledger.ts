@@ -1,4 +1,4 @@
-import type { TokenUsage } from "../../agent/usage.ts";
+import type { TokenUsage } from "../../agent/token-usage.ts";
 import type { ItemRecord } from "../job.ts";
 import type { AttemptFailure, Report } from "./job-ledger.ts";
 

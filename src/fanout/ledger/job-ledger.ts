@@ -1,4 +1,5 @@
-import type { TokenUsage } from "../../agent/usage.ts";
+import type { TokenUsage } from "../../agent/token-usage.ts";
+import type { Spending } from "../cost/job-budget.ts";
 import type {
   AttemptRecord,
   ErrorClass,
@@ -12,7 +13,6 @@ import type {
   NewJob,
   StoredAnswer,
 } from "../job.ts";
-import type { Spending } from "../money/job-budget.ts";
 import type { BatchLedger } from "./batch-ledger.ts";
 import type { LedgerViews } from "./ledger-views.ts";
 

@@ -1,4 +1,4 @@
-import type { TokenUsage } from "../../agent/usage.ts";
+import type { TokenUsage } from "../../agent/token-usage.ts";
 import type { ErrorClass, ItemRecord, ItemStatus } from "../job.ts";
 
 /** Which rows a person wants to see. Absent members do not filter. */

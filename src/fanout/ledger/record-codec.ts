@@ -1,7 +1,8 @@
-import { parseExactJson } from "../../agent/exact-json.ts";
-import { isObject } from "../../agent/response-events.ts";
-import type { BatchedTokens, TokenUsage } from "../../agent/usage.ts";
-import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/job-schemas.ts";
+import { isObject } from "../../agent/api/response-events.ts";
+import type { BatchedTokens, TokenUsage } from "../../agent/token-usage.ts";
+import { parseExactJson } from "../../base/lossless-json.ts";
+import { ERROR_CLASSES, JOB_STATUSES } from "../../protocol/console-job-schemas.ts";
+import type { FleetBudget, Spending } from "../cost/job-budget.ts";
 import {
   type AttemptOutcome,
   type AttemptRecord,
@@ -16,7 +17,6 @@ import {
   type StoredAnswer,
   type TranscriptEntry,
 } from "../job.ts";
-import type { FleetBudget, Spending } from "../money/job-budget.ts";
 import type { BatchPart, BatchPartState } from "./batch-ledger.ts";
 import type { FailureGroup, SettledSpan } from "./ledger-views.ts";
 

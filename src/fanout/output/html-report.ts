@@ -2,12 +2,12 @@ import { createWriteStream } from "node:fs";
 import { rename, rm } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import { costOf, moneyText } from "../cost/price-table.ts";
 import type { ItemRecord, ItemStatus } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { costOf, moneyText } from "../money/price-table.ts";
 import { REPORT_SCRIPT, REPORT_STYLE } from "./html-report-assets.ts";
-import { usedText } from "./progress.ts";
-import type { JobSummary } from "./summary.ts";
+import { usedText } from "./job-progress.ts";
+import type { JobSummary } from "./job-summary.ts";
 
 /** Browsers scroll badly with more rows than this; the results table has them all. */
 const SHOWN_ROWS = 5_000;

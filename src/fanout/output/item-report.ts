@@ -1,6 +1,6 @@
-import { type TokenUsage, usageFields } from "../../agent/usage.ts";
+import { type TokenUsage, usageFields } from "../../agent/token-usage.ts";
+import { costOf, moneyText, type Price } from "../cost/price-table.ts";
 import type { AttemptRecord, ItemRecord, TranscriptEntry } from "../job.ts";
-import { costOf, moneyText, type Price } from "../money/price-table.ts";
 
 /** A row with everything that is known about it. */
 export interface ItemDetails {

@@ -1,8 +1,8 @@
 import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
 import type { JobEnd, RowRetry } from "./job-listener.ts";
-import { type Progress, progressFields } from "./progress.ts";
+import { type Progress, progressFields } from "./job-progress.ts";
+import { fullSummaryFields } from "./job-summary.ts";
 import { resultLine } from "./results-log.ts";
-import { fullSummaryFields } from "./summary.ts";
 
 /** Events of a job as JSON objects, the same for `fanout --json` and `exec --json`. */
 export type JobEvent = Readonly<Record<string, unknown>> & { readonly type: string };

@@ -1,7 +1,7 @@
 import path from "node:path";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { type ExportOptions, exportErrors, exportResults } from "./export.ts";
+import { type ExportOptions, exportErrors, exportResults } from "./export-results.ts";
 
 /**
  * Writes the results, and the failures when there are any; returns the path of the failures. The ledger keeps everything if

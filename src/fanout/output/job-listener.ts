@@ -6,8 +6,8 @@ import {
   type JobRecord,
   type ScheduleEnd,
 } from "../job.ts";
-import type { Progress } from "./progress.ts";
-import type { JobSummary } from "./summary.ts";
+import type { Progress } from "./job-progress.ts";
+import type { JobSummary } from "./job-summary.ts";
 
 /** Receives the events of a job. */
 export interface JobListener {

@@ -1,9 +1,9 @@
-import { type TokenUsage, totalTokens } from "../../agent/usage.ts";
+import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
+import { costOf, moneyText, type Price } from "../cost/price-table.ts";
 import type { JobCounts, JobRecord } from "../job.ts";
 import type { BatchPart } from "../ledger/batch-ledger.ts";
-import { costOf, moneyText, type Price } from "../money/price-table.ts";
-import { countText, durationText } from "./progress.ts";
-import type { JobSummary } from "./summary.ts";
+import { countText, durationText } from "./job-progress.ts";
+import type { JobSummary } from "./job-summary.ts";
 
 /** All jobs, one line each. */
 export function jobTable(

@@ -1,9 +1,9 @@
-import type { ApiHealth, ApiSilence } from "../../agent/api-health.ts";
+import type { ApiHealth, ApiSilence } from "../../agent/api/api-health.ts";
 import { type Clock, sleep } from "../../async/clock.ts";
+import { costOf, type Price } from "../cost/price-table.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { costOf, type Price } from "../money/price-table.ts";
-import { type Progress, RateMeter } from "./progress.ts";
+import { type Progress, RateMeter } from "./job-progress.ts";
 
 /** How much of its width the limiter uses now. */
 interface LimiterState {

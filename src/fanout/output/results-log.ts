@@ -1,9 +1,9 @@
 import { closeSync, ftruncateSync, openSync, writeSync } from "node:fs";
 import { rename, rm } from "node:fs/promises";
-import { usageFields } from "../../agent/usage.ts";
+import { usageFields } from "../../agent/token-usage.ts";
+import { costOf, type Price } from "../cost/price-table.ts";
 import type { ItemRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import { costOf, type Price } from "../money/price-table.ts";
 
 /**
  * `results.jsonl`: every row as it finishes, so that it can be read while the job runs. The ledger is

@@ -1,6 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
-import type { JsonObject } from "../../agent/response-events.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { Row } from "../job.ts";
 
 const IMAGE_TYPES: Readonly<Record<string, string>> = {

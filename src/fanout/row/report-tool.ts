@@ -1,6 +1,6 @@
-import { jsonIn } from "../../agent/chat-completions-answer.ts";
-import { parseExactJson } from "../../agent/exact-json.ts";
-import { isObject, type JsonObject } from "../../agent/response-events.ts";
+import { jsonIn } from "../../agent/api/chat-completions-decoder.ts";
+import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import { parseExactJson } from "../../base/lossless-json.ts";
 import type { Tool, ToolDefinition, ToolOutput } from "../../tools/tool.ts";
 import type { ResultCheck } from "./result-check.ts";
 import { reportParameters } from "./result-schema.ts";

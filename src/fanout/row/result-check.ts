@@ -1,6 +1,6 @@
-import { roundedJson } from "../../agent/exact-json.ts";
-import type { JsonObject } from "../../agent/response-events.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { roundedJson } from "../../base/lossless-json.ts";
 import { InputError } from "../job.ts";
 
 /** Says what is wrong with a result, one line a fault; empty when it fits. */

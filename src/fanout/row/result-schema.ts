@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from "../../agent/response-events.ts";
+import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
 import { InputError } from "../job.ts";
 
 /** Keywords that only a JSON Schema has. */

@@ -1,6 +1,6 @@
-import { ModelError } from "../../agent/model-error.ts";
+import { ModelError } from "../../agent/api/model-error.ts";
+import type { TokenUsage } from "../../agent/token-usage.ts";
 import { TooManyCallsError } from "../../agent/turn.ts";
-import type { TokenUsage } from "../../agent/usage.ts";
 import type { ErrorClass, ItemRecord } from "../job.ts";
 import type { Claim } from "../ledger/job-ledger.ts";
 

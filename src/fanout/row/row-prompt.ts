@@ -1,4 +1,4 @@
-import type { JsonObject } from "../../agent/response-events.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { Template } from "../input/template.ts";
 import type { JobRecord, NewItem, Row } from "../job.ts";
 import { REPORT_TOOL_NAME, reportDefinition } from "./report-tool.ts";

@@ -1,5 +1,5 @@
-import type { RequestOptions } from "../../agent/model-api.ts";
-import type { JsonObject } from "../../agent/response-events.ts";
+import type { RequestOptions } from "../../agent/api/model-api.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
 import type { ToolDefinition } from "../../tools/tool.ts";
 import type { ItemRecord, JobRecord } from "../job.ts";
 import { attachmentsOf, withoutAttached } from "./attachments.ts";

@@ -1,4 +1,4 @@
-import type { ModelAnswer } from "../../agent/model-call.ts";
+import type { ModelAnswer } from "../../agent/api/model-caller.ts";
 import type { ToolOutput } from "../../tools/tool.ts";
 import type { TranscriptEntry } from "../job.ts";
 

@@ -1,29 +1,29 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { systemClock } from "../../async/clock.ts";
-import { JOB_STATUSES } from "../../protocol/job-schemas.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { JOB_STATUSES } from "../../protocol/console-job-schemas.ts";
 import type { PartLimits } from "../batch/batch-run.ts";
+import type { BudgetLimits, FleetBudget } from "../cost/job-budget.ts";
+import { PACKAGE_PRICES, type PriceTable } from "../cost/price-table.ts";
 import type { TableRows } from "../input/table-rows.ts";
 import { finalStatus, type ItemRecord, type JobRecord, type JobSettings, type ScheduleEnd } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
-import type { BudgetLimits, FleetBudget } from "../money/job-budget.ts";
-import { PACKAGE_PRICES, type PriceTable } from "../money/price-table.ts";
-import type { ExportOptions } from "../output/export.ts";
+import type { ExportOptions } from "../output/export-results.ts";
 import { writeJobFiles } from "../output/job-files.ts";
 import type { JobEnd, JobListener } from "../output/job-listener.ts";
-import { PaceFile } from "../output/pace-file.ts";
+import { summarize } from "../output/job-summary.ts";
 import { ProgressTicker } from "../output/progress-ticker.ts";
+import { PaceFile } from "../output/rate-status-file.ts";
 import { ResultsLog } from "../output/results-log.ts";
-import { summarize } from "../output/summary.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { sharedPromptChars } from "../row/row-prompt.ts";
-import { withCompanions } from "./companions.ts";
+import { withCompanions } from "./background-tasks.ts";
 import { openBatches } from "./open-batches.ts";
 import { reuseAnswers } from "./reuse-answers.ts";
 import { type RowResources, rowAgentFor } from "./row-resources.ts";
 import { type FailFast, scheduleRows } from "./scheduler.ts";
-import { TableReading } from "./table-reading.ts";
+import { TableReading } from "./table-ingestion.ts";
 
 export interface CoordinatorOptions extends RowResources {
   store: JobStore;

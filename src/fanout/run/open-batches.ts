@@ -1,11 +1,11 @@
 import { systemClock } from "../../async/clock.ts";
 import { affordableBatchRows } from "../batch/batch-budget.ts";
 import { BatchRun } from "../batch/batch-run.ts";
+import type { Price } from "../cost/price-table.ts";
 import type { ItemRecord, JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import type { Price } from "../money/price-table.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
-import type { Companion } from "./companions.ts";
+import type { Companion } from "./background-tasks.ts";
 import type { CoordinatorOptions } from "./coordinator.ts";
 
 /** How long to wait for an API that accepts no batches, unless the caller says otherwise. */

@@ -1,4 +1,4 @@
-import type { ResponseHeaders } from "../../agent/model-api.ts";
+import type { ResponseHeaders } from "../../agent/api/model-api.ts";
 
 /** The longest wait that a rate-limit header can cause. */
 const MAX_HEADER_HOLD_MS = 60_000;

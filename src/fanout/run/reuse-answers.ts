@@ -1,4 +1,4 @@
-import { isObject } from "../../agent/response-events.ts";
+import { isObject } from "../../agent/api/response-events.ts";
 import type { StoredAnswer } from "../job.ts";
 import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
 import type { ResultCheck } from "../row/result-check.ts";

@@ -1,14 +1,14 @@
-import { ApiHealth } from "../../agent/api-health.ts";
-import type { BatchApi } from "../../agent/batch-api.ts";
-import type { ModelApi } from "../../agent/model-api.ts";
-import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/model-call.ts";
+import { ApiHealth } from "../../agent/api/api-health.ts";
+import type { ModelApi } from "../../agent/api/model-api.ts";
+import { type CallModel, createModelCaller, type RetryPolicy } from "../../agent/api/model-caller.ts";
+import type { BatchApi } from "../../agent/batch/batch-api.ts";
 import { type Clock, systemClock } from "../../async/clock.ts";
 import type { JobRecord } from "../job.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
 import type { CompiledTask } from "../row/compiled-task.ts";
 import { createRowAgent, type OpenRowTools } from "../row/row-agent.ts";
 import type { RowAgent } from "../row/row-outcome.ts";
-import { Limiter } from "./limiter.ts";
+import { Limiter } from "./rate-limiter.ts";
 
 /** What a process needs to work on rows of any job. */
 export interface RowResources {

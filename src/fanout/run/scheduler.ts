@@ -1,4 +1,6 @@
 import type { Clock, Timer } from "../../async/clock.ts";
+import { type BudgetLimits, JobBudget } from "../cost/job-budget.ts";
+import type { Price } from "../cost/price-table.ts";
 import {
   CANCELLED_BY_ROW_AGENT,
   CANCELLED_BY_USER,
@@ -10,14 +12,12 @@ import {
   type ScheduleEnd,
 } from "../job.ts";
 import type { Claim, JobLedger } from "../ledger/job-ledger.ts";
-import { type BudgetLimits, JobBudget } from "../money/job-budget.ts";
-import type { Price } from "../money/price-table.ts";
 import type { RowRetry } from "../output/job-listener.ts";
 import { hasFallbackLeft } from "../row/row-model.ts";
 import type { Refusal, RowAgent } from "../row/row-outcome.ts";
-import { CommonFault } from "./common-fault.ts";
-import { type LaneEnd, type LaneOptions, workRow } from "./lane.ts";
-import type { Limiter } from "./limiter.ts";
+import type { Limiter } from "./rate-limiter.ts";
+import { type LaneEnd, type LaneOptions, workRow } from "./run-attempt.ts";
+import { CommonFault } from "./systemic-failure.ts";
 
 export type FailFast = { type: "count"; rows: number } | { type: "percent"; percent: number };
 

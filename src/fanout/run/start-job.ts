@@ -2,10 +2,10 @@ import { systemClock } from "../../async/clock.ts";
 import { jobKey, type TableInput } from "../input/table-input.ts";
 import { type FirstRows, TableRows } from "../input/table-rows.ts";
 import type { JobRecord, JobSettings, JobTask } from "../job.ts";
-import { checkOutput } from "../output/export.ts";
+import { checkOutput } from "../output/export-results.ts";
 import type { JobEnd } from "../output/job-listener.ts";
 import { type CompiledTask, compileTask } from "../row/compiled-task.ts";
-import { questionOf } from "../row/reuse-question.ts";
+import { questionOf } from "../row/question-hash.ts";
 import { type CoordinatorOptions, coordinateJob } from "./coordinator.ts";
 
 export interface StartJobOptions extends CoordinatorOptions {

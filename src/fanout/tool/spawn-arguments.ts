@@ -1,4 +1,4 @@
-import { isObject, type JsonObject } from "../../agent/response-events.ts";
+import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
 
 /** The arguments of `spawn_agents_on_csv`. */
 export interface SpawnArguments {

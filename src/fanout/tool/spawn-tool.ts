@@ -1,7 +1,7 @@
 import path from "node:path";
 import { Readable } from "node:stream";
 import type { RunContext } from "../../agent/headless-run.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
 import type { Tool } from "../../tools/tool.ts";
 import { prepareInput } from "../input/table-input.ts";
@@ -14,14 +14,14 @@ import {
 } from "../job.ts";
 import type { JobStore } from "../ledger/job-ledger.ts";
 import type { JobEnd } from "../output/job-listener.ts";
-import { ParentRunOutput } from "../output/parent-run-output.ts";
-import { summaryFields } from "../output/summary.ts";
+import { summaryFields } from "../output/job-summary.ts";
+import { ParentRunOutput } from "../output/parent-run-listener.ts";
 import type { FolderJudge } from "../output/write-table.ts";
 import { unwrapSchema } from "../row/result-schema.ts";
 import type { RowResources } from "../run/row-resources.ts";
 import { startOrResumeJob } from "../run/start-job.ts";
 import { parseSpawnArguments, SPAWN_PARAMETERS, type SpawnArguments } from "./spawn-arguments.ts";
-import { type TableAccess, TablePaths } from "./table-access.ts";
+import { type TableAccess, TablePaths } from "./table-path-access.ts";
 
 export interface SpawnToolOptions extends Omit<RowResources, "signal" | "concurrency"> {
   context: RunContext;

@@ -1,5 +1,5 @@
+import type { PriceTable } from "../cost/price-table.ts";
 import type { JobLedger } from "../ledger/job-ledger.ts";
-import type { PriceTable } from "../money/price-table.ts";
 import type { ItemDetails } from "../output/item-report.ts";
 import { compileTask } from "../row/compiled-task.ts";
 import { rowInstructions, rowMessage } from "../row/row-prompt.ts";

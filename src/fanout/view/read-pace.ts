@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
-import type { JobDetails } from "../../protocol/job-schemas.ts";
+import type { JobDetails } from "../../protocol/console-job-schemas.ts";
 import { isObject } from "../../protocol/schema.ts";
-import { PACE_FILE } from "../output/pace-file.ts";
+import { PACE_FILE } from "../output/rate-status-file.ts";
 
 /** A live run writes every second; an older file was left by a run that was killed. */
 const FRESH_MS = 10_000;

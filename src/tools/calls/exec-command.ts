@@ -1,21 +1,21 @@
 import { posix } from "node:path";
 import { abortable } from "../../async/abort.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ExecProcess, StartParams } from "../../exec/exec-process.ts";
-import { messageOf } from "../../protocol/message-of.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
 import type { ApprovalRequest } from "../policy/approval.ts";
 import { describeCommand } from "../policy/approval.ts";
-import { realWorkdir, type Workdir } from "../policy/real-workdir.ts";
-import type { SandboxChoice } from "../policy/sandbox-attempt.ts";
-import { sandboxIntent } from "../policy/sandbox-attempt.ts";
+import { realWorkdir, type Workdir } from "../policy/resolve-workdir.ts";
+import type { SandboxChoice } from "../policy/sandbox-choice.ts";
+import { sandboxIntent } from "../policy/sandbox-choice.ts";
 import { chooseShell } from "../policy/shell-choice.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession, SessionCommand } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext, ToolOutput } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import type { ExecCommandArguments } from "./definitions.ts";
-import { definitions, execCommandSchema } from "./definitions.ts";
-import { answer, refusal, waitWindow } from "./window-call.ts";
+import type { ExecCommandArguments } from "./tool-definitions.ts";
+import { definitions, execCommandSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
+import { answer, refusal, waitWindow } from "./yield-call.ts";
 import { execWindowMs } from "./yield-window.ts";
 
 /** Quiet, colourless and without a pager: made for reading, not for looking at. As in Codex. */

@@ -1,10 +1,10 @@
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import { definitions, killSessionSchema } from "./definitions.ts";
-import { answer, refusal, waitWindow } from "./window-call.ts";
+import { definitions, killSessionSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
+import { answer, refusal, waitWindow } from "./yield-call.ts";
 
 /** What is asked to end has this long before it is killed. */
 const GRACE_MS = 2000;

@@ -2,8 +2,8 @@ import { withoutUndefined } from "../output/render.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import { definitions, listSessionsSchema } from "./definitions.ts";
+import { definitions, listSessionsSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
 
 /** Lists the sessions that can be named, so that a lost number can be found again. */
 export function listSessionsTool(context: ExecContext): Tool {

@@ -1,9 +1,9 @@
+import { incompleteHead, incompleteTail } from "../../base/utf8.ts";
 import { DEFAULT_OUTPUT_TOKENS, fitToBudget } from "../output/token-budget.ts";
-import { incompleteHead, incompleteTail } from "../output/utf8-boundary.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { Tool } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import { definitions, readOutputSchema } from "./definitions.ts";
+import { definitions, readOutputSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
 
 /** A token is four bytes in every budget here. */

@@ -3,10 +3,10 @@ import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Screen } from "../sessions/screen.ts";
 import { ScreenView } from "../sessions/screen.ts";
 import type { Tool } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import { definitions, readScreenSchema } from "./definitions.ts";
-import { refusal, ttyState } from "./window-call.ts";
+import { definitions, readScreenSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
+import { refusal, ttyState } from "./yield-call.ts";
 
 /** Shows the screen of a terminal session instead of the escape codes that draw it. */
 export function readScreenTool(context: ExecContext): Tool {

@@ -1,13 +1,13 @@
+import { messageOf } from "../../base/error-message.ts";
 import type { WaitCondition, WaitResult } from "../../exec/exec-process.ts";
-import { messageOf } from "../../protocol/message-of.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolCallContext } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import type { WaitForArguments } from "./definitions.ts";
-import { definitions, waitForSchema } from "./definitions.ts";
-import { answer, refusal, waitWindow, whileWaiting } from "./window-call.ts";
+import type { WaitForArguments } from "./tool-definitions.ts";
+import { definitions, waitForSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
 import { unknownSession } from "./write-stdin.ts";
+import { answer, refusal, waitWindow, whileWaiting } from "./yield-call.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
 const DEFAULT_IDLE_MS = 1000;
@@ -59,7 +59,7 @@ async function conditionOf(args: WaitForArguments): Promise<WaitCondition | stri
 /** What is wrong with a pattern, in words about what was written, before anyone waits; null when nothing is. */
 async function problemWith(pattern: string): Promise<string | null> {
   // The engine is only loaded by those who wait for a pattern.
-  const { OutputMatcher } = await import("../../exec/output-matcher.ts");
+  const { OutputMatcher } = await import("../../exec/wait/output-matcher.ts");
   try {
     new OutputMatcher(pattern);
     return null;

@@ -1,10 +1,10 @@
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ExecContext } from "../sessions/exec-context.ts";
 import type { ExecSession } from "../sessions/exec-session.ts";
 import type { Tool, ToolOutput } from "../tool.ts";
-import { checkedTool } from "./checked-tool.ts";
-import { definitions, writeStdinSchema } from "./definitions.ts";
-import { answer, refusal, ttyState, waitWindow } from "./window-call.ts";
+import { definitions, writeStdinSchema } from "./tool-definitions.ts";
+import { checkedTool } from "./validated-tool.ts";
+import { answer, refusal, ttyState, waitWindow } from "./yield-call.ts";
 import { pollWindowMs, writeWindowMs } from "./yield-window.ts";
 
 /** What Ctrl-C types. Only a terminal turns it into a signal; without one it is sent as a signal from here. */

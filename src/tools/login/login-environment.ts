@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { Clock } from "../../async/clock.ts";
 import type { TaskSet } from "../../async/task-set.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { looksSecret } from "../../exec/backend/secret-filter.ts";
 import type { EnvPolicy, ExecBackend, ExecProcess, StartParams } from "../../exec/exec-process.ts";
-import { looksSecret } from "../../exec/host-environment.ts";
-import { messageOf } from "../../protocol/message-of.ts";
 
 /** What a login shell's profile does to the environment, or why that is not known. */
 export type LoginEnvironment =

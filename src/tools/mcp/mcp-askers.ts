@@ -5,7 +5,7 @@ import type {
   ServerContext,
 } from "@modelcontextprotocol/server";
 import { abortable } from "../../async/abort.ts";
-import { Lanes } from "../../async/lanes.ts";
+import { Lanes } from "../../async/keyed-queue.ts";
 import { Watch } from "../../async/watch.ts";
 
 /** A way to put a question to the user of a client of 2025. */

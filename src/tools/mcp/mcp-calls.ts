@@ -9,12 +9,12 @@ import type {
 } from "@modelcontextprotocol/server";
 import type { Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
-import { AskingCall } from "../policy/asking-call.ts";
+import { AskingCall } from "../policy/resumable-call.ts";
 import type { Tool, ToolOutput } from "../tool.ts";
+import { answerTo, canAsk, formFor } from "./mcp-approval-form.ts";
 import { type Asker, AskerSource } from "./mcp-askers.ts";
-import { answerTo, canAsk, formFor } from "./mcp-question.ts";
 import { type AskingTask, McpTasks } from "./mcp-tasks.ts";
 
 /** A person may take this long to answer; after that a client that never comes back is forgotten. */

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Task } from "@modelcontextprotocol/server";
 import type { Clock, Timer } from "../../async/clock.ts";
 import { systemClock } from "../../async/clock.ts";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../policy/approval.ts";
 import type { ToolCallContext, ToolOutput } from "../tool.ts";
 import { type Asker, TaskAskers } from "./mcp-askers.ts";

@@ -1,6 +1,6 @@
 import type { FileHandle } from "node:fs/promises";
 import { open, rm } from "node:fs/promises";
-import { HeadTailBuffer } from "../../exec/head-tail-buffer.ts";
+import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
 
 export interface ArchiveLimits {
   /** Output up to this size stays in memory; beyond it, this much at each end does, half and half. */

@@ -1,5 +1,5 @@
-import { concatBytes } from "../../exec/head-tail-buffer.ts";
-import { incompleteHead, incompleteTail } from "./utf8-boundary.ts";
+import { incompleteHead, incompleteTail } from "../../base/utf8.ts";
+import { concatBytes } from "../../exec/log/head-tail-buffer.ts";
 
 /** A token is taken as this many bytes, as Codex does: close enough for a budget, and free of a tokenizer. */
 const BYTES_PER_TOKEN = 4;

@@ -1,8 +1,8 @@
-import { Lanes } from "../../async/lanes.ts";
-import { runsOthers } from "./command-reach.ts";
+import { Lanes } from "../../async/keyed-queue.ts";
+import { runsOthers } from "./command-analysis.ts";
 import type { ShellChoice } from "./shell-choice.ts";
 import { isReadable } from "./shell-choice.ts";
-import { hasPrefix, plainCommands } from "./shell-words.ts";
+import { hasPrefix, plainCommands } from "./shell-parser.ts";
 
 /** A command that wants to run, as a policy judges it: all that decides what is started, and nothing else. */
 export interface ApprovalRequest {

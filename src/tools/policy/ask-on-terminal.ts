@@ -1,8 +1,8 @@
 import { ReadStream } from "node:tty";
-import { Lanes } from "../../async/lanes.ts";
+import { Lanes } from "../../async/keyed-queue.ts";
 import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "./approval.ts";
+import { discardTyped, TypedLines } from "./line-reader.ts";
 import { questionOf, shownPrefix } from "./question.ts";
-import { discardTyped, TypedLines } from "./typed-lines.ts";
 
 export interface AskOnTerminalOptions {
   /** Default: the program's own input, and its error output, since its output may be a wire. */

@@ -1,4 +1,4 @@
-import { visibleLine, visibleWord } from "../../protocol/visible-text.ts";
+import { visibleLine, visibleWord } from "../../base/printable-text.ts";
 import type { ApprovalRequest } from "./approval.ts";
 
 /**

@@ -1,11 +1,11 @@
 import { readFile } from "node:fs/promises";
 import { posix } from "node:path";
-import { messageOf } from "../../protocol/message-of.ts";
+import { messageOf } from "../../base/error-message.ts";
 import type { ApprovalPolicy, ApprovalRequest } from "./approval.ts";
-import type { Reach, ReachedCommand } from "./command-reach.ts";
-import { reachOf } from "./command-reach.ts";
-import { hasPrefix } from "./shell-words.ts";
-import { SHELLS } from "./wrappers.ts";
+import type { Reach, ReachedCommand } from "./command-analysis.ts";
+import { reachOf } from "./command-analysis.ts";
+import { hasPrefix } from "./shell-parser.ts";
+import { SHELLS } from "./wrapper-programs.ts";
 
 export type Decision = "allow" | "ask" | "refuse";
 

@@ -1,4 +1,4 @@
-import type { SandboxChoice } from "./sandbox-attempt.ts";
+import type { SandboxChoice } from "./sandbox-choice.ts";
 
 /** The walls that a person chooses by one word. */
 export const SANDBOX_MODES = ["none", "read-only", "workspace-write"] as const;

@@ -1,15 +1,15 @@
 import type { Clock } from "../../async/clock.ts";
-import type { Lanes } from "../../async/lanes.ts";
+import type { Lanes } from "../../async/keyed-queue.ts";
 import type { TaskSet } from "../../async/task-set.ts";
 import type { EnvPolicy, ExecBackend, ExecProcess, TerminalSize } from "../../exec/exec-process.ts";
 import type { YieldLimits } from "../calls/yield-window.ts";
 import type { LoginEnvironment } from "../login/login-environment.ts";
-import type { ArchiveShelf } from "../output/archive-shelf.ts";
-import type { Notice } from "../output/notice.ts";
+import type { Notice } from "../output/one-time-notice.ts";
+import type { ArchiveShelf } from "../output/output-archive-store.ts";
 import type { ApprovalGate } from "../policy/approval.ts";
-import type { SandboxChoice } from "../policy/sandbox-attempt.ts";
+import type { SandboxChoice } from "../policy/sandbox-choice.ts";
 import type { ExecSession, SessionCommand } from "./exec-session.ts";
-import type { SessionTable } from "./session-table.ts";
+import type { SessionTable } from "./exec-session-table.ts";
 
 /** What the tools of one unified exec share. */
 export interface ExecContext {

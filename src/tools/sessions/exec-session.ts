@@ -1,12 +1,12 @@
 import type { Clock, Timer } from "../../async/clock.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { visibleWord } from "../../base/printable-text.ts";
+import { WholeCharacters } from "../../base/utf8.ts";
 import type { ExecEvent, ExecProcess, ExitStatus, OutputStream } from "../../exec/exec-process.ts";
-import { HeadTailBuffer } from "../../exec/head-tail-buffer.ts";
-import { messageOf } from "../../protocol/message-of.ts";
-import { visibleWord } from "../../protocol/visible-text.ts";
-import { isSandboxDenial } from "../../sandbox/denial.ts";
+import { HeadTailBuffer } from "../../exec/log/head-tail-buffer.ts";
+import { isSandboxDenial } from "../../sandbox/sandbox-denial.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 import type { CollectedOutput } from "../output/token-budget.ts";
-import { WholeCharacters } from "../output/utf8-boundary.ts";
 import type {
   EventFeed,
   ExecCommandBegin,

@@ -1,5 +1,5 @@
 import type { TerminalSize } from "../../exec/exec-process.ts";
-import { type HeadlessTerminal, newHeadlessTerminal } from "../../exec/headless-terminal.ts";
+import { type HeadlessTerminal, newHeadlessTerminal } from "../../exec/terminal/headless-terminal.ts";
 import type { OutputArchive } from "../output/output-archive.ts";
 
 export interface Screen extends TerminalSize {

@@ -9,11 +9,11 @@ import {
   type MockBatches,
   type MockBatchesOptions,
   startMockBatches,
-} from "../../support/mock-batches.ts";
-import { answer, functionCall, inputItems, message, report } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
-import { type CliEnd, runCli, startCli } from "../../support/run-cli.ts";
-import { skipUnless } from "../../support/skip-unless.ts";
+} from "../../support/models/mock-batches.ts";
+import { answer, functionCall, inputItems, message, report } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
+import { type CliEnd, runCli, startCli } from "../../support/servers/run-cli.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 6;

@@ -10,8 +10,8 @@ import {
   type MockMessageBatches,
   type MockMessageBatchesOptions,
   startMockMessageBatches,
-} from "../../support/mock-message-batches.ts";
-import { runCli, startCli } from "../../support/run-cli.ts";
+} from "../../support/models/mock-message-batches.ts";
+import { runCli, startCli } from "../../support/servers/run-cli.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 6;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { randomSample } from "../../../src/fanout/input/random-sample.ts";
-import { report } from "../../support/mock-responses.ts";
+import { report } from "../../support/models/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 async function pick(rows: number, size: number, seed: string): Promise<string[]> {

@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
-import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
-import { type CliRun, startCli } from "../../support/run-cli.ts";
-import { skipUnless } from "../../support/skip-unless.ts";
-import { SmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
-import { until } from "../../support/until.ts";
+import { SmallDisk, whyNoSmallDisk } from "../../support/faults/small-disk.ts";
+import { type MockResponses, report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { type CliRun, startCli } from "../../support/servers/run-cli.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 20;

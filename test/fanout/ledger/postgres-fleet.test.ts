@@ -4,8 +4,8 @@ import pg from "pg";
 import type { JobSettings, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
-import { DatabaseRoad } from "../../support/database-road.ts";
-import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
+import { DatabaseRoad } from "../../support/faults/database-proxy.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
 import { PLAIN_TASK } from "./store-contract.ts";
 
 const missing = await postgresMissing();

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, suite, test } from "node:test";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
-import { report, startMockResponses } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
-import { runCli } from "../../support/run-cli.ts";
-import { skipUnless } from "../../support/skip-unless.ts";
+import { report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
+import { runCli } from "../../support/servers/run-cli.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const missing = (await postgresMissing()) ?? opensslMissing();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
-import { NO_USAGE } from "../../../src/agent/usage.ts";
+import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import type { ItemRecord, ItemStatus, JobTask, NewItem, NewJob } from "../../../src/fanout/job.ts";
 import type { JobLedger, JobStore } from "../../../src/fanout/ledger/job-ledger.ts";
 

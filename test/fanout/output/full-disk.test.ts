@@ -3,10 +3,10 @@ import { link, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { suite, test } from "node:test";
-import { type MockHandler, report, startMockResponses } from "../../support/mock-responses.ts";
-import { type CliEnd, runCli } from "../../support/run-cli.ts";
-import { skipUnless } from "../../support/skip-unless.ts";
-import { SmallDisk, whyNoSmallDisk } from "../../support/small-disk.ts";
+import { SmallDisk, whyNoSmallDisk } from "../../support/faults/small-disk.ts";
+import { type MockHandler, report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { type CliEnd, runCli } from "../../support/servers/run-cli.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable } from "../fanout-harness.ts";
 
 interface Setup {

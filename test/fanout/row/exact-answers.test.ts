@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { reportDefinition } from "../../../src/fanout/row/report-tool.ts";
 import { strictSchema, unwrapSchema } from "../../../src/fanout/row/result-schema.ts";
-import { answer, functionCall, inputTexts, report, says, toolOutputs } from "../../support/mock-responses.ts";
+import {
+  answer,
+  functionCall,
+  inputTexts,
+  report,
+  says,
+  toolOutputs,
+} from "../../support/models/mock-responses.ts";
 import { FanoutHarness } from "../fanout-harness.ts";
 
 const NUMBER = { type: "object", properties: { n: { type: "number" } }, required: ["n"] };

@@ -18,7 +18,7 @@ import {
   report,
   says,
   toolOutputs,
-} from "../../support/mock-responses.ts";
+} from "../../support/models/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 /** Answers the first request of each row, or of the one named row, with the fault and all others with a report. */

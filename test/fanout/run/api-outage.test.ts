@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { suite, test } from "node:test";
-import type { RetryPolicy } from "../../../src/agent/model-call.ts";
-import type { Progress } from "../../../src/fanout/output/progress.ts";
-import { progressLine } from "../../../src/fanout/output/progress.ts";
-import { created, type MockAnswer, report } from "../../support/mock-responses.ts";
-import { runCli } from "../../support/run-cli.ts";
+import type { RetryPolicy } from "../../../src/agent/api/model-caller.ts";
+import type { Progress } from "../../../src/fanout/output/job-progress.ts";
+import { progressLine } from "../../../src/fanout/output/job-progress.ts";
+import { created, type MockAnswer, report } from "../../support/models/mock-responses.ts";
+import { runCli } from "../../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 /** The product's policy, only faster: few retries per call, and a long patience without any answer. */

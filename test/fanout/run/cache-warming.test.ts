@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inputTexts, report } from "../../support/mock-responses.ts";
+import { inputTexts, report } from "../../support/models/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 const LONG = "Keep to the rules of the house. ".repeat(200);

@@ -3,9 +3,9 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { report, startMockResponses } from "../../support/mock-responses.ts";
-import { startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/until.ts";
+import { report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 12;

@@ -3,10 +3,15 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { completed, type MockRequest, report, startMockResponses } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
-import { type CliRun, runCli, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/until.ts";
+import {
+  completed,
+  type MockRequest,
+  report,
+  startMockResponses,
+} from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
+import { type CliRun, runCli, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const missing = await postgresMissing();

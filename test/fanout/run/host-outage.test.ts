@@ -12,10 +12,10 @@ import {
   report,
   startMockResponses,
   toolOutputs,
-} from "../../support/mock-responses.ts";
-import { type CliRun, startCli } from "../../support/run-cli.ts";
-import { ServeChild } from "../../support/serve.ts";
-import { until } from "../../support/until.ts";
+} from "../../support/models/mock-responses.ts";
+import { type CliRun, startCli } from "../../support/servers/run-cli.ts";
+import { ServeChild } from "../../support/servers/serve.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 12;

@@ -6,7 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { CANCELLED_BY_USER } from "../../../src/fanout/job.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
 import { exitCodeOf } from "../../../src/fanout/output/job-listener.ts";
-import { type MockAnswer, report, says } from "../../support/mock-responses.ts";
+import { type MockAnswer, report, says } from "../../support/models/mock-responses.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 test("the same call again asks nothing that is finished and says completed", async () => {

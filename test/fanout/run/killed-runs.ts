@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
 import { parse } from "csv-parse/sync";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { report, startMockResponses } from "../../support/mock-responses.ts";
-import { runCli, startCli } from "../../support/run-cli.ts";
+import { report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { runCli, startCli } from "../../support/servers/run-cli.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 400;

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { parse } from "csv-parse/sync";
-import { report, startMockResponses } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres } from "../../support/postgres.ts";
-import { type CliRun, runCli, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/until.ts";
+import { report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres } from "../../support/servers/postgres.ts";
+import { type CliRun, runCli, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 60;

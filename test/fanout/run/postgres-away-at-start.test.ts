@@ -6,11 +6,11 @@ import { after, before, suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
 import type { NewItem, NewJob } from "../../../src/fanout/job.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
-import { DatabaseRoad } from "../../support/database-road.ts";
-import { report, startMockResponses } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
-import { type CliRun, runCli, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/until.ts";
+import { DatabaseRoad } from "../../support/faults/database-proxy.ts";
+import { report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
+import { type CliRun, runCli, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const missing = await postgresMissing();

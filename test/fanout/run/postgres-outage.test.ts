@@ -5,11 +5,11 @@ import path from "node:path";
 import { suite, test } from "node:test";
 import { parse } from "csv-parse/sync";
 import pg from "pg";
-import { DatabaseRoad } from "../../support/database-road.ts";
-import { type MockResponses, report, startMockResponses } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres, type TestPostgres } from "../../support/postgres.ts";
-import { type CliRun, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/until.ts";
+import { DatabaseRoad } from "../../support/faults/database-proxy.ts";
+import { type MockResponses, report, startMockResponses } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres, type TestPostgres } from "../../support/servers/postgres.ts";
+import { type CliRun, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 const ROWS = 40;

@@ -1,6 +1,6 @@
-import type { ModelApi } from "../../../src/agent/model-api.ts";
-import { ModelError } from "../../../src/agent/model-error.ts";
-import { NO_USAGE } from "../../../src/agent/usage.ts";
+import type { ModelApi } from "../../../src/agent/api/model-api.ts";
+import { ModelError } from "../../../src/agent/api/model-error.ts";
+import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import { ManualClock, sleep } from "../../../src/async/clock.ts";
 import { createRowCaller } from "../../../src/fanout/run/row-resources.ts";
 

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { suite, test } from "node:test";
-import { report } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres } from "../../support/postgres.ts";
-import { runCli, startCli } from "../../support/run-cli.ts";
+import { report } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres } from "../../support/servers/postgres.ts";
+import { runCli, startCli } from "../../support/servers/run-cli.ts";
 import { catTable, FanoutHarness } from "../fanout-harness.ts";
 
 const ROWS = 6;

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NO_USAGE } from "../../../src/agent/usage.ts";
+import { NO_USAGE } from "../../../src/agent/token-usage.ts";
 import { ManualClock } from "../../../src/async/clock.ts";
 import type { ItemRecord, JobRecord } from "../../../src/fanout/job.ts";
 import type { Claim, JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import type { RowAgent, RowOutcome } from "../../../src/fanout/row/row-outcome.ts";
-import { Limiter } from "../../../src/fanout/run/limiter.ts";
+import { Limiter } from "../../../src/fanout/run/rate-limiter.ts";
 import { type SchedulerOptions, scheduleRows } from "../../../src/fanout/run/scheduler.ts";
-import { until } from "../../support/until.ts";
+import { until } from "../../support/system/until.ts";
 
 const job: JobRecord = {
   id: "j",

@@ -4,9 +4,9 @@ import { test } from "node:test";
 import type { JobLedger } from "../../../src/fanout/ledger/job-ledger.ts";
 import { PostgresStore } from "../../../src/fanout/ledger/postgres/postgres-store.ts";
 import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
-import { report } from "../../support/mock-responses.ts";
-import { postgresMissing, startPostgres } from "../../support/postgres.ts";
-import { skipUnless } from "../../support/skip-unless.ts";
+import { report } from "../../support/models/mock-responses.ts";
+import { postgresMissing, startPostgres } from "../../support/servers/postgres.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
 import { catTable, FanoutHarness, type FanoutRun } from "../fanout-harness.ts";
 
 /** Ten rows are read before the first is asked. */

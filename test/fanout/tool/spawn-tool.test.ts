@@ -17,9 +17,9 @@ import {
   says,
   startMockResponses,
   toolOutputs,
-} from "../../support/mock-responses.ts";
-import { type CliEnd, runCli, startCli } from "../../support/run-cli.ts";
-import { until } from "../../support/until.ts";
+} from "../../support/models/mock-responses.ts";
+import { type CliEnd, runCli, startCli } from "../../support/servers/run-cli.ts";
+import { until } from "../../support/system/until.ts";
 import { catTable } from "../fanout-harness.ts";
 
 interface Setup {

@@ -1,11 +1,11 @@
 import type { Pool } from "pg";
 import { type Clock, systemClock } from "../../../async/clock.ts";
 import { Outage } from "../../../async/outage.ts";
-import { connectionUrl } from "./connection-url.ts";
+import { isLostConnection } from "./connection-loss.ts";
 import type { DeliveryEngine, DeliveryEngineConstructor } from "./delivery-engine.ts";
-import { isLostConnection } from "./lost-connection.ts";
 import { PostgresDatabase } from "./postgres-database.ts";
 import { migrate } from "./postgres-migrations.ts";
+import { connectionUrl } from "./ssl-mode.ts";
 
 export interface OpenDatabaseOptions {
   databaseUrl: string;

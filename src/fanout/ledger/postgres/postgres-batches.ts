@@ -1,5 +1,5 @@
 import type { PoolClient } from "pg";
-import type { TokenUsage } from "../../../agent/usage.ts";
+import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock } from "../../../async/clock.ts";
 import type { ItemRecord } from "../../job.ts";
 import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts";

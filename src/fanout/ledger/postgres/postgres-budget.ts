@@ -1,6 +1,6 @@
 import type { PoolClient } from "pg";
-import { addUsage } from "../../../agent/usage.ts";
-import { type FleetBudget, JobBudget, type Spending } from "../../money/job-budget.ts";
+import { addUsage } from "../../../agent/token-usage.ts";
+import { type FleetBudget, JobBudget, type Spending } from "../../cost/job-budget.ts";
 import { decodeSpending } from "../record-codec.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
 import { CLAIM_ITEMS, COUNT_RUNNING, LOCK_KEY, SUM_ATTEMPTS } from "./postgres-statements.ts";

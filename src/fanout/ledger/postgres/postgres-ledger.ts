@@ -1,6 +1,7 @@
 import type { PoolClient } from "pg";
-import type { TokenUsage } from "../../../agent/usage.ts";
+import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock, Timer } from "../../../async/clock.ts";
+import type { Spending } from "../../cost/job-budget.ts";
 import {
   type AttemptRecord,
   CANCELLED_BY_ROW_AGENT,
@@ -15,17 +16,16 @@ import {
   type NewItem,
   type StoredAnswer,
 } from "../../job.ts";
-import type { Spending } from "../../money/job-budget.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { attemptOf, type KeptSettlement } from "../kept-settlements.ts";
+import { attemptOf, type KeptSettlement } from "../outcome-spool.ts";
 import { decodeItem, usageValues } from "../record-codec.ts";
-import { reusedText } from "../reused-text.ts";
+import { reusedText } from "../reused-answer-text.ts";
 import { insertItems } from "./insert-items.ts";
 import { PostgresBatches } from "./postgres-batches.ts";
 import { PostgresBudget } from "./postgres-budget.ts";
 import type { PostgresDatabase } from "./postgres-database.ts";
+import { PostgresSettlements } from "./postgres-outcomes.ts";
 import { PostgresReads } from "./postgres-reads.ts";
-import { PostgresSettlements } from "./postgres-settlements.ts";
 import {
   ADOPT_ITEMS,
   CLAIM_ITEMS,
@@ -40,7 +40,7 @@ import {
   SET_STATUS,
 } from "./postgres-statements.ts";
 import { PostgresViews } from "./postgres-views.ts";
-import { dropUnwanted, enqueueMissing } from "./queue-upkeep.ts";
+import { dropUnwanted, enqueueMissing } from "./queue-maintenance.ts";
 import { type Delivery, MAX_DELIVERIES_LOST, type RowQueue } from "./row-queue.ts";
 import { execute, type Statement, storable } from "./statement.ts";
 

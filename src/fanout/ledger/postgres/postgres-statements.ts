@@ -1,7 +1,7 @@
 /** Every statement of the Postgres ledger, by name. */
 
 import type { AttemptOutcome } from "../../job.ts";
-import { SPEND } from "../spend-tokens.ts";
+import { SPEND } from "../usage-columns.ts";
 import { ATTEMPTS, BATCHES, ITEMS, JOBS } from "./postgres-migrations.ts";
 import { type Statement, statement } from "./statement.ts";
 

@@ -1,4 +1,4 @@
-import { isObject } from "../../../agent/response-events.ts";
+import { isObject } from "../../../agent/api/response-events.ts";
 import { type Clock, systemClock, type Timer } from "../../../async/clock.ts";
 import type { JobRecord, NewItem, NewJob } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";

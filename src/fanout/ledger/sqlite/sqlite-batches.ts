@@ -1,11 +1,12 @@
-import type { TokenUsage } from "../../../agent/usage.ts";
+import type { TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock } from "../../../async/clock.ts";
 import type { AttemptOutcome, ItemRecord } from "../../job.ts";
 import type { BatchLedger, BatchPart, BatchPartChange } from "../batch-ledger.ts";
 import type { AttemptFailure, Report } from "../job-ledger.ts";
 import { decodeBatchPart, usageValues } from "../record-codec.ts";
-import { type AttemptEnd, endValues } from "./attempt-end.ts";
-import type { RowBlocks } from "./row-blocks.ts";
+import { type AttemptEnd, endValues } from "./attempt-values.ts";
+import type { RowBlocks } from "./packed-rows.ts";
+import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
   ASK_SINGLY,
@@ -22,7 +23,6 @@ import {
   RELEASE_PART_ROW,
   UPDATE_PART,
 } from "./sqlite-statements.ts";
-import type { ItemReader } from "./stored-row.ts";
 
 /** Rows of a part read at a time. */
 const PAGE_ROWS = 500;

@@ -1,5 +1,5 @@
 import { DatabaseSync, type SQLInputValue, type SQLOutputValue, type StatementSync } from "node:sqlite";
-import { isObject } from "../../../agent/response-events.ts";
+import { isObject } from "../../../agent/api/response-events.ts";
 import { migrate } from "./sqlite-migrations.ts";
 
 /** A statement's values by their names. */

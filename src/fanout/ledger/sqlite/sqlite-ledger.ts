@@ -1,6 +1,6 @@
 import { rmSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
-import { NO_USAGE, type TokenUsage } from "../../../agent/usage.ts";
+import { NO_USAGE, type TokenUsage } from "../../../agent/token-usage.ts";
 import type { Clock } from "../../../async/clock.ts";
 import type { Outage } from "../../../async/outage.ts";
 import {
@@ -20,12 +20,14 @@ import {
 } from "../../job.ts";
 import type { BatchLedger } from "../batch-ledger.ts";
 import type { AttemptFailure, Claim, JobLedger, Report, UnaskedRow } from "../job-ledger.ts";
-import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } from "../kept-settlements.ts";
+import { attemptOf, type KeptAttempt, type KeptSettlement, KeptSettlements } from "../outcome-spool.ts";
 import { decodeJob, usageValues } from "../record-codec.ts";
-import { reusedText } from "../reused-text.ts";
-import { type AttemptEnd, endValues } from "./attempt-end.ts";
-import { readPath, storedPath } from "./movable-path.ts";
-import { type Block, BlockWriter, itemIdOf, RowBlocks } from "./row-blocks.ts";
+import { reusedText } from "../reused-answer-text.ts";
+import { type AttemptEnd, endValues } from "./attempt-values.ts";
+import { isUnwritable, type PatienceOptions, waitForRoom } from "./disk-full-retry.ts";
+import { type Block, BlockWriter, itemIdOf, RowBlocks } from "./packed-rows.ts";
+import { readPath, storedPath } from "./relocatable-path.ts";
+import { ItemReader } from "./row-codec.ts";
 import { SqliteBatches } from "./sqlite-batches.ts";
 import { SqliteDatabase, takeLock } from "./sqlite-database.ts";
 import { NO_LIMIT, SqliteReads } from "./sqlite-reads.ts";
@@ -49,8 +51,6 @@ import {
   SET_STATUS,
 } from "./sqlite-statements.ts";
 import { SqliteViews } from "./sqlite-views.ts";
-import { ItemReader } from "./stored-row.ts";
-import { isUnwritable, type PatienceOptions, waitForRoom } from "./unwritable-file.ts";
 
 /** A process that only checks whether a job is being run holds its lock for a moment; that must not refuse a run. */
 const OUTWAIT_LOOK_MS = 500;

@@ -1,7 +1,8 @@
 import type { AttemptRecord, ItemRecord, ItemStatus, JobCounts, StoredAnswer } from "../../job.ts";
 import type { UnaskedRow } from "../job-ledger.ts";
 import { decodeAnswer, decodeAttempt, decodeCounts } from "../record-codec.ts";
-import { freshItem, itemIdOf, type RowBlocks } from "./row-blocks.ts";
+import { freshItem, itemIdOf, type RowBlocks } from "./packed-rows.ts";
+import type { ItemReader } from "./row-codec.ts";
 import type { SqliteDatabase } from "./sqlite-database.ts";
 import {
   COUNT_ITEMS,
@@ -12,7 +13,6 @@ import {
   READ_SETTLED,
   READ_UNASKED,
 } from "./sqlite-statements.ts";
-import type { ItemReader } from "./stored-row.ts";
 
 /** Rows per page where many are read, so that a large job is never in memory as a whole. */
 const PAGE_ROWS = 500;

@@ -1,6 +1,6 @@
 /** Every statement of the SQLite ledger, by name. Values are named too (`:token`), so their order does not matter. */
 
-import { SPEND } from "../spend-tokens.ts";
+import { SPEND } from "../usage-columns.ts";
 
 export const FIND_JOB_ID = "SELECT id FROM agent_jobs";
 

@@ -1,16 +1,16 @@
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { isObject } from "../../../agent/response-events.ts";
+import { isObject } from "../../../agent/api/response-events.ts";
 import { type Clock, sleep, systemClock } from "../../../async/clock.ts";
-import { messageOf } from "../../../protocol/message-of.ts";
+import { messageOf } from "../../../base/error-message.ts";
 import type { JobRecord, NewItem, NewJob, StoredAnswer } from "../../job.ts";
 import type { AnswerSource, JobLedger, JobStore, ReadTable, UnreadableJob } from "../job-ledger.ts";
-import { removeKeysOf, removeLeftovers } from "./leftovers.ts";
+import { writeLedger } from "./create-ledger.ts";
+import type { PatienceOptions } from "./disk-full-retry.ts";
 import { takeLock } from "./sqlite-database.ts";
 import { SqliteLedger, type SqliteLedgerOptions } from "./sqlite-ledger.ts";
-import type { PatienceOptions } from "./unwritable-file.ts";
-import { writeLedger } from "./write-ledger.ts";
+import { removeKeysOf, removeLeftovers } from "./stale-files.ts";
 
 const LEDGER_FILE = "ledger.sqlite";
 /** Each file in this folder is named by a key and holds the id of its job. */

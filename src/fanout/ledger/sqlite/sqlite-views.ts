@@ -1,6 +1,6 @@
 import type { FailureGroup, LedgerViews, RowFilter, RowPage, SettledSpan, Waits } from "../ledger-views.ts";
 import { decodeFailureGroup, decodeSettledSpan, likePattern } from "../record-codec.ts";
-import { type BlockedRow, freshItem, itemIdOf } from "./row-blocks.ts";
+import { type BlockedRow, freshItem, itemIdOf } from "./packed-rows.ts";
 import type { JobFile } from "./sqlite-reads.ts";
 import { COUNT_FAILURES, COUNT_PAGE, COUNT_SETTLED, COUNT_WAITS, READ_PAGE } from "./sqlite-statements.ts";
 

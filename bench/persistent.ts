@@ -1,0 +1,44 @@
+/**
+ * `node bench/persistent.ts [--pairs N] [--mib N]`: output of processes that outlive their server, as a part of the output of those
+ * that do not: both on one server with a keeper, in turns, so that a busy machine is busy for both. The medians of all
+ * pairs.
+ */
+import { parseArgs } from "node:util";
+import { buildClient, runClient } from "./native-client.ts";
+import { ourKind, ServerUnderTest } from "./server-under-test.ts";
+
+const { values } = parseArgs({
+  options: { pairs: { type: "string", default: "10" }, mib: { type: "string", default: "256" } },
+});
+const bytes = Number(values.mib) * 1024 * 1024;
+/** A terminal is slower. */
+const PTY_PART = 8;
+
+function median(numbers: number[]): number {
+  const sorted = numbers.toSorted((one, other) => one - other);
+  return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
+}
+
+const client = buildClient();
+const { command, ...kind } = ourKind();
+const server = await ServerUnderTest.start({ ...kind, command: [...command, "--keep"] });
+try {
+  for (const source of ["head", "yes", "dd", "pty"]) {
+    const amount = source === "pty" ? bytes / PTY_PART : bytes;
+    const measure = async (lifetime: string) => {
+      const args = ["output", server.url, `kind=${source}`, `bytes=${amount}`, `lifetime=${lifetime}`];
+      return (await runClient(client, args)).mibPerSecond ?? Number.NaN;
+    };
+    const [plain, kept]: [number[], number[]] = [[], []];
+    for (let pair = 0; pair < Number(values.pairs); pair++) {
+      plain.push(await measure("session"));
+      kept.push(await measure("kept"));
+    }
+    const ratio = median(kept.map((rate, pair) => rate / (plain[pair] ?? Number.NaN)));
+    console.log(
+      `${source}: ${Math.round(median(plain))} MiB/s, kept ${Math.round(median(kept))} MiB/s, ratio ${ratio.toFixed(2)}`,
+    );
+  }
+} finally {
+  await server.stop();
+}

@@ -1,0 +1,146 @@
+import { type ApiKind, readBaseUrl, wireOf } from "./api/choose-dialect.ts";
+import { createHttpModelApi } from "./api/http-model-api.ts";
+import type { ModelApi } from "./api/model-api.ts";
+
+/** A setting that cannot be used; the message says which, and what would be right. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+}
+
+/** Used when no model is named. */
+export const DEFAULT_MODEL = "gpt-5";
+
+const DEFAULT_BASE_URL = "https://api.openai.com/v1";
+
+const DEFAULT_ANTHROPIC_BASE_URL = "https://api.anthropic.com/v1";
+
+export interface ApiSettings {
+  baseUrl?: string | undefined;
+  /** Default: what the base URL says. */
+  kind?: ApiKind | undefined;
+  idleTimeoutMs?: number | undefined;
+  /** Sent with every request. */
+  headers?: Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * The API of `OPENAI_BASE_URL` and `OPENAI_API_KEY`, unless the settings say otherwise; for Anthropic's wire of
+ * `ANTHROPIC_BASE_URL` and `ANTHROPIC_API_KEY`.
+ */
+export function openModelApi(env: NodeJS.ProcessEnv, settings: ApiSettings = {}): ModelApi {
+  const given = settings.baseUrl ?? defaultBaseUrl(env, settings.kind);
+  const protocol = URL.parse(given)?.protocol;
+  if (protocol !== "http:" && protocol !== "https:") {
+    throw new ConfigError(`invalid API base URL \`${given}\`; expected \`http://…\` or \`https://…\``);
+  }
+  const { baseUrl, kind } = readBaseUrl(given, settings.kind);
+  const apiKey = apiKeyFor(kind, baseUrl, env);
+  // Servers at home rarely want a key; the public one always does, and says so only after the first request.
+  if (!apiKey && given === DEFAULT_BASE_URL) {
+    throw new ConfigError(
+      "OPENAI_API_KEY is not set; set it, or point OPENAI_BASE_URL at a server without keys",
+    );
+  }
+  if (!apiKey && given === DEFAULT_ANTHROPIC_BASE_URL) {
+    throw new ConfigError(
+      "ANTHROPIC_API_KEY is not set; set it, or point ANTHROPIC_BASE_URL at a server without keys",
+    );
+  }
+  return createHttpModelApi(wireOf(kind), {
+    baseUrl,
+    apiKey,
+    proxyEnv: env,
+    headers: settings.headers,
+    idleTimeoutMs: settings.idleTimeoutMs,
+  });
+}
+
+/** A gateway may speak Anthropic's wire with a key of its own; Anthropic itself is never told another's. */
+function apiKeyFor(kind: ApiKind, baseUrl: string, env: NodeJS.ProcessEnv): string | undefined {
+  if (kind !== "anthropic") return env.OPENAI_API_KEY;
+  const isAnthropic = new URL(baseUrl).hostname.endsWith("anthropic.com");
+  return env.ANTHROPIC_API_KEY || (isAnthropic ? undefined : env.OPENAI_API_KEY);
+}
+
+function defaultBaseUrl(env: NodeJS.ProcessEnv, kind: ApiKind | undefined): string {
+  if (kind !== "anthropic") return env.OPENAI_BASE_URL || DEFAULT_BASE_URL;
+  return env.ANTHROPIC_BASE_URL || env.OPENAI_BASE_URL || DEFAULT_ANTHROPIC_BASE_URL;
+}
+
+/** The `-c key=value` overrides of one command line. A key given twice: the last stands. */
+export class ConfigOverrides {
+  #values = new Map<string, unknown>();
+  #unread: Set<string>;
+
+  constructor(values: ReadonlyMap<string, unknown>) {
+    this.#values = new Map(values);
+    this.#unread = new Set(values.keys());
+  }
+
+  string(key: string): string | undefined {
+    const value = this.#take(key);
+    if (value === undefined || typeof value === "string") return value;
+    throw invalid(key, value, "text");
+  }
+
+  boolean(key: string): boolean | undefined {
+    const value = this.#take(key);
+    if (value === undefined || typeof value === "boolean") return value;
+    throw invalid(key, value, "true or false");
+  }
+
+  /** A whole number of at least 1. */
+  count(key: string): number | undefined {
+    const value = this.#take(key);
+    if (value === undefined) return undefined;
+    if (typeof value === "number" && Number.isSafeInteger(value) && value >= 1) return value;
+    throw invalid(key, value, "a whole number of at least 1");
+  }
+
+  oneOf<T extends string>(key: string, choices: readonly T[]): T | undefined {
+    const value = this.#take(key);
+    if (value === undefined) return undefined;
+    const choice = choices.find((candidate) => candidate === value);
+    if (choice !== undefined) return choice;
+    throw invalid(key, value, choices.join(" or "));
+  }
+
+  /** Keys that no setting has: most likely misspelt. */
+  unknownKeys(): string[] {
+    return [...this.#unread];
+  }
+
+  #take(key: string): unknown {
+    this.#unread.delete(key);
+    return this.#values.get(key);
+  }
+}
+
+/** Values are TOML; what is not valid TOML is taken as text, so that `-c model=gpt-5` needs no quotes. */
+export async function parseOverrides(settings: readonly string[]): Promise<ConfigOverrides> {
+  const values = new Map<string, unknown>();
+  if (settings.length === 0) return new ConfigOverrides(values);
+  const { parse } = await import("smol-toml");
+  for (const setting of settings) {
+    const equals = setting.indexOf("=");
+    const key = setting.slice(0, equals).trim();
+    if (equals === -1 || key === "") {
+      throw new ConfigError(`invalid -c override \`${setting}\`; expected \`key=value\``);
+    }
+    const text = setting.slice(equals + 1).trim();
+    values.set(key, parseValue(parse, text));
+  }
+  return new ConfigOverrides(values);
+}
+
+function parseValue(parse: (toml: string) => Record<string, unknown>, text: string): unknown {
+  try {
+    return parse(`value = ${text}`).value;
+  } catch {
+    return text;
+  }
+}
+
+function invalid(key: string, value: unknown, expected: string): ConfigError {
+  return new ConfigError(`invalid value \`${String(value)}\` for ${key}; expected ${expected}`);
+}

@@ -1,0 +1,150 @@
+import {
+  asArray,
+  asCount,
+  asObject,
+  asString,
+  type JsonObject,
+  parseObject,
+} from "../../base/json-fields.ts";
+import { assistantMessage, callItem } from "./conversation-steps.ts";
+import type { AnswerDecoder } from "./model-api.ts";
+import type { OutputItem, ResponseEvent } from "./response-events.ts";
+
+interface PartialBlock {
+  start: JsonObject;
+  text: string;
+  json: string;
+  signature: string;
+}
+
+/** Puts one answer together from the blocks that its events bring. */
+export class MessagesAnswer implements AnswerDecoder {
+  #id = "";
+  #usage: JsonObject = {};
+  #stopReason = "";
+  #blocks = new Map<unknown, PartialBlock>();
+
+  take(data: string): readonly ResponseEvent[] {
+    const event = parseObject(data);
+    switch (event?.type) {
+      case "message_start": {
+        const message = asObject(event.message);
+        this.#id = asString(message.id);
+        this.#addUsage(message.usage);
+        return [];
+      }
+      case "content_block_start": {
+        const start = asObject(event.content_block);
+        this.#blocks.set(event.index, { start, text: firstText(start), json: "", signature: "" });
+        return [];
+      }
+      case "content_block_delta":
+        return this.#takeDelta(event.index, asObject(event.delta));
+      case "message_delta":
+        this.#stopReason = asString(asObject(event.delta).stop_reason);
+        this.#addUsage(event.usage);
+        return [];
+      case "message_stop":
+        return [this.#last()];
+      // Not streamed: all of it at once, as in a batch.
+      case "message":
+        return [this.#whole(event)];
+      case "error": {
+        const error = asObject(event.error);
+        return [{ type: "failed", code: asString(error.type), message: asString(error.message) }];
+      }
+      default:
+        return [];
+    }
+  }
+
+  /** Without `message_stop` the answer is not whole. */
+  end(): readonly ResponseEvent[] {
+    return [];
+  }
+
+  #whole(message: JsonObject): ResponseEvent {
+    this.#id = asString(message.id);
+    this.#stopReason = asString(message.stop_reason);
+    this.#addUsage(message.usage);
+    for (const [index, block] of asArray(message.content).map(asObject).entries()) {
+      const signature = asString(block.signature);
+      this.#blocks.set(index, { start: block, text: firstText(block), json: "", signature });
+    }
+    return this.#last();
+  }
+
+  #takeDelta(index: unknown, delta: JsonObject): ResponseEvent[] {
+    const block = this.#blocks.get(index);
+    if (!block) return [];
+    const text = asString(delta.text);
+    block.text += text || asString(delta.thinking);
+    block.json += asString(delta.partial_json);
+    block.signature += asString(delta.signature);
+    return text === "" ? [] : [{ type: "textDelta", delta: text }];
+  }
+
+  /** Counts in later events are totals, not additions. */
+  #addUsage(usage: unknown): void {
+    const known = Object.entries(asObject(usage)).filter(([, value]) => typeof value === "number");
+    this.#usage = { ...this.#usage, ...Object.fromEntries(known) };
+  }
+
+  #last(): ResponseEvent {
+    const usage = decodeUsage(this.#usage);
+    switch (this.#stopReason) {
+      case "max_tokens":
+        return { type: "incomplete", reason: "max_output_tokens", usage };
+      case "model_context_window_exceeded":
+        return { type: "incomplete", reason: this.#stopReason, usage };
+      default: {
+        const output = [...this.#blocks.values()].flatMap((block) => decodeBlock(block) ?? []);
+        if (this.#stopReason === "refusal") output.push(refusal(output));
+        return { type: "completed", responseId: this.#id, usage, output };
+      }
+    }
+  }
+}
+
+function firstText(start: JsonObject): string {
+  return asString(start.text) || asString(start.thinking);
+}
+
+function decodeBlock({ start, text, json, signature }: PartialBlock): OutputItem | null {
+  switch (start.type) {
+    case "text":
+      return text === "" ? null : { type: "message", text, refusal: null, raw: assistantMessage(text) };
+    case "tool_use": {
+      const callId = asString(start.id);
+      const name = asString(start.name);
+      const args = json || JSON.stringify(asObject(start.input));
+      return { type: "functionCall", callId, name, arguments: args, raw: callItem(callId, name, args) };
+    }
+    // Thinking has to come back as it was said, with its signature.
+    case "thinking":
+      return { type: "reasoning", summary: text, raw: own({ type: "thinking", thinking: text, signature }) };
+    default:
+      return { type: "other", kind: asString(start.type), raw: own(start) };
+  }
+}
+
+function own(raw: JsonObject): JsonObject {
+  return { type: "own", raw };
+}
+
+function refusal(said: readonly OutputItem[]): OutputItem {
+  const text = said.map((item) => (item.type === "message" ? item.text : "")).join("");
+  const reason = text || "the model stopped with `refusal`";
+  return { type: "message", text: "", refusal: reason, raw: assistantMessage("") };
+}
+
+/** Here the tokens of the cache are counted beside the others, not among them. */
+function decodeUsage(usage: JsonObject) {
+  const cached = asCount(usage.cache_read_input_tokens);
+  return {
+    inputTokens: asCount(usage.input_tokens) + cached + asCount(usage.cache_creation_input_tokens),
+    cachedInputTokens: cached,
+    outputTokens: asCount(usage.output_tokens),
+    reasoningOutputTokens: 0,
+  };
+}

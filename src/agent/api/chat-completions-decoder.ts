@@ -1,0 +1,128 @@
+import { asArray, asCount, asObject, asString, parseObject } from "../../base/json-fields.ts";
+import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
+import { assistantMessage, callItem } from "./conversation-steps.ts";
+import type { AnswerDecoder } from "./model-api.ts";
+import { isObject, type JsonObject, type OutputItem, type ResponseEvent } from "./response-events.ts";
+
+interface PartialCall {
+  id: string;
+  name: string;
+  arguments: string;
+}
+
+/** Puts one answer together from its chunks. It is whole with `[DONE]`, since the usage comes after the last word. */
+export class ChatAnswer implements AnswerDecoder {
+  #id = "";
+  #text = "";
+  #refusal = "";
+  #reasoning = "";
+  #calls = new Map<number | string, PartialCall>();
+  #lastCall: PartialCall | null = null;
+  #finishReason = "";
+  #usage: TokenUsage = NO_USAGE;
+  #jsonTool: string | undefined;
+
+  /** `jsonTool`: the answer's text holds the arguments of this tool, because the model cannot call it. */
+  constructor(jsonTool?: string) {
+    this.#jsonTool = jsonTool;
+  }
+
+  take(data: string): readonly ResponseEvent[] {
+    if (data.trim() === "[DONE]") return this.end();
+    const chunk = parseObject(data);
+    if (!chunk) return [];
+    if (isObject(chunk.error)) return [failure(chunk.error)];
+    this.#id ||= asString(chunk.id);
+    if (isObject(chunk.usage)) this.#usage = decodeUsage(chunk.usage);
+    const choice = asObject(asArray(chunk.choices)[0]);
+    this.#finishReason ||= asString(choice.finish_reason);
+    // Some servers ignore the wish for a stream and send the whole message at once.
+    return this.#takeDelta(isObject(choice.delta) ? choice.delta : asObject(choice.message));
+  }
+
+  end(): readonly ResponseEvent[] {
+    const reason = this.#finishReason;
+    if (reason === "") return [];
+    if (reason === "length") return [{ type: "incomplete", reason: "max_output_tokens", usage: this.#usage }];
+    if (reason === "content_filter") return [{ type: "incomplete", reason, usage: this.#usage }];
+    return [{ type: "completed", responseId: this.#id, usage: this.#usage, output: this.#items() }];
+  }
+
+  #takeDelta(delta: JsonObject): ResponseEvent[] {
+    const text = asString(delta.content);
+    this.#text += text;
+    this.#refusal += asString(delta.refusal);
+    this.#reasoning += asString(delta.reasoning_content) || asString(delta.reasoning);
+    for (const call of asArray(delta.tool_calls).map(asObject)) this.#takeCall(call);
+    return text === "" ? [] : [{ type: "textDelta", delta: text }];
+  }
+
+  /** Pieces of a call are told apart by their index; servers that send calls whole may leave it out. */
+  #takeCall(piece: JsonObject): void {
+    const id = asString(piece.id);
+    const key = typeof piece.index === "number" ? piece.index : id;
+    let call = key === "" ? this.#lastCall : (this.#calls.get(key) ?? null);
+    if (!call) {
+      call = { id: "", name: "", arguments: "" };
+      this.#calls.set(key === "" ? `call_${this.#calls.size}` : key, call);
+    }
+    this.#lastCall = call;
+    const details = asObject(piece.function);
+    call.id ||= id;
+    call.name ||= asString(details.name);
+    call.arguments += isObject(details.arguments)
+      ? JSON.stringify(details.arguments)
+      : asString(details.arguments);
+  }
+
+  #items(): OutputItem[] {
+    const items: OutputItem[] = [];
+    if (this.#reasoning !== "") {
+      items.push({ type: "reasoning", summary: this.#reasoning, raw: { type: "reasoning" } });
+    }
+    const asCall = this.#jsonTool === undefined ? null : this.#jsonCall(this.#jsonTool);
+    if (asCall) return [...items, asCall];
+    if (this.#text !== "" || this.#refusal !== "") {
+      const { text, refusal } = { text: this.#text, refusal: this.#refusal || null };
+      items.push({ type: "message", text, refusal, raw: assistantMessage(text || (refusal ?? "")) });
+    }
+    let number = 0;
+    for (const call of this.#calls.values()) items.push(functionCall(call, number++));
+    return items;
+  }
+
+  #jsonCall(name: string): OutputItem | null {
+    const args = jsonIn(this.#text);
+    return args === null ? null : functionCall({ id: "call_json", name, arguments: args }, 0);
+  }
+}
+
+function functionCall(call: PartialCall, number: number): OutputItem {
+  const callId = call.id || `call_${number}`;
+  const { name, arguments: args } = call;
+  return { type: "functionCall", callId, name, arguments: args, raw: callItem(callId, name, args) };
+}
+
+/** The JSON object that a text is, also when it is fenced as Markdown; null when it is none. */
+export function jsonIn(text: string): string | null {
+  const fenced = /^\s*```(?:json)?\s*\n([\s\S]*?)\n?```\s*$/.exec(text)?.[1];
+  const json = fenced ?? text;
+  return parseObject(json) === null ? null : json.trim();
+}
+
+function failure(error: JsonObject): ResponseEvent {
+  const code =
+    typeof error.code === "number" ? `${error.code}` : asString(error.code) || asString(error.type);
+  return { type: "failed", code, message: asString(error.message) };
+}
+
+function decodeUsage(usage: JsonObject): TokenUsage {
+  return {
+    inputTokens: asCount(usage.prompt_tokens),
+    // Where DeepSeek tells it, and where all others do.
+    cachedInputTokens:
+      asCount(asObject(usage.prompt_tokens_details).cached_tokens) || asCount(usage.prompt_cache_hit_tokens),
+    outputTokens: asCount(usage.completion_tokens),
+    reasoningOutputTokens: asCount(asObject(usage.completion_tokens_details).reasoning_tokens),
+  };
+}

@@ -1,0 +1,73 @@
+import { asArray, asObject, asString, type JsonObject } from "../../base/json-fields.ts";
+
+/** A piece of what a user said. */
+export type InputPart =
+  | { type: "text"; text: string }
+  /** `url` may hold the bytes themselves, as `data:TYPE;base64,…`. */
+  | { type: "image"; url: string }
+  | { type: "file"; name: string; url: string };
+
+/** One step of a conversation, for the wires that do not take it as the Responses API has it. */
+export type InputStep =
+  | { type: "user"; parts: InputPart[] }
+  | { type: "assistant"; text: string }
+  | { type: "call"; callId: string; name: string; arguments: string }
+  | { type: "callOutput"; callId: string; output: string }
+  /** What a wire wants to see again as it said it. */
+  | { type: "own"; raw: JsonObject };
+
+/** Reads history in the shape of the Responses API. Reasoning that another wire cannot use is left out. */
+export function readSteps(input: readonly JsonObject[]): InputStep[] {
+  return input.flatMap((item) => readStep(item) ?? []);
+}
+
+function readStep(item: JsonObject): InputStep | null {
+  switch (item.type) {
+    case "message":
+      return item.role === "assistant"
+        ? { type: "assistant", text: textOf(item) }
+        : { type: "user", parts: asArray(item.content).flatMap((part) => readPart(asObject(part)) ?? []) };
+    case "function_call":
+      return {
+        type: "call",
+        callId: asString(item.call_id),
+        name: asString(item.name),
+        arguments: asString(item.arguments) || "{}",
+      };
+    case "function_call_output":
+      return { type: "callOutput", callId: asString(item.call_id), output: asString(item.output) };
+    case "own":
+      return { type: "own", raw: asObject(item.raw) };
+    default:
+      return null;
+  }
+}
+
+function readPart(part: JsonObject): InputPart | null {
+  if (part.type === "input_text") return { type: "text", text: asString(part.text) };
+  if (part.type === "input_image") return { type: "image", url: asString(part.image_url) };
+  if (part.type === "input_file") {
+    return {
+      type: "file",
+      name: asString(part.filename),
+      url: asString(part.file_data) || asString(part.file_url),
+    };
+  }
+  return null;
+}
+
+function textOf(item: JsonObject): string {
+  return asArray(item.content)
+    .map((part) => asString(asObject(part).text) || asString(asObject(part).refusal))
+    .join("");
+}
+
+/** An assistant's words, in the shape of the Responses API. */
+export function assistantMessage(text: string): JsonObject {
+  return { type: "message", role: "assistant", content: [{ type: "output_text", text }] };
+}
+
+/** A call, in the shape of the Responses API. */
+export function callItem(callId: string, name: string, args: string): JsonObject {
+  return { type: "function_call", call_id: callId, name, arguments: args };
+}

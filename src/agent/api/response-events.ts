@@ -1,0 +1,117 @@
+import {
+  asArray,
+  asCount,
+  asObject,
+  asString,
+  isObject,
+  type JsonObject,
+  parseObject,
+} from "../../base/json-fields.ts";
+import { NO_USAGE, type TokenUsage } from "../token-usage.ts";
+
+export { isObject, type JsonObject } from "../../base/json-fields.ts";
+
+/** One thing a model said, as the Responses API's `output_item.done` tells it. `raw` goes back in the next request. */
+export type OutputItem =
+  | { type: "message"; text: string; refusal: string | null; raw: JsonObject }
+  | { type: "functionCall"; callId: string; name: string; arguments: string; raw: JsonObject }
+  | { type: "reasoning"; summary: string; raw: JsonObject }
+  | { type: "other"; kind: string; raw: JsonObject };
+
+export type ResponseEvent =
+  | { type: "itemDone"; item: OutputItem }
+  | { type: "textDelta"; delta: string }
+  /** `output` repeats the items; some servers tell them only here. */
+  | { type: "completed"; responseId: string; usage: TokenUsage; output: OutputItem[] }
+  | { type: "failed"; code: string; message: string }
+  | { type: "incomplete"; reason: string; usage: TokenUsage };
+
+/** Null for what this program has no use for: unknown kinds, `[DONE]`, and data that is not JSON. */
+export function decodeResponseEvent(data: string): ResponseEvent | null {
+  const event = parseObject(data);
+  if (!event) return null;
+  const response = asObject(event.response);
+  switch (event.type) {
+    case "response.output_item.done": {
+      const item = decodeItem(event.item);
+      return item ? { type: "itemDone", item } : null;
+    }
+    case "response.output_text.delta":
+      return { type: "textDelta", delta: asString(event.delta) };
+    case "response.completed":
+    case "response.done":
+      return {
+        type: "completed",
+        responseId: asString(response.id),
+        usage: decodeUsage(response.usage),
+        output: asArray(response.output).flatMap((item) => decodeItem(item) ?? []),
+      };
+    case "response.failed": {
+      const error = asObject(response.error);
+      return { type: "failed", code: asString(error.code), message: asString(error.message) };
+    }
+    case "error": {
+      const error = event.error === undefined ? event : asObject(event.error);
+      return { type: "failed", code: asString(error.code), message: asString(error.message) };
+    }
+    case "response.incomplete":
+      return {
+        type: "incomplete",
+        reason: asString(asObject(response.incomplete_details).reason) || "unknown",
+        usage: decodeUsage(response.usage),
+      };
+    default:
+      return null;
+  }
+}
+
+function decodeItem(value: unknown): OutputItem | null {
+  if (!isObject(value) || typeof value.type !== "string") return null;
+  const raw = withoutServerFields(value);
+  switch (value.type) {
+    case "message": {
+      const parts = asArray(value.content).map(asObject);
+      const refusal = parts.find((part) => part.type === "refusal");
+      return {
+        type: "message",
+        text: parts.map((part) => (part.type === "output_text" ? asString(part.text) : "")).join(""),
+        refusal: refusal ? asString(refusal.refusal) : null,
+        raw,
+      };
+    }
+    case "function_call":
+      return {
+        type: "functionCall",
+        callId: asString(value.call_id) || asString(value.id),
+        name: asString(value.name),
+        arguments: asString(value.arguments),
+        raw,
+      };
+    case "reasoning":
+      return {
+        type: "reasoning",
+        summary: asArray(value.summary)
+          .map((part) => asString(asObject(part).text))
+          .join("\n"),
+        raw,
+      };
+    default:
+      return { type: "other", kind: value.type, raw };
+  }
+}
+
+/** With `store: false` the server does not know its own item ids any more and refuses them in the input. */
+function withoutServerFields(item: JsonObject): JsonObject {
+  const { id: _id, status: _status, ...rest } = item;
+  return rest;
+}
+
+function decodeUsage(value: unknown): TokenUsage {
+  if (!isObject(value)) return NO_USAGE;
+  return {
+    inputTokens: asCount(value.input_tokens),
+    cachedInputTokens: asCount(asObject(value.input_tokens_details).cached_tokens),
+    outputTokens: asCount(value.output_tokens),
+    reasoningOutputTokens: asCount(asObject(value.output_tokens_details).reasoning_tokens),
+  };
+}

@@ -1,0 +1,160 @@
+import { parseExactJson } from "../../base/lossless-json.ts";
+import { JsonMistake, type PlacedMember, type PlacedValue, placeOf, readJson } from "./positioned-json.ts";
+
+export type ReadArguments = { type: "read"; value: unknown } | { type: "mistaken"; message: string };
+
+/**
+ * The arguments of a call, from the text a model wrote. Of the two tools that models know from Codex a mistake is told in
+ * the words they know, with its place, and what they do not have is passed over; other tools look at what they are given.
+ */
+export function readArguments(tool: string, text: string): ReadArguments {
+  const fields = FIELDS.get(tool);
+  if (!fields && text.trim() === "") return { type: "read", value: {} };
+  try {
+    const read = readJson(text);
+    if (fields) checkFields(read, fields);
+    // Known tools take small numbers; what others report keeps the numbers as they were written.
+    return { type: "read", value: fields ? onlyKnown(JSON.parse(text), fields) : parseExactJson(text) };
+  } catch (error) {
+    if (!(error instanceof JsonMistake)) throw error;
+    const message = `failed to parse function arguments: ${error.message} at ${placeOf(text, error.at)}`;
+    return { type: "mistaken", message };
+  }
+}
+
+type Kind = "string" | "boolean" | "u64" | "usize" | "i32" | "strings" | "permissions";
+
+interface Field {
+  kind: Kind;
+  required?: true;
+  /** A null is not the same as nothing. */
+  notNull?: true;
+}
+
+type Fields = ReadonlyMap<string, Field>;
+
+const FIELDS: ReadonlyMap<string, Fields> = new Map([
+  [
+    "exec_command",
+    new Map<string, Field>([
+      ["cmd", { kind: "string", required: true, notNull: true }],
+      ["workdir", { kind: "string" }],
+      ["shell", { kind: "string" }],
+      ["login", { kind: "boolean" }],
+      ["tty", { kind: "boolean", notNull: true }],
+      ["yield_time_ms", { kind: "u64", notNull: true }],
+      ["max_output_tokens", { kind: "usize" }],
+      ["sandbox_permissions", { kind: "permissions" }],
+      ["justification", { kind: "string" }],
+      ["prefix_rule", { kind: "strings" }],
+    ]),
+  ],
+  [
+    "write_stdin",
+    new Map<string, Field>([
+      ["session_id", { kind: "i32", required: true, notNull: true }],
+      ["chars", { kind: "string" }],
+      ["yield_time_ms", { kind: "u64", notNull: true }],
+      ["max_output_tokens", { kind: "usize" }],
+    ]),
+  ],
+]);
+
+const PERMISSIONS = ["use_default", "require_escalated"];
+
+/** What each kind is called, and the range it has. */
+const EXPECTED: Record<Exclude<Kind, "permissions">, string> = {
+  string: "a string",
+  boolean: "a boolean",
+  u64: "u64",
+  usize: "usize",
+  i32: "i32",
+  strings: "a sequence",
+};
+const RANGES: Record<"u64" | "usize" | "i32", [bigint, bigint]> = {
+  u64: [0n, 2n ** 64n - 1n],
+  usize: [0n, 2n ** 64n - 1n],
+  i32: [-(2n ** 31n), 2n ** 31n - 1n],
+};
+
+function checkFields(read: PlacedValue, fields: Fields): void {
+  if (read.type !== "map") throw mismatch(read, "a map");
+  const seen = new Set<string>();
+  for (const member of read.members) checkMember(member, fields, seen);
+  for (const [name, field] of fields) {
+    if (field.required && !seen.has(name)) throw new JsonMistake(`missing field \`${name}\``, read.end);
+  }
+}
+
+function checkMember({ name, nameEnd, value }: PlacedMember, fields: Fields, seen: Set<string>): void {
+  const field = fields.get(name);
+  if (!field) return;
+  if (seen.has(name)) throw new JsonMistake(`duplicate field \`${name}\``, nameEnd);
+  seen.add(name);
+  if (value.type === "null" && !field.notNull) return;
+  checkKind(value, field.kind);
+}
+
+function checkKind(value: PlacedValue, kind: Kind): void {
+  switch (kind) {
+    case "string":
+    case "boolean":
+      if (value.type !== kind) throw mismatch(value, EXPECTED[kind]);
+      return;
+    case "u64":
+    case "usize":
+    case "i32": {
+      if (value.type !== "integer") throw mismatch(value, EXPECTED[kind]);
+      const [least, most] = RANGES[kind];
+      const number = BigInt(value.text);
+      if (number < least || number > most)
+        throw new JsonMistake(
+          `invalid value: integer \`${value.text}\`, expected ${EXPECTED[kind]}`,
+          value.end,
+        );
+      return;
+    }
+    case "strings":
+      if (value.type !== "sequence") throw mismatch(value, EXPECTED[kind]);
+      for (const item of value.items) checkKind(item, "string");
+      return;
+    case "permissions":
+      if (value.type !== "string") throw new JsonMistake("expected value", value.start + 1);
+      if (!PERMISSIONS.includes(value.value))
+        throw new JsonMistake(
+          `unknown variant \`${value.value}\`, expected one of ${PERMISSIONS.map((one) => `\`${one}\``).join(", ")}`,
+          value.end,
+        );
+  }
+}
+
+/** A list or a map is told where it begins, everything else where it ends. */
+function mismatch(value: PlacedValue, expected: string): JsonMistake {
+  const isNested = value.type === "sequence" || value.type === "map";
+  return new JsonMistake(
+    `invalid type: ${described(value, expected)}, expected ${expected}`,
+    isNested ? value.start : value.end,
+  );
+}
+
+function described(value: PlacedValue, expected: string): string {
+  switch (value.type) {
+    case "string":
+      return `string ${JSON.stringify(value.value)}`;
+    case "integer":
+      return `integer \`${value.text}\``;
+    case "float":
+      return expected === "a string" ? "number" : `floating point \`${value.text}\``;
+    case "boolean":
+      return `boolean \`${value.value}\``;
+    case "null":
+    case "sequence":
+    case "map":
+      return value.type;
+  }
+}
+
+function onlyKnown(value: unknown, fields: Fields): unknown {
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).filter(([name]) => fields.has(name)));
+}

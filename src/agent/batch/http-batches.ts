@@ -1,0 +1,32 @@
+/** What both kinds of batches are asked in the same way: each batch has an address of its own. */
+
+import type { JsonObject } from "../../base/json-fields.ts";
+import type { BatchesOptions, BatchState } from "./batch-api.ts";
+import { BatchHttp } from "./batch-http.ts";
+
+export abstract class HttpBatches {
+  protected readonly options: BatchesOptions;
+  protected readonly http: BatchHttp;
+  readonly #path: string;
+
+  /** `path` is where the provider keeps its batches. */
+  constructor(options: BatchesOptions, path: string) {
+    this.options = options;
+    this.http = new BatchHttp(options);
+    this.#path = path;
+  }
+
+  protected abstract stateOf(batch: JsonObject): BatchState;
+
+  protected pathOf(batchId: string): string {
+    return `${this.#path}/${encodeURIComponent(batchId)}`;
+  }
+
+  async get(batchId: string, signal: AbortSignal): Promise<BatchState> {
+    return this.stateOf(await this.http.json("GET", this.pathOf(batchId), signal));
+  }
+
+  async cancel(batchId: string, signal: AbortSignal): Promise<void> {
+    await this.http.json("POST", `${this.pathOf(batchId)}/cancel`, signal, {});
+  }
+}

@@ -1,0 +1,138 @@
+/** Batches as OpenAI has them (and those who copy it): files of JSON lines up and down, a batch object in between. */
+
+import { randomUUID } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { asArray, asCount, asObject, asString, type JsonObject } from "../../base/json-fields.ts";
+import type { ModelRequest } from "../api/model-api.ts";
+import type { ModelAnswer } from "../api/model-caller.ts";
+import { errorFromStatus, ModelError } from "../api/model-error.ts";
+import type { BatchAnswer, BatchApi, BatchesOptions, BatchState, SoughtFile } from "./batch-api.ts";
+import { readObject } from "./batch-http.ts";
+import { HttpBatches } from "./http-batches.ts";
+
+const BATCHES = "/batches";
+/** The key of the batch's metadata under which its tag is kept. */
+const TAG = "procwire_part";
+/** Clocks of two machines are forgiven this much when a list is read back to a time. */
+const CLOCK_SKEW_MS = 60 * 60_000;
+/** The most that a page of either list holds. */
+const PAGE_BATCHES = 100;
+const PAGE_FILES = 1_000;
+
+export class OpenAiBatches extends HttpBatches implements BatchApi {
+  constructor(options: BatchesOptions) {
+    super(options, BATCHES);
+  }
+
+  line(id: string, request: ModelRequest): string {
+    const { stream: _stream, stream_options: _streamOptions, ...body } = this.options.body(request);
+    return JSON.stringify({ custom_id: id, method: "POST", url: this.options.endpoint, body });
+  }
+
+  async findFile({ name, sinceMs }: SoughtFile, signal: AbortSignal): Promise<string | null> {
+    const query = `purpose=batch&order=desc&limit=${PAGE_FILES}`;
+    for await (const file of this.#list("/files", query, sinceMs, signal)) {
+      if (file.filename === name) return asString(file.id);
+    }
+    return null;
+  }
+
+  async upload(name: string, path: string, signal: AbortSignal): Promise<string> {
+    const boundary = `procwire-${randomUUID()}`;
+    const head = Buffer.from(
+      `--${boundary}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--${boundary}\r\ncontent-disposition: form-data; name="file"; filename="${name}"\r\ncontent-type: application/jsonl\r\n\r\n`,
+    );
+    const tail = Buffer.from(`\r\n--${boundary}--\r\n`);
+    const { size } = await stat(path);
+    const incoming = await this.http.request("POST", "/files", signal, {
+      headers: {
+        "content-type": `multipart/form-data; boundary=${boundary}`,
+        "content-length": head.length + size + tail.length,
+      },
+      parts: async function* () {
+        yield head;
+        yield* createReadStream(path);
+        yield tail;
+      },
+    });
+    return asString((await readObject(incoming)).id);
+  }
+
+  async find(tag: string, sinceMs: number, signal: AbortSignal): Promise<BatchState | null> {
+    for await (const batch of this.#list(BATCHES, `limit=${PAGE_BATCHES}`, sinceMs, signal)) {
+      if (asObject(batch.metadata)[TAG] === tag) return this.stateOf(batch);
+    }
+    return null;
+  }
+
+  async create(fileId: string, tag: string, signal: AbortSignal): Promise<BatchState> {
+    return this.stateOf(
+      await this.http.json("POST", BATCHES, signal, {
+        input_file_id: fileId,
+        endpoint: this.options.endpoint,
+        completion_window: "24h",
+        metadata: { [TAG]: tag },
+      }),
+    );
+  }
+
+  protected override stateOf(batch: JsonObject): BatchState {
+    const counts = asObject(batch.request_counts);
+    const first = asObject(asArray(asObject(batch.errors).data)[0]);
+    return {
+      id: asString(batch.id),
+      status: FINAL.find((status) => status === batch.status) ?? "waiting",
+      done: asCount(counts.completed) + asCount(counts.failed),
+      fileIds: [batch.output_file_id, batch.error_file_id].map(asString).filter((id) => id !== ""),
+      error:
+        first.message === undefined ? null : { code: asString(first.code), message: asString(first.message) },
+    };
+  }
+
+  async *answers(
+    batch: BatchState,
+    request: ModelRequest,
+    signal: AbortSignal,
+  ): AsyncGenerator<BatchAnswer, void, undefined> {
+    for (const fileId of batch.fileIds) {
+      const path = `/files/${encodeURIComponent(fileId)}/content`;
+      for await (const line of this.http.lines(path, signal)) {
+        yield { id: asString(line.custom_id), answer: this.#answerIn(line, request) };
+      }
+    }
+  }
+
+  #answerIn(line: JsonObject, request: ModelRequest): ModelAnswer | ModelError {
+    const response = asObject(line.response);
+    const status = asCount(response.status_code);
+    if (status === 200) return this.options.answer(request, asObject(response.body));
+    if (status > 0) return errorFromStatus(status, {}, JSON.stringify(response.body ?? {}));
+    const error = asObject(line.error);
+    const code = asString(error.code) || "no_answer";
+    return new ModelError("server", asString(error.message) || code, { code });
+  }
+
+  /** Newest first, back to the given time. */
+  async *#list(
+    path: string,
+    query: string,
+    sinceMs: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<JsonObject, void, undefined> {
+    for (let after = ""; ; ) {
+      const from = after === "" ? "" : `&after=${encodeURIComponent(after)}`;
+      const page = await this.http.json("GET", `${path}?${query}${from}`, signal);
+      const entries = asArray(page.data).map(asObject);
+      for (const entry of entries) {
+        if (asCount(entry.created_at) * 1000 < sinceMs - CLOCK_SKEW_MS) return;
+        yield entry;
+      }
+      after = asString(entries.at(-1)?.id);
+      if (page.has_more !== true || after === "") return;
+    }
+  }
+}
+
+/** `validating`, `in_progress`, `finalizing` and `cancelling` come before these. */
+const FINAL = ["completed", "failed", "expired", "cancelled"] as const;

@@ -1,0 +1,165 @@
+import { type Clock, systemClock } from "../../async/clock.ts";
+import { visibleText } from "../../base/printable-text.ts";
+import type { Notification, ThreadItem } from "../agent-notification.ts";
+import type { RunOutput, RunStatus, TurnEnd } from "../run-output.ts";
+import { addUsage, totalTokens } from "../token-usage.ts";
+import type { TurnEndEvent } from "../turn-completion.ts";
+import type { Painted } from "./ansi-style.ts";
+import { type LineSink, LineWriter } from "./line-writer.ts";
+import { StatusLine } from "./status-line.ts";
+
+export interface HumanOutputOptions {
+  stdout: LineSink;
+  stderr: LineSink;
+  /** Told before the first line: where, with what, the question. */
+  banner: readonly string[];
+  /** Overwrite the status in place although stderr is not a terminal, or not although it is one. */
+  progressInPlace?: boolean | undefined;
+  /** Colours on stderr; the final message on stdout stays as it is. Default: none. */
+  color?: boolean | undefined;
+  clock?: Clock;
+}
+
+/** Where progress cannot be drawn over, it is a line this often. */
+const PROGRESS_LINE_EVERY_MS = 5_000;
+
+/** For people: everything on stderr, and the final message alone on stdout, so that it can be piped. */
+export class HumanOutput implements RunOutput {
+  #options: HumanOutputOptions;
+  #status: StatusLine;
+  #stdout: LineWriter;
+  #clock: Clock;
+  #progressAtMs: number;
+
+  constructor(options: HumanOutputOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#progressAtMs = this.#clock.monotonic();
+    this.#status = new StatusLine(options.stderr, {
+      inPlace: options.progressInPlace,
+      color: options.color,
+    });
+    this.#stdout = new LineWriter(options.stdout);
+  }
+
+  notification(notification: Notification): RunStatus {
+    switch (notification.method) {
+      case "thread/started":
+        for (const line of this.#options.banner) this.#status.line(...bannerLine(line));
+        return "running";
+      case "item/started":
+        if (notification.item.type === "commandExecution")
+          this.#status.line(HEADINGS.exec, " ", { text: notification.item.command, style: "strong" });
+        return "running";
+      case "item/completed":
+        for (const line of itemLines(notification.item)) this.#status.line(...line);
+        return "running";
+      case "error":
+        if (notification.willRetry) this.warning(notification.message);
+        else this.failure(notification.message);
+        return "running";
+      case "warning":
+        this.warning(notification.message);
+        return "running";
+      case "tool/event": {
+        const { line, status } = notification.event;
+        if (line !== undefined) this.#status.line(line);
+        if (status !== undefined) this.#progress(status);
+        return "running";
+      }
+      case "thread/closed":
+        return "shutdown";
+      case "item/updated":
+      case "turn/started":
+      case "turn/completed":
+      case "thread/tokenUsage":
+        return "running";
+    }
+  }
+
+  /** In place on a terminal; elsewhere a line now and then. */
+  #progress(status: string): void {
+    if (this.#status.inPlace) {
+      this.#status.status(status);
+      return;
+    }
+    const now = this.#clock.monotonic();
+    if (now - this.#progressAtMs < PROGRESS_LINE_EVERY_MS) return;
+    this.#progressAtMs = now;
+    this.#status.line(status);
+  }
+
+  turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
+    this.#status.clear();
+    if (event.msg.type === "turnAborted") this.#status.line({ text: "turn interrupted", style: "warning" });
+    const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
+    this.#status.line({ text: "tokens used:", style: "faint" }, ` ${totalTokens(total)}`);
+    // On a terminal the message already stands above.
+    const shown = this.#options.stdout.isTTY === true && this.#options.stderr.isTTY === true;
+    if (event.msg.type === "turnComplete" && !end.error && end.lastMessage !== null && !shown) {
+      // A file or a program gets it as it is.
+      this.#stdout.line(this.#options.stdout.isTTY === true ? visibleText(end.lastMessage) : end.lastMessage);
+    }
+    return "initiateShutdown";
+  }
+
+  warning(message: string): void {
+    this.#status.line({ text: "warning:", style: "warning" }, ` ${message}`);
+  }
+
+  failure(message: string): void {
+    this.#status.line({ text: "error:", style: "bad" }, ` ${message}`);
+  }
+
+  drained(): Promise<void> {
+    return this.#stdout.drained();
+  }
+
+  close(): void {
+    this.#status.clear();
+  }
+}
+
+type Line = readonly (string | Painted)[];
+
+const HEADINGS = {
+  user: { text: "user", style: "heading" },
+  exec: { text: "exec", style: "heading" },
+  agent: { text: "agent", style: "heading" },
+  thinking: { text: "thinking", style: "heading" },
+} as const satisfies Record<string, Painted>;
+
+/** `name: value`, the heading of the prompt, or anything else as it is. */
+function bannerLine(line: string): Line {
+  if (line === HEADINGS.user.text) return [HEADINGS.user];
+  const [, name, value] = /^(\w+:)( .*)$/.exec(line) ?? [];
+  return name === undefined || value === undefined ? [line] : [{ text: name, style: "strong" }, value];
+}
+
+/** A command's output is for the model; a person sees enough to know what is going on. */
+const SHOWN_OUTPUT_LINES = 20;
+
+function itemLines(item: ThreadItem): Line[] {
+  switch (item.type) {
+    case "agentMessage":
+      return item.text === "" ? [] : [[HEADINGS.agent], [item.text]];
+    case "reasoning":
+      return [[HEADINGS.thinking], [{ text: item.text, style: "faint" }]];
+    case "commandExecution": {
+      const lines = item.output.split("\n");
+      const shown = lines.slice(0, SHOWN_OUTPUT_LINES);
+      if (lines.length > shown.length) shown.push(`… ${lines.length - shown.length} more lines`);
+      const end = item.exitCode === null ? item.status : `exited ${item.exitCode}`;
+      const style = item.status === "completed" ? "good" : "bad";
+      return [
+        [`${item.command} `, { text: end, style }],
+        ...shown.map((line): Line => [{ text: line, style: "faint" }]),
+      ];
+    }
+    case "toolCall": {
+      const style = item.status === "failed" ? "bad" : "good";
+      const failure: Line[] = item.status === "failed" ? [[item.output]] : [];
+      return [[`tool ${item.tool} `, { text: item.status, style }], ...failure];
+    }
+  }
+}

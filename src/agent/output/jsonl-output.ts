@@ -1,0 +1,127 @@
+import { shownCommand } from "../../base/shell-join.ts";
+import type { ItemProgress, Notification, ThreadItem } from "../agent-notification.ts";
+import type { RunOutput, RunStatus, TurnEnd } from "../run-output.ts";
+import { addUsage, usageFields } from "../token-usage.ts";
+import type { TurnEndEvent } from "../turn-completion.ts";
+import { type LineSink, LineWriter } from "./line-writer.ts";
+
+/** The Responses API bills no writes to its cache; the field is there for those who read the original's events. */
+const NO_CACHE_WRITES = 0;
+
+/** One JSON object a line on stdout: for programs. */
+export class JsonlOutput implements RunOutput {
+  #lines: LineWriter;
+  #ids = new Map<string, string>();
+  #items = 0;
+
+  constructor(stdout: LineSink) {
+    this.#lines = new LineWriter(stdout);
+  }
+
+  notification(notification: Notification): RunStatus {
+    switch (notification.method) {
+      case "thread/started":
+        this.#write({ type: "thread.started", thread_id: notification.threadId });
+        return "running";
+      case "turn/started":
+        this.#write({ type: "turn.started" });
+        return "running";
+      case "item/started":
+      case "item/updated":
+      case "item/completed":
+        this.#write({
+          type: notification.method.replace("/", "."),
+          item: { id: this.#idOf(notification.item.id), ...itemFields(notification.item) },
+        });
+        return "running";
+      case "error":
+        this.#write({ type: "error", message: notification.message });
+        return "running";
+      case "warning":
+        this.warning(notification.message);
+        return "running";
+      case "tool/event":
+        this.#lines.line(notification.event.json);
+        return "running";
+      case "thread/closed":
+        return "shutdown";
+      case "thread/tokenUsage":
+      case "turn/completed":
+        return "running";
+    }
+  }
+
+  turnEnded(event: TurnEndEvent, end: TurnEnd): RunStatus {
+    if (event.msg.type === "turnComplete") {
+      if (end.error) this.#write({ type: "turn.failed", error: { message: end.error.message } });
+      else {
+        const total = end.subagentsUsage ? addUsage(end.usage, end.subagentsUsage) : end.usage;
+        this.#write({
+          type: "turn.completed",
+          usage: { ...usageFields(total), cache_write_input_tokens: NO_CACHE_WRITES },
+          workers_usage: end.subagentsUsage ? usageFields(end.subagentsUsage) : undefined,
+        });
+      }
+    }
+    return "initiateShutdown";
+  }
+
+  warning(message: string): void {
+    this.#write({ type: "item.completed", item: { id: this.#newId(), type: "error", message } });
+  }
+
+  failure(message: string): void {
+    this.#write({ type: "error", message });
+  }
+
+  drained(): Promise<void> {
+    return this.#lines.drained();
+  }
+
+  close(): void {}
+
+  #write(event: object): void {
+    this.#lines.line(JSON.stringify(event));
+  }
+
+  #idOf(id: string): string {
+    const known = this.#ids.get(id);
+    if (known) return known;
+    const fresh = this.#newId();
+    this.#ids.set(id, fresh);
+    return fresh;
+  }
+
+  #newId(): string {
+    return `item_${this.#items++}`;
+  }
+}
+
+function itemFields(item: ThreadItem): object {
+  switch (item.type) {
+    case "agentMessage":
+      return { type: "agent_message", text: item.text };
+    case "reasoning":
+      return { type: "reasoning", text: item.text };
+    case "commandExecution":
+      return {
+        type: "command_execution",
+        command: shownCommand(item.argv),
+        aggregated_output: item.output,
+        exit_code: item.exitCode,
+        status: progressWord(item.status),
+      };
+    case "toolCall":
+      return {
+        type: "tool_call",
+        tool: item.tool,
+        arguments: item.arguments,
+        output: item.output,
+        status: progressWord(item.status),
+      };
+  }
+}
+
+function progressWord(status: ItemProgress): string {
+  return status === "inProgress" ? "in_progress" : status;
+}

@@ -1,0 +1,249 @@
+import { randomUUID } from "node:crypto";
+import { writeFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import {
+  type ApiSettings,
+  type ConfigOverrides,
+  DEFAULT_MODEL,
+  openModelApi,
+  parseOverrides,
+} from "../../agent/agent-config.ts";
+import { API_KINDS } from "../../agent/api/choose-dialect.ts";
+import type { ModelApi } from "../../agent/api/model-api.ts";
+import { createModelCaller } from "../../agent/api/model-caller.ts";
+import type { JsonObject } from "../../agent/api/response-events.ts";
+import { baseInstructions } from "../../agent/base-instructions.ts";
+import { type RunContext, type RunTools, runHeadless } from "../../agent/headless-run.ts";
+import { wantsColor } from "../../agent/output/ansi-style.ts";
+import { HumanOutput } from "../../agent/output/human-output.ts";
+import { JsonlOutput } from "../../agent/output/jsonl-output.ts";
+import { latestThread, Rollout, readRollout, threadsHome } from "../../agent/rollout.ts";
+import { messageOf } from "../../base/error-message.ts";
+import type { HostPool } from "../../host/host-pool.ts";
+import type { ApprovalPolicy } from "../../tools/policy/approval.ts";
+import type { Tool } from "../../tools/tool.ts";
+import { VERSION } from "../../version.ts";
+import { type Command, parsedCommand, UsageError } from "../command.ts";
+import { approvalPolicy } from "../options/approval-options.ts";
+import { BYPASS_FLAG, EXEC_HELP, type ExecOptions, parseExecOptions } from "../options/exec-options.ts";
+import { openHostPool } from "../options/host-options.ts";
+import { Interruption, runToExit } from "../support/interruptible-run.ts";
+
+export const command: Command = parsedCommand({
+  name: "exec",
+  summary: "run one agent turn",
+  help: () => EXEC_HELP,
+  parse: parseExecOptions,
+  run: (options) => runToExit((signal) => runExec(options, signal)),
+});
+
+async function runExec(options: ExecOptions, signal: AbortSignal): Promise<number> {
+  const config = await readConfig(options);
+  const threads = threadsHome(process.env, homedir());
+  const resume = options.resume && openThread(threads, options.resume.threadId);
+  const api = openModelApi(process.env, config.api);
+  using asker = options.ask ? await openAsker() : null;
+  const approval = await approvalPolicy(options.rules, asker?.policy);
+  await using hosts = await openHostPool({
+    ...options,
+    values: options.connectValues,
+    approval,
+    renews: true,
+  });
+  const cwd =
+    options.cwd ?? (options.connect.length === 0 ? process.cwd() : "the server's working directory");
+  const output = options.json
+    ? new JsonlOutput(process.stdout)
+    : new HumanOutput({
+        stdout: process.stdout,
+        stderr: process.stderr,
+        banner: banner(options, config, cwd),
+        progressInPlace: options.progressInPlace || undefined,
+        color: wantsColor(options.color, process.stderr, process.env),
+      });
+  for (const key of config.unknownKeys) output.warning(`unknown setting ${key} is ignored`);
+  try {
+    const end = await runHeadless({
+      prompt: options.prompt,
+      resume,
+      onHistory: options.ephemeral ? undefined : keeper(threads, (message) => output.warning(message)),
+      images: options.images,
+      outputSchema: options.outputSchema,
+      maxTurns: options.maxTurns,
+      budgetTokens: options.budgetTokens,
+      model: config.model,
+      instructions: baseInstructions({ cwd, tools: true }),
+      reasoningEffort: config.reasoningEffort,
+      callModel: createModelCaller({ api }),
+      createTools: (context) => createTools(context, config, hosts, api),
+      output,
+      signal,
+      newId: randomUUID,
+    });
+    if (options.lastMessageFile !== undefined && end.type === "completed") {
+      await writeFile(options.lastMessageFile, end.lastMessage ?? "");
+    }
+    if (end.type === "completed") return 0;
+    const byUser = end.type === "interrupted" && signal.reason instanceof Interruption;
+    return byUser && signal.reason.signal === "SIGINT" ? 130 : 1;
+  } finally {
+    api.close();
+  }
+}
+
+function openThread(home: string, named: string | null): { threadId: string; history: JsonObject[] } {
+  const threadId = named ?? latestThread(home);
+  if (threadId === null) throw new UsageError(`there is no thread to resume in ${home}`);
+  const history = readRollout(home, threadId);
+  if (!history) throw new UsageError(`there is no thread \`${threadId}\` in ${home}`);
+  return { threadId, history };
+}
+
+/** Keeps what is said. A run does not fail because it cannot be kept, but says so once. */
+function keeper(home: string, warn: (message: string) => void) {
+  let rollout: Rollout | null = null;
+  let isGivenUp = false;
+  return (threadId: string, item: JsonObject): void => {
+    if (isGivenUp) return;
+    try {
+      rollout ??= new Rollout(home, threadId);
+      rollout.append(item);
+    } catch (error) {
+      isGivenUp = true;
+      warn(`the thread cannot be resumed later: ${messageOf(error)}`);
+    }
+  };
+}
+
+/** Asks the person at the terminal, also when input and output are files. */
+async function openAsker(): Promise<Disposable & { policy: ApprovalPolicy }> {
+  const [{ askOnTerminal }, { openTerminal }] = await Promise.all([
+    import("../../tools/policy/ask-on-terminal.ts"),
+    import("../terminal/controlling-terminal.ts"),
+  ]);
+  const terminal = openTerminal();
+  if (!terminal) throw new UsageError("--ask needs a terminal to ask on");
+  return { policy: askOnTerminal(terminal), [Symbol.dispose]: () => terminal[Symbol.dispose]() };
+}
+
+interface ExecConfig {
+  model: string;
+  reasoningEffort: string | undefined;
+  api: ApiSettings;
+  /** Where tables are: on this machine, also when commands run elsewhere. */
+  tablesCwd: string;
+  sandbox: ExecOptions["sandbox"];
+  runsElsewhere: boolean;
+  fanout: {
+    maxThreads: number;
+    maxDepth: number;
+    runtimeSeconds: number | undefined;
+    tools: "none" | "exec";
+    fresh: boolean;
+  } | null;
+  unknownKeys: string[];
+}
+
+async function readConfig(options: ExecOptions): Promise<ExecConfig> {
+  const overrides: ConfigOverrides = await parseOverrides(options.overrides);
+  const { MAX_TOOL_CONCURRENCY } = await import("../../fanout/job.ts");
+  const fanout = {
+    maxThreads: overrides.count("agents.max_threads") ?? MAX_TOOL_CONCURRENCY,
+    maxDepth: overrides.count("agents.max_depth") ?? 1,
+    runtimeSeconds: overrides.count("agents.job_max_runtime_seconds"),
+    tools: overrides.oneOf("agents.job_tools", ["none", "exec"]) ?? "none",
+    fresh: overrides.boolean("agents.job_fresh") ?? false,
+  };
+  return {
+    model: options.model ?? overrides.string("model") ?? DEFAULT_MODEL,
+    reasoningEffort: overrides.string("model_reasoning_effort"),
+    api: {
+      baseUrl: overrides.string("openai_base_url"),
+      kind: overrides.oneOf("api", API_KINDS),
+      idleTimeoutMs: overrides.count("stream_idle_timeout_ms"),
+    },
+    tablesCwd: options.connect.length === 0 ? (options.cwd ?? process.cwd()) : process.cwd(),
+    sandbox: options.sandbox,
+    runsElsewhere: options.connect.length > 0,
+    fanout: overrides.boolean("features.enable_fanout") ? fanout : null,
+    unknownKeys: overrides.unknownKeys(),
+  };
+}
+
+async function createTools(
+  context: RunContext,
+  config: ExecConfig,
+  hosts: HostPool,
+  api: ModelApi,
+): Promise<RunTools> {
+  const opened = await hosts.openTools().catch((error: unknown) => {
+    throw withBypass(error);
+  });
+  if (!config.fanout) return opened;
+  const spawn = await spawnTool(context, config, config.fanout, hosts, api);
+  return { ...opened, tools: [...opened.tools, spawn] };
+}
+
+/** Walls that cannot be raised are never left out by themselves; who wants that has to say so. */
+function withBypass(error: unknown): unknown {
+  if (!(error instanceof Error) || !/sandbox `[^`]+` is not available/.test(error.message)) return error;
+  return new Error(`${error.message}; ${BYPASS_FLAG} runs commands without one`, { cause: error });
+}
+
+/** Jobs of this run, and jobs that those start, share one limiter. */
+async function spawnTool(
+  context: RunContext,
+  config: ExecConfig,
+  fanout: NonNullable<ExecConfig["fanout"]>,
+  hosts: HostPool,
+  api: ModelApi,
+): Promise<Tool> {
+  const [{ createRowCaller }, { createSpawnAgentsTool }, { tableAccess }, { SqliteStore }, { jobsHome }] =
+    await Promise.all([
+      import("../../fanout/run/row-resources.ts"),
+      import("../../fanout/tool/spawn-tool.ts"),
+      import("../../fanout/tool/table-path-access.ts"),
+      import("../../fanout/ledger/sqlite/sqlite-store.ts"),
+      import("../../fanout/ledger/jobs-directory.ts"),
+    ]);
+  const home = jobsHome(process.env, process.cwd());
+  const caller = createRowCaller(api, { width: fanout.maxThreads });
+  const atDepth = (depth: number): Tool =>
+    createSpawnAgentsTool({
+      context,
+      cwd: config.tablesCwd,
+      access: tableAccess(config.sandbox, config.tablesCwd, config.runsElsewhere),
+      store: new SqliteStore(home),
+      jobsHome: home,
+      model: config.model,
+      reasoningEffort: config.reasoningEffort ?? null,
+      rowTools: fanout.tools,
+      maxThreads: fanout.maxThreads,
+      defaultRuntimeSeconds: fanout.runtimeSeconds,
+      fresh: fanout.fresh,
+      ...caller,
+      openTools: async (job) => {
+        const opened = job.task.tools === "exec" ? await hosts.openTools() : NO_TOOLS;
+        const nested = depth < fanout.maxDepth ? [atDepth(depth + 1)] : [];
+        return opened === NO_TOOLS && nested.length === 0
+          ? null
+          : { tools: [...opened.tools, ...nested], close: opened.close };
+      },
+    });
+  return atDepth(1);
+}
+
+const NO_TOOLS: RunTools = { tools: [], close: async () => undefined };
+
+function banner(options: ExecOptions, config: ExecConfig, cwd: string): string[] {
+  return [
+    `procwire ${VERSION}`,
+    `workdir: ${cwd}`,
+    ...(options.connect.length > 0 ? [`server: ${options.connect.join(", ")}`] : []),
+    `model: ${config.model}`,
+    `sandbox: ${options.sandbox}`,
+    "--------",
+    "user",
+    options.prompt,
+  ];
+}

@@ -1,0 +1,67 @@
+import path from "node:path";
+import { prepareInput } from "../../fanout/input/table-input.ts";
+import { jobsHome } from "../../fanout/ledger/jobs-directory.ts";
+import { exitCodeOf } from "../../fanout/output/job-listener.ts";
+import { startOrResumeJob } from "../../fanout/run/start-job.ts";
+import type { Command } from "../command.ts";
+import { FANOUT_EXIT_HELP, FANOUT_HELP, RUN_HELP } from "../options/fanout-help.ts";
+import { type FanoutCommandOptions, parseFanoutOptions } from "../options/fanout-options.ts";
+import { REQUEST_HELP } from "../options/model-request-options.ts";
+import { coordinatorOptions, openJobStore, withRowResources } from "../support/fanout-setup.ts";
+import { runToExit } from "../support/interruptible-run.ts";
+
+export const command: Command = {
+  name: "fanout",
+  summary: "run one agent per row of a table",
+
+  async run(argv) {
+    if (argv[0] === "worker") {
+      const { runFanoutWorkerCommand } = await import("./fanout-worker.ts");
+      return runFanoutWorkerCommand(argv.slice(1));
+    }
+    if (argv[0] === "migrate") {
+      const { runFanoutMigrateCommand } = await import("./fanout-migrate.ts");
+      return runFanoutMigrateCommand(argv.slice(1));
+    }
+    const options = parseFanoutOptions(argv);
+    if (!options) {
+      process.stdout.write(FANOUT_HELP + REQUEST_HELP + RUN_HELP + FANOUT_EXIT_HELP);
+      return 0;
+    }
+    return runToExit((signal) => run(options, signal));
+  },
+};
+
+async function run(options: FanoutCommandOptions, signal: AbortSignal): Promise<number> {
+  const cwd = process.cwd();
+  await using input = await prepareInput({
+    input: options.input,
+    cwd,
+    stdin: process.stdin,
+    format: options.format,
+    reading: options.reading,
+    spoolFolder: jobsHome(process.env, cwd),
+  });
+  if (options.dryRun) {
+    const { showDryRun } = await import("../support/fanout-dry-run.ts");
+    return await showDryRun(options, input);
+  }
+  return await withRowResources(options, signal, async (resources) => {
+    await using store = await openJobStore(options, { waits: true, signal });
+    const end = await startOrResumeJob({
+      ...coordinatorOptions(options, resources, store, options.task.model),
+      input,
+      task: options.task,
+      settings: options.settings,
+      outputPath: options.output ?? ((jobId) => defaultOutput(options.input, jobId)),
+      fresh: options.fresh,
+    });
+    return exitCodeOf(end);
+  });
+}
+
+/** Beside the input; a table from stdin has no place, so here. */
+function defaultOutput(input: string, jobId: string): string {
+  const { dir, name } = path.parse(input === "-" ? "stdin" : path.resolve(input));
+  return path.resolve(dir, `${name}.agent-job-${jobId.slice(0, 8)}.csv`);
+}

@@ -1,0 +1,108 @@
+import type { AttachedProcess } from "../../client/process/attached-process.ts";
+import { readHistory, type TimedChunk } from "../../client/process/retained-output.ts";
+import type { OutputChunk } from "../../exec/exec-process.ts";
+import { failureError } from "../../exec/failure.ts";
+import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
+import { type Command, commandOf, onlyWord, UsageError } from "../command.ts";
+import { leave } from "../leave.ts";
+import { CONNECT_OPTIONS, connectTo, neededServerUrl } from "../options/connect-options.ts";
+import { findProcess, PROCESS_HELP } from "../support/find-process.ts";
+import { gapText, OutputPipe } from "../terminal/process-output.ts";
+
+const HELP = `Usage: procwire logs [options] ID
+
+Writes the output of a process that its server still has: stdout to stdout, stderr to stderr.
+
+  -f, --follow       go on until the process ends
+  --since DURATION   only what came within it: 90s, 15m, 2h, 1d
+  --tail N           only the last N lines
+${PROCESS_HELP}`;
+
+export const command: Command = commandOf({
+  name: "logs",
+  summary: "write the output of a process of a server",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    follow: { type: "boolean", short: "f" },
+    since: { type: "string" },
+    tail: { type: "string" },
+  },
+
+  async run(values, positionals) {
+    const id = onlyWord(positionals, "ID");
+    const sinceMs = values.since === undefined ? undefined : parseDuration(values.since);
+    const tail = values.tail === undefined ? undefined : parseCount(values.tail);
+    await using client = await connectTo(neededServerUrl(values.connect), values);
+    const { handle } = await findProcess(client, id);
+    await using child = await client.attach(handle);
+    const { chunks, ageMs, throughSeq, missedBytes } = await readHistory(child);
+    const recent = chunks.filter(({ atMs }) => sinceMs === undefined || ageMs - atMs <= sinceMs);
+    const output = new Output();
+    if (sinceMs === undefined && tail === undefined) output.gap(missedBytes);
+    for (const chunk of tail === undefined ? recent : lastLines(recent, tail))
+      if (!(await output.write(chunk))) return leave(0);
+    if (values.follow) await follow(child, throughSeq, output);
+    await output.flush();
+    return leave(0);
+  },
+});
+
+async function follow(child: AttachedProcess, afterSeq: number, output: Output): Promise<void> {
+  for await (const event of child.events({ afterSeq, lossless: true })) {
+    if (event.type === "output" && !(await output.write(event))) return;
+    if (event.type === "gap") output.gap(event.bytes);
+    if (event.type === "failed") throw failureError(event.message);
+  }
+}
+
+class Output {
+  readonly #stdout = new OutputPipe(process.stdout);
+  readonly #stderr = new OutputPipe(process.stderr);
+
+  /** False when nobody reads any more. */
+  write({ stream, chunk }: OutputChunk): Promise<boolean> {
+    return (stream === "stderr" ? this.#stderr : this.#stdout).write(chunk);
+  }
+
+  gap(bytes: number | null): void {
+    if (bytes !== 0) standardStream(2).write(`procwire logs: ${gapText(bytes)}\n`);
+  }
+
+  async flush(): Promise<void> {
+    await Promise.all([this.#stdout.flush(), this.#stderr.flush()]);
+  }
+}
+
+/** The end of the output that holds so many lines; one that is not finished yet counts. */
+export function lastLines(chunks: readonly TimedChunk[], count: number): TimedChunk[] {
+  const kept: TimedChunk[] = [];
+  let lines = 0;
+  // The line feed at the very end finishes the last line and begins none.
+  let isEnd = true;
+  for (const one of chunks.toReversed()) {
+    const { chunk } = one;
+    for (let at = chunk.length - 1; at >= 0; at--) {
+      const isFinished = chunk[at] === LINE_FEED && !isEnd;
+      isEnd = false;
+      if (isFinished && ++lines === count) return [{ ...one, chunk: chunk.subarray(at + 1) }, ...kept];
+    }
+    kept.unshift(one);
+  }
+  return count === 0 ? [] : kept;
+}
+
+const LINE_FEED = 10;
+const UNITS = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+export function parseDuration(text: string): number {
+  const [, number, unit = "s"] = /^(\d+(?:\.\d+)?)([smhd])?$/.exec(text) ?? [];
+  if (number === undefined)
+    throw new UsageError(`invalid --since \`${text}\`; expected a duration such as 90s, 15m, 2h or 1d`);
+  return Number(number) * UNITS[unit as keyof typeof UNITS];
+}
+
+function parseCount(text: string): number {
+  if (!/^\d{1,9}$/.test(text)) throw new UsageError(`invalid --tail \`${text}\`; expected a number of lines`);
+  return Number(text);
+}

@@ -1,0 +1,143 @@
+import { visibleJson, visibleLine, visibleWord } from "../../base/printable-text.ts";
+import type { ExecServerClient } from "../../client/exec-server-client.ts";
+import type { ProcessListing, TreeEntry } from "../../exec/exec-process.ts";
+import { RequestError } from "../../protocol/errors.ts";
+import { type Command, commandOf } from "../command.ts";
+import { leave } from "../leave.ts";
+import {
+  CONNECT_HELP,
+  CONNECT_OPTIONS,
+  connectTo,
+  DEFAULT_URL,
+  neededServerUrl,
+} from "../options/connect-options.ts";
+
+/** Between two looks of --watch. */
+const WATCH_MS = 1000;
+/** To the upper left corner, and what was there is gone. */
+const CLEAR = "\x1b[H\x1b[2J";
+
+const HELP = `Usage: procwire ps [options]
+
+Lists the processes of a server that run: handle, id, pid, state, lifetime, age, output, command. They are those of your own
+sessions, or of all for an operator, who is told whose they are. The handle is the ID that attach, logs and kill take.
+
+  -a, --all          also those that have ended, while the server still has their output
+  -w, --watch        look again every second, until interrupted
+  -t, --tree         below each one, the processes it has started: pid, state, processor time, memory, command
+  --json             one JSON object a line
+${CONNECT_HELP}
+Without --connect: ${DEFAULT_URL}.
+`;
+
+export const command: Command = commandOf({
+  name: "ps",
+  summary: "list the processes of a server's sessions",
+  help: HELP,
+  options: {
+    ...CONNECT_OPTIONS,
+    all: { type: "boolean", short: "a" },
+    watch: { type: "boolean", short: "w" },
+    tree: { type: "boolean", short: "t" },
+    json: { type: "boolean" },
+  },
+  takesWords: false,
+
+  async run(values) {
+    await using client = await connectTo(neededServerUrl(values.connect), values);
+    const look = async (): Promise<string> => {
+      // A session that was named is the one to look at; else everything the server has.
+      const listed = await client.list({ allSessions: values.session === undefined });
+      const processes = values.all ? listed : listed.filter(({ running }) => running);
+      const trees = values.tree ? await treesOf(client, processes) : null;
+      if (values.json)
+        return processes.map((one) => `${visibleJson({ ...one, tree: trees?.get(one) })}\n`).join("");
+      const [head = "", ...lines] = table(processes, Date.now());
+      return [
+        head,
+        ...lines.flatMap((line, at) => [line, ...treeLines(trees?.get(processes[at] ?? null) ?? [])]),
+      ]
+        .map((line) => `${line}\n`)
+        .join("");
+    };
+    if (values.watch) return leave(await watch(look));
+    process.stdout.write(await look());
+    return 0;
+  },
+});
+
+/** Shows the list again and again; on a terminal, in place. */
+async function watch(look: () => Promise<string>): Promise<number> {
+  const interrupted = Promise.withResolvers<void>();
+  const stop = () => interrupted.resolve();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, stop);
+  for (let isOver = false; !isOver; ) {
+    process.stdout.write(`${process.stdout.isTTY ? CLEAR : ""}${await look()}`);
+    const again = Promise.withResolvers<void>();
+    const timer = setTimeout(() => again.resolve(), WATCH_MS);
+    isOver = await Promise.race([interrupted.promise.then(() => true), again.promise.then(() => false)]);
+    clearTimeout(timer);
+  }
+  return 0;
+}
+
+function table(processes: ProcessListing[], nowMs: number): string[] {
+  const hasPrincipals = processes.some((one) => one.principal !== undefined);
+  const principal = (cell: string) => (hasPrincipals ? [visibleLine(cell)] : []);
+  const rows = [
+    ["HANDLE", ...principal("PRINCIPAL"), "ID", "PID", "STATE", "LIFETIME", "AGE", "OUTPUT", "COMMAND"],
+    ...processes.map((one) => [
+      visibleLine(one.handle ?? "-"),
+      ...principal(one.principal ?? "-"),
+      visibleWord(one.processId),
+      one.pid === null ? "-" : String(one.pid),
+      stateOf(one),
+      one.lifetime ?? "-",
+      `${Math.max(0, Math.round((nowMs - one.startedAtMs) / 1000))}s`,
+      String(one.outputBytes),
+      one.argv.map(visibleWord).join(" "),
+    ]),
+  ];
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join("  ")
+      .trimEnd(),
+  );
+}
+
+/** One that has ended and was forgotten meanwhile has none. */
+async function treesOf(
+  client: ExecServerClient,
+  processes: readonly ProcessListing[],
+): Promise<Map<ProcessListing | null, TreeEntry[]>> {
+  const trees = new Map<ProcessListing | null, TreeEntry[]>();
+  for (const one of processes) {
+    if (one.handle === undefined || !one.running) continue;
+    const { processes: tree } = await client.tree(one.handle).catch((error: unknown) => {
+      if (error instanceof RequestError && /^unknown handle/.test(error.message)) return { processes: [] };
+      throw error;
+    });
+    trees.set(one, tree);
+  }
+  return trees;
+}
+
+/** Each below its parent, a step further to the right. One whose parent has ended stands on the left. */
+function treeLines(tree: readonly TreeEntry[]): string[] {
+  const pids = new Set(tree.map(({ pid }) => pid));
+  const below = (parent: TreeEntry | null): readonly TreeEntry[] =>
+    tree.filter((entry) => (parent ? entry.parentPid === parent.pid : !pids.has(entry.parentPid)));
+  const lines = (entries: readonly TreeEntry[], depth: number): string[] =>
+    entries.flatMap((entry) => [
+      `${"  ".repeat(depth)}${entry.pid}  ${entry.state}  ${(entry.cpuMs / 1000).toFixed(2)}s  ${Math.round(entry.rssBytes / 1024)}K  ${entry.argv.map(visibleWord).join(" ")}`,
+      ...lines(below(entry), depth + 1),
+    ]);
+  return lines(below(null), 1);
+}
+
+function stateOf({ running, signal, exitCode }: ProcessListing): string {
+  if (running) return "running";
+  return visibleLine(signal ?? `exit ${exitCode ?? "?"}`);
+}

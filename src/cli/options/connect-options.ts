@@ -1,0 +1,135 @@
+import { readFileSync } from "node:fs";
+import { messageOf } from "../../base/error-message.ts";
+import type { ConnectionState, ExecServerClient } from "../../client/exec-server-client.ts";
+import { parseConnectUrl } from "../../client/node/connect-url.ts";
+import { connectServer, type ServerAddress } from "../../host/connect-server.ts";
+import { UsageError } from "../command.ts";
+
+/** The options of every command that may run things on a server. */
+export const SERVER_OPTIONS = {
+  connect: { type: "string" },
+  "token-file": { type: "string" },
+  "tls-ca": { type: "string" },
+  "insecure-plain-token": { type: "boolean" },
+  wait: { type: "string" },
+} as const;
+
+/** The options of every command that talks to a server. */
+export const CONNECT_OPTIONS = {
+  ...SERVER_OPTIONS,
+  session: { type: "string" },
+  install: { type: "boolean" },
+  "install-from": { type: "string" },
+  yes: { type: "boolean" },
+} as const;
+
+/** Where `procwire start` serves. */
+export const DEFAULT_URL = "ws://127.0.0.1:7070";
+
+/** As `--connect`: this machine, although PROCWIRE_CONNECT names a server. */
+const HERE = "local";
+
+export const SERVER_HELP = `  --connect URL      the server: ws://HOST:PORT, wss://HOST:PORT, unix:///PATH, ssh://[USER@]HOST[:PORT][/SOCKET],
+                     docker://CONTAINER[/SOCKET] or exec:COMMAND (one that ends in \`procwire connect\`); or
+                     PROCWIRE_CONNECT in the environment, which --connect ${HERE} passes over
+  --token-file PATH  the token it asks for; or PROCWIRE_TOKEN in the environment
+  --tls-ca FILE      certificates to trust beside the system's, for wss://
+  --insecure-plain-token  send the token to another host over plain ws:// too
+  --wait SECONDS     how long to wait for the server to come up
+`;
+
+export const CONNECT_HELP = `${SERVER_HELP}  --session ID       resume this session instead of opening a new one
+  --install          where ssh:// or docker:// leads to a host without procwire: copy this one there, after a question
+  --install-from PATH  with --install: a package for the platform of that host, or a folder of packages; else the one
+                     that this clone has built, or that npm brings
+  --yes              with --install: without the question
+`;
+
+export interface ConnectValues {
+  "token-file"?: string | undefined;
+  "tls-ca"?: string | undefined;
+  "insecure-plain-token"?: boolean | undefined;
+  wait?: string | undefined;
+  session?: string | undefined;
+  install?: boolean | undefined;
+  "install-from"?: string | undefined;
+  yes?: boolean | undefined;
+}
+
+/** The server that a command line names, or else the environment; undefined: this machine. Checked by its form. */
+export function serverUrl(connect: string | undefined): string | undefined {
+  const named = connect ?? (process.env.PROCWIRE_CONNECT || undefined);
+  if (named === undefined || named === HERE) return undefined;
+  try {
+    return parseConnectUrl(named).url;
+  } catch (error) {
+    const source = connect === undefined ? "PROCWIRE_CONNECT" : "--connect URL";
+    throw new UsageError(messageOf(error).replace("server URL", source));
+  }
+}
+
+/** For a command that takes several servers. */
+export function serversOfEnvironment(): string[] {
+  const { PROCWIRE_CONNECT } = process.env;
+  return PROCWIRE_CONNECT ? [PROCWIRE_CONNECT] : [];
+}
+
+/** The same for a command that is about processes of a server. */
+export function neededServerUrl(connect: string | undefined): string {
+  if (connect === HERE)
+    throw new UsageError("this command is about the processes of a server; give --connect URL");
+  return serverUrl(connect) ?? DEFAULT_URL;
+}
+
+export function serverAddress(url: string, values: ConnectValues): ServerAddress {
+  return {
+    url,
+    readToken: () => readToken(values["token-file"]),
+    resumeSessionId: values.session,
+    tlsCa: values["tls-ca"] === undefined ? undefined : readNamed(values["tls-ca"], "--tls-ca"),
+    insecurePlainToken: values["insecure-plain-token"],
+    waitMs: waitMs(values.wait),
+  };
+}
+
+export async function connectTo(
+  url: string,
+  values: ConnectValues,
+  onConnectionState?: (state: ConnectionState) => void,
+): Promise<ExecServerClient> {
+  const address = serverAddress(url, values);
+  const from = values["install-from"];
+  if (values.install !== true) {
+    if (values.yes === true) throw new UsageError("--yes is for --install; add it");
+    if (from !== undefined) throw new UsageError("--install-from is for --install; add it");
+    return connectServer(address, onConnectionState);
+  }
+  const { connectInstalling } = await import("../support/remote-install.ts");
+  return connectInstalling(address, { isAgreed: values.yes === true, from }, onConnectionState);
+}
+
+function waitMs(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const seconds = text.trim() === "" ? Number.NaN : Number(text);
+  if (!Number.isFinite(seconds) || seconds < 0)
+    throw new UsageError(`--wait \`${text}\` must be a number of seconds`);
+  return seconds * 1000;
+}
+
+/** One character a byte, as headers are sent; without the white space at the end, as servers read their secrets. */
+function readToken(path: string | undefined): string | undefined {
+  const { PROCWIRE_TOKEN } = process.env;
+  const text =
+    path !== undefined ? readNamed(path, "--token-file", "latin1") : PROCWIRE_TOKEN && latin1(PROCWIRE_TOKEN);
+  return text ? text.replace(/[\t-\r ]+$/, "") : undefined;
+}
+
+const latin1 = (text: string) => Buffer.from(text).toString("latin1");
+
+function readNamed(path: string, flag: string, encoding: BufferEncoding = "utf8"): string {
+  try {
+    return readFileSync(path, encoding);
+  } catch (cause) {
+    throw new Error(`${flag}: ${messageOf(cause)}`, { cause });
+  }
+}

@@ -1,0 +1,245 @@
+import { fstatSync, readFileSync, statSync } from "node:fs";
+import path from "node:path";
+import { COLOR_CHOICES, type ColorChoice } from "../../agent/output/ansi-style.ts";
+import { messageOf } from "../../base/error-message.ts";
+import type { GuardOptions } from "../../exec/backend/secret-filter.ts";
+import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
+import { UsageError } from "../command.ts";
+import { type ConnectValues, SERVER_OPTIONS, serverUrl } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { ATTACHABLE_OPTIONS, parseSandbox } from "./host-options.ts";
+import { parseOptions } from "./parse-options.ts";
+
+export const EXEC_HELP = `Usage: procwire exec [options] PROMPT
+       procwire exec [options] resume THREAD_ID PROMPT
+       procwire exec [options] resume --last PROMPT
+
+Runs one agent turn against a Responses API (OPENAI_BASE_URL, OPENAI_API_KEY). The agent can run commands, here or on a
+server. Everything but its last message goes to stderr. PROMPT may be \`-\`, or left out, to read it from stdin; what is
+piped in beside a PROMPT is appended to it as a <stdin> block. \`resume\` goes on with a thread of an earlier run, kept in
+$PROCWIRE_HOME/threads or ~/.procwire/threads.
+
+  -m, --model NAME     the model (default gpt-5)
+  -C, --cd, --cwd DIR  where its commands run; default: here, or where the server runs
+      --add-dir DIR    can be written as well as that directory; may be repeated
+      --connect URL    run its commands on that server, see \`procwire run --help\`; or PROCWIRE_CONNECT in the environment
+      --token-file PATH  the token the server asks for; or PROCWIRE_TOKEN in the environment
+      --tls-ca FILE, --insecure-plain-token, --wait SECONDS  as of \`procwire run\`
+  -s, --sandbox MODE   walls around its commands: workspace-write (default), read-only, or danger-full-access for none
+      --dangerously-bypass-approvals-and-sandbox  neither walls nor questions: for hosts that are walled themselves
+      --ask            ask on the terminal before a command runs without a sandbox, or, with --rules, where they
+                       say ask
+      --rules FILE     which commands may run; what it would ask about is refused, unless there is --ask
+      --attachable     without --connect: a person can attach to its terminals (\`procwire attach\`), for example to type a
+                       password. With --connect always so
+      --inherit-env NAME  pass a variable on to its commands although it looks like a secret; may be repeated
+      --verbose        say which variables were left out as secrets
+  -c KEY=VALUE         change a setting, may be repeated:
+                         model, model_reasoning_effort, openai_base_url, stream_idle_timeout_ms,
+                         features.enable_fanout=true   offer spawn_agents_on_csv: one agent a row of a table
+                         agents.max_threads=64         agents at a time in a job
+                         agents.max_depth=1            how deep jobs may start jobs
+                         agents.job_tools="none"       none, or exec: what those agents can do besides reporting
+                         agents.job_max_runtime_seconds=1800, agents.job_fresh=false
+  -i, --image FILE     an image that goes with the prompt; may be repeated
+      --output-schema FILE  a JSON Schema that the last message has to follow
+      --max-turns N    fail when the model was asked N times without coming to an end
+      --budget TOKENS  fail when the run has used this many tokens and would ask the model again
+      --json           events as JSON lines on stdout
+      --color WHEN     colours on stderr: always, never, or auto (default: on a terminal, unless NO_COLOR is set)
+  -o, --output-last-message FILE  also write the last message there
+      --ephemeral            keep nothing to resume
+      --progress-cursor      draw progress in place although stderr is not a terminal
+      --skip-git-repo-check  accepted; nothing is checked
+
+Exit codes: 0 the turn completed, 1 it failed or was interrupted, 130 you interrupted it, 2 bad arguments.
+`;
+
+export interface ExecOptions {
+  prompt: string;
+  /** Which thread to go on with; null for the last one. */
+  resume: { threadId: string | null } | undefined;
+  ephemeral: boolean;
+  model: string | undefined;
+  cwd: string | undefined;
+  connect: string[];
+  sandbox: SandboxMode;
+  /** Can be written as well as the working directory. */
+  writable: string[];
+  images: string[];
+  outputSchema: Record<string, unknown> | undefined;
+  maxTurns: number | undefined;
+  budgetTokens: number | undefined;
+  ask: boolean;
+  attachable: boolean;
+  rules: string | undefined;
+  connectValues: ConnectValues;
+  guard: GuardOptions;
+  overrides: string[];
+  json: boolean;
+  lastMessageFile: string | undefined;
+  color: ColorChoice;
+  progressInPlace: boolean;
+}
+
+/** Null when help was asked for. */
+export function parseExecOptions(argv: string[]): ExecOptions | null {
+  const { values, positionals } = parseOptions({
+    args: argv,
+    allowPositionals: true,
+    options: {
+      model: { type: "string", short: "m" },
+      cwd: { type: "string" },
+      cd: { type: "string", short: "C" },
+      "add-dir": { type: "string", multiple: true },
+      image: { type: "string", short: "i", multiple: true },
+      "output-schema": { type: "string" },
+      "max-turns": { type: "string" },
+      budget: { type: "string" },
+      color: { type: "string", default: "auto" },
+      "dangerously-bypass-approvals-and-sandbox": { type: "boolean" },
+      ...SERVER_OPTIONS,
+      ...ATTACHABLE_OPTIONS,
+      sandbox: { type: "string", short: "s" },
+      ask: { type: "boolean" },
+      rules: { type: "string" },
+      ...ENVIRONMENT_OPTIONS,
+      config: { type: "string", short: "c", multiple: true },
+      json: { type: "boolean" },
+      "output-last-message": { type: "string", short: "o" },
+      "progress-cursor": { type: "boolean" },
+      "skip-git-repo-check": { type: "boolean" },
+      last: { type: "boolean" },
+      ephemeral: { type: "boolean" },
+      help: { type: "boolean", short: "h" },
+    },
+  });
+  if (values.help) return null;
+  const resume =
+    positionals[0] === "resume" ? { threadId: threadToResume(positionals, values.last) } : undefined;
+  if (!resume && values.last) throw new UsageError("--last goes with resume");
+  const [prompt = "-", ...rest] = positionals.slice(!resume ? 0 : resume.threadId === null ? 1 : 2);
+  if (rest.length > 0) throw new UsageError("only one PROMPT is taken; put it in quotes");
+  const color = COLOR_CHOICES.find((choice) => choice === values.color);
+  if (color === undefined)
+    throw new UsageError(`unknown --color \`${values.color}\`; expected ${COLOR_CHOICES.join(", ")}`);
+  const url = serverUrl(values.connect);
+  const connect = url === undefined ? [] : [url];
+  const isHere = connect.length === 0;
+  const bypasses = values["dangerously-bypass-approvals-and-sandbox"] ?? false;
+  if (bypasses && (values.sandbox !== undefined || values.ask))
+    throw new UsageError("--dangerously-bypass-approvals-and-sandbox leaves nothing for --sandbox or --ask");
+  return {
+    prompt: prompt === "-" ? readPrompt() : withPipedInput(checkPrompt(prompt)),
+    resume,
+    ephemeral: values.ephemeral ?? false,
+    model: values.model,
+    cwd: directory(values.cd ?? values.cwd, isHere, "-C"),
+    connect,
+    sandbox: bypasses ? "none" : parseExecSandbox(values.sandbox),
+    writable: (values["add-dir"] ?? []).map((folder) => directory(folder, isHere, "--add-dir") ?? folder),
+    images: (values.image ?? []).map(imageUrl),
+    outputSchema: values["output-schema"] === undefined ? undefined : readSchema(values["output-schema"]),
+    maxTurns: count(values["max-turns"], "--max-turns"),
+    budgetTokens: count(values.budget, "--budget"),
+    ask: values.ask ?? false,
+    attachable: values.attachable ?? false,
+    rules: values.rules,
+    connectValues: {
+      "token-file": values["token-file"],
+      "tls-ca": values["tls-ca"],
+      "insecure-plain-token": values["insecure-plain-token"],
+      wait: values.wait,
+    },
+    guard: guardFromFlags("exec", values),
+    overrides: values.config ?? [],
+    json: values.json ?? false,
+    lastMessageFile: values["output-last-message"],
+    color,
+    progressInPlace: values["progress-cursor"] ?? false,
+  };
+}
+
+/** Null for the last one. */
+function threadToResume([, threadId]: string[], isLast = false): string | null {
+  if (isLast) return null;
+  if (threadId === undefined) throw new UsageError("resume needs a THREAD_ID or --last");
+  return threadId;
+}
+
+/** The flag that does without walls, as the original names it. */
+export const BYPASS_FLAG = "--dangerously-bypass-approvals-and-sandbox";
+
+function parseExecSandbox(value = "workspace-write"): SandboxMode {
+  return parseSandbox(value === "danger-full-access" ? "none" : value);
+}
+
+/** On this machine it is looked at before anything is begun; a server says itself what it does not have. */
+function directory(named: string | undefined, isHere: boolean, flag: string): string | undefined {
+  if (named === undefined || !isHere) return named;
+  const resolved = path.resolve(named);
+  if (!statSync(resolved, { throwIfNoEntry: false })?.isDirectory())
+    throw new UsageError(`${flag} \`${named}\` is not a directory`);
+  return resolved;
+}
+
+function count(value: string | undefined, flag: string): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (!Number.isSafeInteger(number) || number < 1)
+    throw new UsageError(`${flag} \`${value}\` must be a whole number of at least 1`);
+  return number;
+}
+
+const IMAGE_TYPES = new Map([
+  [".png", "image/png"],
+  [".jpg", "image/jpeg"],
+  [".jpeg", "image/jpeg"],
+  [".gif", "image/gif"],
+  [".webp", "image/webp"],
+]);
+
+function imageUrl(file: string): string {
+  const type = IMAGE_TYPES.get(path.extname(file).toLowerCase());
+  if (!type) throw new UsageError(`--image \`${file}\` must be ${[...IMAGE_TYPES.keys()].join(", ")}`);
+  return `data:${type};base64,${readFlagged(file, "--image").toString("base64")}`;
+}
+
+function readSchema(file: string): Record<string, unknown> {
+  const text = readFlagged(file, "--output-schema").toString("utf8");
+  try {
+    const schema: unknown = JSON.parse(text);
+    if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
+      return Object.fromEntries(Object.entries(schema));
+  } catch (error) {
+    throw new UsageError(`--output-schema ${file}: ${messageOf(error)}`);
+  }
+  throw new UsageError(`--output-schema ${file} must hold a JSON object`);
+}
+
+function readFlagged(file: string, flag: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (error) {
+    throw new UsageError(`${flag}: ${messageOf(error)}`);
+  }
+}
+
+function readPrompt(): string {
+  if (process.stdin.isTTY) throw new UsageError("no PROMPT given");
+  return checkPrompt(readFileSync(0, "utf8").trim());
+}
+
+function checkPrompt(prompt: string): string {
+  if (prompt.trim() === "") throw new UsageError("no PROMPT given");
+  return prompt;
+}
+
+/** A pipe or a file on stdin is meant to be read; a terminal or nothing at all is not. */
+function withPipedInput(prompt: string): string {
+  const stdin = fstatSync(0, { bigint: false });
+  if (!stdin.isFIFO() && !stdin.isFile() && !stdin.isSocket()) return prompt;
+  const piped = readFileSync(0, "utf8");
+  if (piped.trim() === "") return prompt;
+  return `${prompt}\n\n<stdin>\n${piped}${piped.endsWith("\n") ? "" : "\n"}</stdin>`;
+}

@@ -1,0 +1,401 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import type { ParseArgsOptionsConfig } from "node:util";
+import { DEFAULT_MODEL } from "../../agent/agent-config.ts";
+import { API_KINDS, type ApiKind } from "../../agent/api/choose-dialect.ts";
+import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import { messageOf } from "../../base/error-message.ts";
+import type { GuardOptions } from "../../exec/backend/secret-filter.ts";
+import { PACKAGE_PRICES, type PriceTable } from "../../fanout/cost/price-table.ts";
+import { TABLE_FORMATS, type TableFormat, type TableReading } from "../../fanout/input/table.ts";
+import {
+  DEFAULT_CONCURRENCY,
+  DEFAULT_MAX_ATTEMPTS,
+  DEFAULT_ROW_TIMEOUT_SECONDS,
+  InputError,
+  type JobSettings,
+  type JobTask,
+} from "../../fanout/job.ts";
+import { STDOUT } from "../../fanout/output/write-table.ts";
+import { unwrapSchema } from "../../fanout/row/result-schema.ts";
+import type { FailFast } from "../../fanout/run/scheduler.ts";
+import type { SandboxMode } from "../../tools/policy/sandbox-mode.ts";
+import { UsageError } from "../command.ts";
+import { type ConnectValues, SERVER_OPTIONS, serversOfEnvironment } from "./connect-options.ts";
+import { ENVIRONMENT_OPTIONS, guardFromFlags } from "./environment-options.ts";
+import { parseSandbox, serverUrls } from "./host-options.ts";
+import { parseHeaders, parseRequestOptions, positive, REQUEST_FLAGS } from "./model-request-options.ts";
+import { parseOptions } from "./parse-options.ts";
+
+export const RUN_FLAGS = {
+  concurrency: { type: "string" },
+  "row-timeout": { type: "string" },
+  "max-attempts": { type: "string" },
+  api: { type: "string" },
+  header: { type: "string", multiple: true },
+  "service-tier": { type: "string" },
+  "fallback-model": { type: "string" },
+  rpm: { type: "string" },
+  tpm: { type: "string" },
+  budget: { type: "string" },
+  "budget-usd": { type: "string" },
+  prices: { type: "string" },
+  "fail-fast": { type: "string" },
+  tools: { type: "string" },
+  ...SERVER_OPTIONS,
+  connect: { type: "string", multiple: true },
+  cwd: { type: "string" },
+  sandbox: { type: "string" },
+  ...ENVIRONMENT_OPTIONS,
+  "database-url": { type: "string" },
+  "database-url-file": { type: "string" },
+  heartbeat: { type: "string" },
+  "outage-patience": { type: "string" },
+  "idle-timeout": { type: "string" },
+  explode: { type: "boolean" },
+  costs: { type: "boolean" },
+  "escape-formulas": { type: "boolean" },
+  batch: { type: "boolean" },
+  "no-reuse": { type: "boolean" },
+  json: { type: "boolean" },
+  help: { type: "boolean", short: "h" },
+} as const satisfies ParseArgsOptionsConfig;
+
+type FlagValues = { [K in keyof typeof RUN_FLAGS]?: string | boolean | string[] | undefined };
+
+/** How rows are run, whichever command does. */
+export interface RunOptions {
+  concurrency: number;
+  /** Undefined: as the job has it. */
+  rowTimeoutMs: number | undefined;
+  maxAttempts: number | undefined;
+  /** Undefined: what the base URL says. */
+  api: ApiKind | undefined;
+  headers: Readonly<Record<string, string>>;
+  serviceTier: string | undefined;
+  fallbackModel: string | undefined;
+  requestsPerMinute: number | undefined;
+  tokensPerMinute: number | undefined;
+  budgetTokens: number | undefined;
+  budgetUsd: number | undefined;
+  prices: PriceTable;
+  failFast: FailFast | undefined;
+  tools: JobTask["tools"];
+  hosts: {
+    connect: string[];
+    cwd: string | undefined;
+    sandbox: SandboxMode;
+    values: ConnectValues;
+    guard: GuardOptions;
+  };
+  databaseUrl: string | undefined;
+  heartbeatSeconds: number | undefined;
+  outagePatienceSeconds: number | undefined;
+  idleTimeoutSeconds: number | undefined;
+  export: { explode: boolean; escapeFormulas: boolean; costs: boolean };
+  /** Hand rows to the provider as batches. */
+  batch: boolean;
+  /** Take answers that other jobs have paid for. */
+  reuse: boolean;
+  json: boolean;
+}
+
+export interface FanoutCommandOptions extends RunOptions {
+  input: string;
+  format: TableFormat | undefined;
+  reading: TableReading;
+  task: JobTask;
+  settings: JobSettings;
+  output: string | undefined;
+  dryRun: boolean;
+  fresh: boolean;
+}
+
+/** Null when help was asked for. */
+export function parseFanoutOptions(argv: string[]): FanoutCommandOptions | null {
+  const { values, positionals } = parseOptions({
+    args: argv,
+    allowPositionals: true,
+    options: {
+      ...RUN_FLAGS,
+      ...REQUEST_FLAGS,
+      instruction: { type: "string" },
+      "instruction-file": { type: "string" },
+      output: { type: "string" },
+      model: { type: "string" },
+      "reasoning-effort": { type: "string" },
+      "id-column": { type: "string" },
+      schema: { type: "string" },
+      format: { type: "string" },
+      delimiter: { type: "string" },
+      encoding: { type: "string" },
+      "keep-going": { type: "boolean" },
+      random: { type: "boolean" },
+      seed: { type: "string" },
+      sample: { type: "string" },
+      "dry-run": { type: "boolean" },
+      fresh: { type: "boolean" },
+    },
+  });
+  if (values.help) return null;
+  const [input, ...rest] = positionals;
+  if (input === undefined) throw new UsageError("no INPUT given");
+  if (rest.length > 0) throw new UsageError(`only one INPUT is taken, and \`${rest[0]}\` is another`);
+  const run = parseRunOptions(values);
+  checkBudget(run, values.model ?? DEFAULT_MODEL);
+  checkBatch(run, { tools: run.tools, votes: positive("votes", values.votes) });
+  return {
+    ...run,
+    input,
+    format: oneOf("format", values.format, TABLE_FORMATS),
+    reading: parseReading(values),
+    task: {
+      instruction: readInstruction(values.instruction, values["instruction-file"]),
+      schema: values.schema === undefined ? null : readSchema(values.schema),
+      model: values.model ?? DEFAULT_MODEL,
+      reasoningEffort: values["reasoning-effort"] ?? null,
+      tools: run.tools,
+      idColumn: values["id-column"] ?? null,
+      request: parseRequestOptions(values),
+      imageColumns: values["image-column"],
+      votes: positive("votes", values.votes),
+    },
+    settings: {
+      maxAttempts: run.maxAttempts ?? DEFAULT_MAX_ATTEMPTS,
+      rowTimeoutMs: run.rowTimeoutMs ?? DEFAULT_ROW_TIMEOUT_SECONDS * 1000,
+      rowLimit: values.random ? null : (count("sample", values.sample) ?? null),
+      reuse: run.reuse,
+      batch: run.batch,
+      fallbackModel: run.fallbackModel,
+      serviceTier: run.serviceTier,
+    },
+    output: parseOutput(values.output, run.json),
+    dryRun: values["dry-run"] ?? false,
+    fresh: values.fresh ?? false,
+  };
+}
+
+/** Standard output belongs to the events where those were asked for. */
+function parseOutput(output: string | undefined, json: boolean): string | undefined {
+  if (output !== STDOUT) return output === undefined ? undefined : path.resolve(output);
+  if (json) throw new UsageError("--output - and --json would both write to stdout; give --output a file");
+  return output;
+}
+
+function parseReading(values: {
+  delimiter?: string | undefined;
+  encoding?: string | undefined;
+  "keep-going"?: boolean | undefined;
+  random?: boolean | undefined;
+  seed?: string | undefined;
+  sample?: string | undefined;
+}): TableReading {
+  const { delimiter, encoding } = values;
+  if (values.random && values.sample === undefined) {
+    throw new UsageError("--random picks the rows of a sample; say how many with --sample N");
+  }
+  if (values.seed !== undefined && !values.random)
+    throw new UsageError("--seed goes with --sample N --random");
+  const character = delimiter === "\\t" || delimiter === "tab" ? "\t" : delimiter;
+  if (character !== undefined && (character.length !== 1 || /["\r\n]/.test(character))) {
+    throw new UsageError(
+      `invalid --delimiter \`${delimiter}\`; expected one character such as ; or tab, and no quote or line end`,
+    );
+  }
+  if (encoding !== undefined && !isEncoding(encoding)) {
+    throw new UsageError(
+      `unknown --encoding \`${encoding}\`; expected a name such as utf-8, utf-16le, windows-1252 or shift_jis`,
+    );
+  }
+  return {
+    delimiter: character,
+    encoding,
+    keepGoing: values["keep-going"],
+    randomSample: values.random ? positive("sample", values.sample) : undefined,
+    seed: values.seed,
+  };
+}
+
+function isEncoding(label: string): boolean {
+  try {
+    return new TextDecoder(label).encoding !== "";
+  } catch {
+    return false;
+  }
+}
+
+/** For commands that have nothing to do without a database, so that the usual variable can mean only this one. */
+export function requiredDatabaseUrl({ databaseUrl }: RunOptions): string {
+  const url = databaseUrl ?? (process.env.DATABASE_URL || undefined);
+  if (url === undefined) {
+    throw new UsageError(
+      "no --database-url given, no --database-url-file, and neither PROCWIRE_DATABASE_URL nor DATABASE_URL is set",
+    );
+  }
+  return url;
+}
+
+export function parseRunOptions(values: FlagValues): RunOptions {
+  const text = (name: keyof typeof RUN_FLAGS) => {
+    const value = values[name];
+    return typeof value === "string" ? value : undefined;
+  };
+  const tools = oneOf("tools", text("tools"), ["none", "exec"]);
+  // What the environment names gives agents no commands to run that nobody asked for.
+  const named = Array.isArray(values.connect)
+    ? values.connect
+    : tools === "exec"
+      ? serversOfEnvironment()
+      : [];
+  const connect = serverUrls(named);
+  if (tools === "none" && connect.length > 0) {
+    throw new UsageError("--connect gives agents commands to run, and --tools none takes them away");
+  }
+  const cwd = text("cwd");
+  const seconds = count("row-timeout", text("row-timeout"));
+  return {
+    concurrency: count("concurrency", text("concurrency")) ?? DEFAULT_CONCURRENCY,
+    rowTimeoutMs: seconds === undefined ? undefined : seconds * 1000,
+    maxAttempts: count("max-attempts", text("max-attempts")),
+    api: oneOf("api", text("api"), API_KINDS),
+    headers: parseHeaders(Array.isArray(values.header) ? values.header : []),
+    serviceTier: text("service-tier"),
+    fallbackModel: text("fallback-model"),
+    requestsPerMinute: count("rpm", text("rpm")),
+    tokensPerMinute: count("tpm", text("tpm")),
+    budgetTokens: count("budget", text("budget")),
+    budgetUsd: dollars("budget-usd", text("budget-usd")),
+    prices: readPrices(text("prices")),
+    failFast: parseFailFast(text("fail-fast")),
+    tools: tools ?? (connect.length > 0 ? "exec" : "none"),
+    hosts: {
+      connect,
+      cwd: cwd === undefined || connect.length > 0 ? cwd : path.resolve(cwd),
+      sandbox: parseSandbox(text("sandbox")),
+      values: {
+        "token-file": text("token-file"),
+        "tls-ca": text("tls-ca"),
+        "insecure-plain-token": values["insecure-plain-token"] === true,
+        wait: text("wait"),
+      },
+      guard: guardFromFlags("fanout", {
+        "inherit-env": Array.isArray(values["inherit-env"]) ? values["inherit-env"] : [],
+        verbose: values.verbose === true,
+      }),
+    },
+    databaseUrl: databaseUrl(text("database-url"), text("database-url-file")),
+    heartbeatSeconds: count("heartbeat", text("heartbeat"), MIN_HEARTBEAT_SECONDS),
+    outagePatienceSeconds: count("outage-patience", text("outage-patience")),
+    idleTimeoutSeconds: count("idle-timeout", text("idle-timeout")),
+    export: {
+      explode: values.explode === true,
+      escapeFormulas: values["escape-formulas"] === true,
+      costs: values.costs === true,
+    },
+    batch: values.batch === true,
+    reuse: values["no-reuse"] !== true,
+    json: values.json === true,
+  };
+}
+
+/** Refused before anything is asked: what has no price cannot be counted. */
+export function checkBudget({ budgetUsd, prices }: RunOptions, model: string): void {
+  if (budgetUsd === undefined || prices.priceOf(model)) return;
+  throw new UsageError(
+    `--budget-usd needs the price of ${model}, which is not known; --prices FILE with {"${model}": {"input": 1, "output": 5}} says it, in dollars for a million tokens`,
+  );
+}
+
+/** A batch is one question a row: nothing can be run or said in between. */
+export function checkBatch({ batch }: RunOptions, task: Pick<JobTask, "tools" | "votes">): void {
+  if (!batch) return;
+  if (task.tools !== "none") throw new UsageError("--batch asks each row once, and --tools exec needs more");
+  if ((task.votes ?? 1) > 1)
+    throw new UsageError("--batch asks each row once, and --votes asks it several times");
+}
+
+/** A flag is seen by everybody who lists processes; a file or the environment is not. */
+function databaseUrl(url: string | undefined, file: string | undefined): string | undefined {
+  if (url !== undefined && file !== undefined) {
+    throw new UsageError("give --database-url or --database-url-file, not both");
+  }
+  if (file === undefined) return url ?? (process.env.PROCWIRE_DATABASE_URL || undefined);
+  const text = readText("database URL", file).trim();
+  if (text === "") throw new InputError(`the database URL in ${file} is empty`);
+  return text;
+}
+
+function parseFailFast(value: string | undefined): FailFast | undefined {
+  if (value === undefined) return undefined;
+  const percent = /^(\d+(?:\.\d+)?)%$/.exec(value)?.[1];
+  if (percent !== undefined && Number(percent) > 0 && Number(percent) <= 100) {
+    return { type: "percent", percent: Number(percent) };
+  }
+  if (/^[1-9]\d*$/.test(value)) return { type: "count", rows: Number(value) };
+  throw new UsageError(
+    `invalid --fail-fast \`${value}\`; expected a number of rows such as 5, or a share such as 3%`,
+  );
+}
+
+function count(name: string, value: string | undefined, least = 1): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (/^\d+$/.test(value) && Number.isSafeInteger(number) && number >= least) return number;
+  throw new UsageError(`invalid --${name} \`${value}\`; expected a whole number of at least ${least}`);
+}
+
+function dollars(name: string, value: string | undefined): number | undefined {
+  if (value === undefined) return undefined;
+  const number = Number(value);
+  if (/^\d+(\.\d+)?$/.test(value) && number > 0) return number;
+  throw new UsageError(`invalid --${name} \`${value}\`; expected a sum in dollars such as 2.50`);
+}
+
+function readPrices(flag: string | undefined): PriceTable {
+  const file = flag ?? (process.env.PROCWIRE_PRICES || undefined);
+  return file === undefined ? PACKAGE_PRICES : PACKAGE_PRICES.with(readText("price table", file), file);
+}
+
+/** The delivery engine's own lower bound. */
+const MIN_HEARTBEAT_SECONDS = 10;
+
+function oneOf<T extends string>(
+  name: string,
+  value: string | undefined,
+  choices: readonly T[],
+): T | undefined {
+  if (value === undefined) return undefined;
+  const choice = choices.find((candidate) => candidate === value);
+  if (choice === undefined)
+    throw new UsageError(`unknown --${name} \`${value}\`; expected ${choices.join(", ")}`);
+  return choice;
+}
+
+function readInstruction(text: string | undefined, file: string | undefined): string {
+  if (text !== undefined && file !== undefined) {
+    throw new UsageError("give --instruction or --instruction-file, not both");
+  }
+  if (file !== undefined) return readText("instruction", file);
+  if (text === undefined) throw new UsageError("no --instruction given");
+  return text;
+}
+
+function readSchema(file: string): JsonObject {
+  const text = readText("schema", file);
+  let schema: unknown;
+  try {
+    schema = JSON.parse(text);
+  } catch (error) {
+    throw new InputError(`the schema ${file} is not JSON: ${messageOf(error)}`);
+  }
+  if (!isObject(schema)) throw new InputError(`the schema ${file} is not a JSON object`);
+  return unwrapSchema(schema);
+}
+
+function readText(what: string, file: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch (error) {
+    throw new InputError(`the ${what} cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+}

@@ -1,0 +1,72 @@
+import { readFileSync } from "node:fs";
+import type { RequestOptions } from "../../agent/api/model-api.ts";
+import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { UsageError } from "../command.ts";
+
+export const REQUEST_HELP = `      --temperature N          how freely the model chooses its words;  --max-output-tokens N  how many at most
+      --extra-body JSON|@FILE  fields to send with every request, over our own
+      --image-column NAME      a column of images or PDFs to look at: addresses or files; may be repeated
+      --votes N                ask N agents about each row, and keep what most of them say
+`;
+
+/** What decides answers, so it is a part of the job. */
+export const REQUEST_FLAGS = {
+  temperature: { type: "string" },
+  "max-output-tokens": { type: "string" },
+  "extra-body": { type: "string" },
+  "image-column": { type: "string", multiple: true },
+  votes: { type: "string" },
+} as const;
+
+/** Undefined when none of the flags is given, so that the job is the one it was without them. */
+export function parseRequestOptions(values: {
+  temperature?: string | undefined;
+  "max-output-tokens"?: string | undefined;
+  "extra-body"?: string | undefined;
+}): RequestOptions | undefined {
+  const body = values["extra-body"];
+  const options = {
+    temperature: values.temperature === undefined ? undefined : parseTemperature(values.temperature),
+    maxOutputTokens: positive("max-output-tokens", values["max-output-tokens"]),
+    extraBody: body === undefined ? undefined : parseExtraBody(body),
+  };
+  return Object.values(options).some((value) => value !== undefined) ? options : undefined;
+}
+
+/** `Name: value`, as every HTTP tool takes it. */
+export function parseHeaders(lines: readonly string[]): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    lines.map((line) => {
+      const [, name, value] = /^([!#$%&'*+.^_`|~\w-]+):[ \t]*([^\r\n]*)$/.exec(line) ?? [];
+      if (name === undefined || value === undefined) {
+        throw new UsageError("invalid --header; expected `Name: value`");
+      }
+      return [name.toLowerCase(), value.trim()];
+    }),
+  );
+}
+
+function parseTemperature(text: string): number {
+  const value = Number(text);
+  if (text.trim() !== "" && value >= 0 && value <= 2) return value;
+  throw new UsageError(`invalid --temperature \`${text}\`; expected a number from 0 to 2`);
+}
+
+function parseExtraBody(text: string): JsonObject {
+  const json = text.startsWith("@") ? readFileSync(text.slice(1), "utf8") : text;
+  let body: unknown;
+  try {
+    body = JSON.parse(json);
+  } catch (error) {
+    throw new UsageError(`invalid --extra-body: ${messageOf(error)}; expected a JSON object`);
+  }
+  if (!isObject(body)) throw new UsageError("invalid --extra-body; expected a JSON object");
+  return body;
+}
+
+export function positive(name: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw new UsageError(`invalid --${name} \`${text}\`; expected a whole number of at least 1`);
+}

@@ -1,0 +1,53 @@
+import { type ParseArgsConfig, parseArgs } from "node:util";
+import { UsageError } from "../usage-error.ts";
+
+/** node:util's parseArgs, whose refusal of an option says which one may have been meant. */
+export function parseOptions<T extends ParseArgsConfig>(config: T): ReturnType<typeof parseArgs<T>> {
+  try {
+    return parseArgs(config);
+  } catch (error) {
+    throw explained(error, Object.keys(config.options ?? {}));
+  }
+}
+
+function explained(error: unknown, names: readonly string[]): unknown {
+  if (!(error instanceof Error) || !("code" in error) || error.code !== "ERR_PARSE_ARGS_UNKNOWN_OPTION")
+    return error;
+  const [, option] = /'(--?[^']*)'/.exec(error.message) ?? [];
+  if (option === undefined) return error;
+  const meant = option.startsWith("--") ? nearest(option.slice(2), names) : null;
+  return new UsageError(
+    `unknown option \`${option}\`${meant === null ? "" : `; did you mean \`--${meant}\`?`}`,
+  );
+}
+
+/** The word that a mistyped one was most likely meant to be; null where none is near. */
+export function nearest(typed: string, words: readonly string[]): string | null {
+  const [best] = words
+    .map((word) => ({ word, distance: word.startsWith(typed) ? 1 : distanceOf(typed, word) }))
+    .sort((a, b) => a.distance - b.distance);
+  // A third of its letters may be wrong; more is another word.
+  return best && best.distance <= Math.max(1, Math.floor(typed.length / 3)) ? best.word : null;
+}
+
+/** Letters to add, leave out, change or swap with their neighbour. */
+function distanceOf(from: string, to: string): number {
+  const rows = [Array.from({ length: to.length + 1 }, (_, at) => at)];
+  const at = (row: number, column: number) => rows[row]?.[column] ?? Number.POSITIVE_INFINITY;
+  for (let row = 1; row <= from.length; row++) {
+    rows.push([row]);
+    for (let column = 1; column <= to.length; column++) {
+      const same = from[row - 1] === to[column - 1] ? 0 : 1;
+      const isSwapped = from[row - 1] === to[column - 2] && from[row - 2] === to[column - 1];
+      rows[row]?.push(
+        Math.min(
+          at(row - 1, column) + 1,
+          at(row, column - 1) + 1,
+          at(row - 1, column - 1) + same,
+          isSwapped ? at(row - 2, column - 2) + 1 : Number.POSITIVE_INFINITY,
+        ),
+      );
+    }
+  }
+  return at(from.length, to.length);
+}

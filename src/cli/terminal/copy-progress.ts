@@ -1,0 +1,66 @@
+import type { CopyTally } from "../../client/copy/copy-types.ts";
+
+/** Often enough to look alive, seldom enough to cost nothing. */
+const REDRAW_MS = 100;
+const BAR_WIDTH = 24;
+const CLEAR_LINE = "\r\x1b[K";
+
+/** One line on a terminal that is drawn again while a copy goes on. */
+export class CopyProgress {
+  readonly #out: { write(text: string): unknown; columns?: number | undefined };
+  readonly #now: () => number;
+  readonly #beganAt: number;
+  #drawnAt = Number.NEGATIVE_INFINITY;
+
+  constructor(out: { write(text: string): unknown; columns?: number | undefined }, now = Date.now) {
+    this.#out = out;
+    this.#now = now;
+    this.#beganAt = now();
+  }
+
+  update(tally: CopyTally): void {
+    const now = this.#now();
+    if (now - this.#drawnAt < REDRAW_MS) return;
+    this.#drawnAt = now;
+    const line = progressLine(tally, (now - this.#beganAt) / 1000);
+    this.#out.write(`${CLEAR_LINE}${line.slice(0, (this.#out.columns ?? 80) - 1)}`);
+  }
+
+  /** Leaves a line that says what was done. */
+  finish(tally: CopyTally): void {
+    const seconds = (this.#now() - this.#beganAt) / 1000;
+    const unchanged = tally.unchanged > 0 ? `, ${tally.unchanged} of them unchanged` : "";
+    this.#out.write(
+      `${CLEAR_LINE}${counted(tally.files, "file")}${unchanged}, ${sizeText(tally.bytes)} in ${seconds.toFixed(1)} s\n`,
+    );
+  }
+
+  clear(): void {
+    this.#out.write(CLEAR_LINE);
+  }
+}
+
+export function progressLine(tally: CopyTally, seconds: number): string {
+  const { bytes, totalBytes, files, totalFiles, isCounted } = tally;
+  const part = totalBytes > 0 ? Math.min(bytes / totalBytes, 1) : 0;
+  const full = Math.round(part * BAR_WIDTH);
+  const bar = `[${"#".repeat(full)}${" ".repeat(BAR_WIDTH - full)}]`;
+  const rate = seconds > 0 ? bytes / seconds : 0;
+  const left = isCounted && rate > 0 ? `, ${Math.ceil((totalBytes - bytes) / rate)} s left` : "";
+  const percent = `${Math.floor(part * 100)}%`.padStart(4);
+  const many = totalFiles > 1 ? `, ${files} of ${totalFiles}${isCounted ? "" : "+"} files` : "";
+  return `${bar}${percent}  ${sizeText(bytes)} of ${sizeText(totalBytes)}, ${sizeText(rate)}/s${left}${many}`;
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
+}
+
+function sizeText(bytes: number): string {
+  let size = bytes;
+  for (const unit of ["B", "KiB", "MiB"]) {
+    if (size < 1024) return `${unit === "B" ? Math.round(size) : size.toFixed(1)} ${unit}`;
+    size /= 1024;
+  }
+  return `${size.toFixed(1)} GiB`;
+}

@@ -1,0 +1,162 @@
+import type { Readable } from "node:stream";
+import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
+import { QueryFilter, QueryGate } from "../../exec/terminal/terminal-queries.ts";
+import { EscapeKey } from "../options/escape-key.ts";
+import { type ShowOptions, showOutput } from "./process-output.ts";
+import { followSize, onSignals, RawTerminal } from "./raw-terminal.ts";
+
+/** What a person or a script may send to a command that runs in front of them. */
+const FORWARDED = ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"] as const;
+/** What ends a command on a server that knows no other signal than the interrupt. */
+const ENDING: ReadonlySet<string> = new Set(["SIGTERM", "SIGHUP", "SIGQUIT"]);
+
+export interface ForegroundOptions {
+  tty: boolean;
+  /** Called before a signal is passed on: true when no process can take it, so that it ends the wait instead. */
+  isUnreachable?: () => boolean;
+  /** What it asks its terminal is answered where it runs. */
+  isAnswered?: boolean;
+  /** With a terminal on both sides: begins an escape at the beginning of a line. */
+  escapeKey?: number | null;
+  /** Called with what was typed and what the terminal of the command has shown of it: never while its echo is off. */
+  onTyped?: ((chunk: Uint8Array) => void) | undefined;
+}
+
+export type ForegroundEnd =
+  | { type: "exited"; status: ExitStatus }
+  /** The reader of its output has closed the pipe, as `| head` does. */
+  | { type: "unread" }
+  /** The escape key and a dot were typed. */
+  | { type: "left" }
+  /** Ended by this signal while its server could not be reached. */
+  | { type: "abandoned"; signal: NodeJS.Signals };
+
+/**
+ * Lets a process have this program's stdin, stdout, stderr, signals and terminal until it is closed. The terminal is
+ * put back however this ends.
+ */
+export async function runInForeground(
+  child: ExecProcess,
+  options: ForegroundOptions,
+): Promise<ForegroundEnd> {
+  const terminal = new RawTerminal();
+  const ending = Promise.withResolvers<ForegroundEnd>();
+  const stopSignals = forwardSignals(child, options, (signal) =>
+    ending.resolve({ type: "abandoned", signal }),
+  );
+  const stopSize = options.tty ? followSize(child) : () => undefined;
+  if (options.tty) terminal.enter();
+  const escapes =
+    options.tty && process.stdin.isTTY && options.escapeKey != null ? new EscapeKey(options.escapeKey) : null;
+  const input = new InputFeed(process.stdin, child, options.onTyped, escapes, () =>
+    ending.resolve({ type: "left" }),
+  );
+  try {
+    const shown = showOutput(child, { filter: queryFilter(child, options) }).then(
+      (status): ForegroundEnd => (status ? { type: "exited", status } : { type: "unread" }),
+    );
+    return await Promise.race([shown, ending.promise]);
+  } finally {
+    input.stop();
+    terminal.leave();
+    stopSize();
+    stopSignals();
+  }
+}
+
+/** What keeps questions from this program's terminal that it is not to answer. */
+function queryFilter(child: ExecProcess, { tty, isAnswered }: ForegroundOptions): ShowOptions["filter"] {
+  if (!tty || !process.stdout.isTTY) return null;
+  if (isAnswered) return new QueryFilter();
+  const claim = child.claimQueries;
+  // Nobody takes an answer of a process that can no longer be reached.
+  return claim ? new QueryGate((seq) => claim(seq).catch(() => false)) : null;
+}
+
+/** Carries stdin over, and its end. */
+class InputFeed {
+  readonly #input: Readable;
+  readonly #child: ExecProcess;
+  readonly #onTyped: ForegroundOptions["onTyped"];
+  readonly #leave: () => void;
+  #isOver = false;
+
+  constructor(
+    input: Readable,
+    child: ExecProcess,
+    onTyped: ForegroundOptions["onTyped"],
+    escapes: EscapeKey | null,
+    leave: () => void,
+  ) {
+    this.#input = input;
+    this.#child = child;
+    this.#onTyped = onTyped;
+    this.#leave = leave;
+    // What goes wrong with the input shows in the process itself, or in its loss.
+    if (escapes) this.#carryTyped(escapes);
+    else this.#carry().catch(() => undefined);
+  }
+
+  stop(): void {
+    this.#isOver = true;
+    this.#input.destroy();
+  }
+
+  /** What is typed is looked at as it comes: while the connection is lost writes wait, and who wants to leave must not. */
+  #carryTyped(escapes: EscapeKey): void {
+    let isTaken = Promise.resolve(true);
+    const write = async (bytes: Uint8Array) =>
+      !this.#isOver && (await this.#write(bytes)).status === "accepted";
+    this.#input.on("data", (chunk: Buffer) => {
+      const { pass, leaves } = escapes.take(chunk);
+      if (pass.length > 0) isTaken = isTaken.then((isOpen) => isOpen && write(pass)).catch(() => false);
+      if (leaves) this.#leave();
+    });
+    this.#input.on("end", () => {
+      void isTaken.then((isOpen) => (isOpen ? this.#child.closeStdin() : undefined)).catch(() => undefined);
+    });
+  }
+
+  async #carry(): Promise<void> {
+    for await (const chunk of this.#input) {
+      if (this.#isOver) return;
+      const { status } = await this.#write(chunk);
+      if (status !== "accepted") return;
+    }
+    if (!this.#isOver) await this.#child.closeStdin();
+  }
+
+  /** Whoever changes the echo meanwhile has it off at one of the two looks. */
+  async #write(chunk: Uint8Array): ReturnType<ExecProcess["write"]> {
+    if (!this.#onTyped) return this.#child.write(chunk);
+    const isShown = await this.#echoes();
+    const written = await this.#child.write(chunk);
+    if (isShown && (await this.#echoes())) this.#onTyped(chunk);
+    return written;
+  }
+
+  /** What cannot be learned counts as off. */
+  async #echoes(): Promise<boolean> {
+    return this.#child.snapshot().then(
+      ({ tty }) => tty?.echo ?? false,
+      () => false,
+    );
+  }
+}
+
+function forwardSignals(
+  child: ExecProcess,
+  options: ForegroundOptions,
+  abandon: (signal: NodeJS.Signals) => void,
+): () => void {
+  const forward = async (signal: NodeJS.Signals) => {
+    if (options.isUnreachable?.()) return abandon(signal);
+    try {
+      await child.signal(signal);
+    } catch {
+      // A server that only knows the interrupt, or a connection that was lost just now.
+      if (ENDING.has(signal)) await child.terminate().catch(() => undefined);
+    }
+  };
+  return onSignals(FORWARDED, (signal) => void forward(signal));
+}

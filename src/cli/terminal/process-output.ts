@@ -1,0 +1,89 @@
+/** Output of a process on this program's stdout and stderr: byte for byte, and no faster than it is taken. */
+
+import type { Writable } from "node:stream";
+import type { ExecProcess, ExitStatus } from "../../exec/exec-process.ts";
+import { failureError } from "../../exec/failure.ts";
+import type { QueryFilter, QueryGate } from "../../exec/terminal/terminal-queries.ts";
+import { standardStream } from "../../server/lifecycle/stdio-stream.ts";
+import { unwritable } from "./broken-pipe.ts";
+
+export interface ShowOptions {
+  /** What it takes out is not shown. */
+  filter?: QueryFilter | QueryGate | null | undefined;
+  /** Output that is missing; bytes is null when nobody knows how much. */
+  onGap?: (bytes: number | null) => void;
+}
+
+/** Shows all of it, until the process is closed; null when the reader has closed the pipe, as `| head` does. */
+export async function showOutput(
+  child: ExecProcess,
+  { filter = null, onGap }: ShowOptions = {},
+): Promise<ExitStatus | null> {
+  const stdout = new OutputPipe(process.stdout);
+  const stderr = new OutputPipe(process.stderr);
+  let status: ExitStatus | null = null;
+  for await (const event of child.events({ lossless: true })) {
+    switch (event.type) {
+      case "output": {
+        const pipe = event.stream === "stderr" ? stderr : stdout;
+        if (!(await pipe.write(filter ? await filter.push(event.chunk, event.seq) : event.chunk)))
+          return null;
+        break;
+      }
+      case "gap":
+        if (event.bytes !== 0) onGap?.(event.bytes);
+        break;
+      case "exited":
+        status = event;
+        break;
+      case "failed":
+        throw failureError(event.message);
+      case "closed":
+        break;
+    }
+  }
+  if (filter) await stdout.write(filter.rest());
+  await Promise.all([stdout.flush(), stderr.flush()]);
+  if (!status) throw new Error("the process ended without an exit status");
+  return status;
+}
+
+export function gapText(bytes: number | null): string {
+  return `${bytes === null ? "some" : `${bytes} bytes of`} output missed: no longer retained`;
+}
+
+/** A stream of this program that shows output, no faster than it is taken. */
+export class OutputPipe {
+  readonly #stream: Writable;
+  #isBroken = false;
+  #waiting: (() => void) | null = null;
+
+  constructor(stream: Writable) {
+    this.#stream = stream;
+    stream.on("error", (error: NodeJS.ErrnoException) => {
+      if (!this.#isBroken && error.code !== "EPIPE" && stream !== process.stderr)
+        standardStream(2).write(`procwire: ${unwritable("stdout", error)}\n`);
+      this.#isBroken = true;
+      this.#waiting?.();
+    });
+    stream.on("drain", () => this.#waiting?.());
+  }
+
+  /** False when the reader has closed the pipe. */
+  async write(chunk: Uint8Array): Promise<boolean> {
+    if (this.#isBroken) return false;
+    if (!this.#stream.write(chunk))
+      await new Promise<void>((resolve) => {
+        this.#waiting = resolve;
+      });
+    return !this.#isBroken;
+  }
+
+  flush(): Promise<void> {
+    if (this.#isBroken) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#waiting = resolve;
+      this.#stream.write("", () => resolve());
+    });
+  }
+}

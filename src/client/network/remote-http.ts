@@ -1,0 +1,194 @@
+import { whenAborted } from "../../async/abort.ts";
+import { asked } from "../../exec/call-error.ts";
+import { DisconnectedError } from "../../protocol/errors.ts";
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import type { ParamsOf, ServerNotification, ServerNotificationParams } from "../../protocol/methods.ts";
+import type { Link } from "../session/reconnecting-session.ts";
+import { explainUnknownMethod } from "../unsupported.ts";
+
+/** A streamed body may be this far ahead of its reader before nothing more is taken from the connection. */
+const MAX_UNREAD_BYTES = 4 * 1024 * 1024;
+
+export interface HttpRequest {
+  url: string;
+  /** Default GET. */
+  method?: string;
+  headers?: Record<string, string>;
+  body?: Uint8Array | string;
+  /** Covers the body too. Default: none. */
+  timeoutMs?: number;
+  redirect?: "follow" | "stop";
+  signal?: AbortSignal;
+}
+
+export interface HttpResponse<Body> {
+  status: number;
+  headers: { name: string; value: string }[];
+  body: Body;
+}
+
+/**
+ * HTTP requests made from the host that a client is connected to.
+ *
+ * @example
+ * const { status, body } = await client.http.request({ url: "http://127.0.0.1:8080/health" });
+ */
+export class RemoteHttp {
+  readonly #link: () => Link;
+  readonly #newId: () => string;
+  readonly #streams = new Map<string, BodyStream>();
+
+  /** @internal */
+  constructor(link: () => Link, newId: () => string) {
+    this.#link = link;
+    this.#newId = newId;
+  }
+
+  request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
+    return asked(HTTP_REQUEST, () => this.#request(request));
+  }
+
+  /** The body as it comes. A reader that is slow holds the connection back; one that leaves lets the rest pass by. */
+  stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
+    return asked(HTTP_REQUEST, () => this.#stream(request));
+  }
+
+  async #request(request: HttpRequest): Promise<HttpResponse<Uint8Array>> {
+    const { bodyBase64, ...head } = await this.#send(request, { requestId: this.#newId() });
+    return { ...head, body: bodyBase64 };
+  }
+
+  async #stream(request: HttpRequest): Promise<HttpResponse<AsyncIterableIterator<Uint8Array>>> {
+    const requestId = this.#newId();
+    const stream = new BodyStream((isFull) => this.#link().hold(stream, isFull));
+    this.#streams.set(requestId, stream);
+    try {
+      const { status, headers } = await this.#send(request, { requestId, streamResponse: true });
+      const { signal } = request;
+      const forget = () => this.#streams.delete(requestId);
+      const stop =
+        signal &&
+        whenAborted(signal, () => {
+          forget();
+          stream.abort(signal.reason);
+        });
+      const end = () => {
+        forget();
+        stop?.();
+      };
+      return { status, headers, body: stream.read(end) };
+    } catch (error) {
+      this.#streams.delete(requestId);
+      throw error;
+    }
+  }
+
+  /** @internal */
+  notified(notification: ServerNotification): void {
+    if (notification.method !== "http/request/bodyDelta") return;
+    this.#streams.get(notification.params.requestId)?.push(notification.params);
+  }
+
+  /**
+   * Requests belong to their connection and end with it.
+   *
+   * @internal
+   */
+  lost(reason: string | null): void {
+    for (const stream of this.#streams.values())
+      stream.fail(new DisconnectedError(reason ?? undefined, {}, HTTP_REQUEST));
+    this.#streams.clear();
+  }
+
+  async #send(request: HttpRequest, own: { requestId: string; streamResponse?: boolean }) {
+    const { method = "GET", url, headers, body, timeoutMs, redirect, signal } = request;
+    const params: ParamsOf<"http/request"> = {
+      ...own,
+      method,
+      url,
+      headers: headers && Object.entries(headers).map(([name, value]) => ({ name, value })),
+      bodyBase64: typeof body === "string" ? new TextEncoder().encode(body) : body,
+      timeoutMs,
+      redirectPolicy: redirect,
+    };
+    try {
+      // Most HTTP requests are not safe to repeat.
+      return await this.#link().call("http/request", params, { resend: "unsent", signal });
+    } catch (error) {
+      // A server that answers strictly in order would wait for that response before anything else; it gives it up only
+      // with the connection.
+      if (signal?.aborted && !this.#link().server.extended)
+        this.#link().renew("an HTTP request was given up");
+      throw explainUnknownMethod("http/request", error);
+    }
+  }
+}
+
+/** What errors of both calls name. */
+const HTTP_REQUEST = { method: "http/request" };
+
+function brokenBody(why: string): ExecServerError {
+  return new ExecServerError(`http/request failed: ${why}`, "INTERNAL", HTTP_REQUEST);
+}
+
+/** The pieces of one body, between the wire and its reader. */
+class BodyStream {
+  readonly #hold: (isFull: boolean) => void;
+  #pieces: Uint8Array[] = [];
+  #unreadBytes = 0;
+  #end: { type: "whole" } | { type: "broken"; reason: unknown } | null = null;
+  #waiting: PromiseWithResolvers<void> | null = null;
+
+  constructor(hold: (isFull: boolean) => void) {
+    this.#hold = hold;
+  }
+
+  push({ deltaBase64, done, error }: ServerNotificationParams<"http/request/bodyDelta">): void {
+    if (this.#end) return;
+    if (deltaBase64.length > 0) this.#pieces.push(deltaBase64);
+    this.#unreadBytes += deltaBase64.length;
+    if (this.#unreadBytes > MAX_UNREAD_BYTES) this.#hold(true);
+    if (done) this.#end = error === null ? { type: "whole" } : { type: "broken", reason: brokenBody(error) };
+    this.#wake();
+  }
+
+  /** The reader is gone. */
+  abort(reason: unknown): void {
+    this.#pieces = [];
+    this.#hold(false);
+    this.fail(reason);
+  }
+
+  fail(reason: unknown): void {
+    this.#end ??= { type: "broken", reason };
+    this.#wake();
+  }
+
+  async *read(onEnd: () => void): AsyncGenerator<Uint8Array, void, undefined> {
+    try {
+      for (;;) {
+        const piece = this.#pieces.shift();
+        if (piece) {
+          this.#unreadBytes -= piece.length;
+          if (this.#unreadBytes <= MAX_UNREAD_BYTES / 2) this.#hold(false);
+          yield piece;
+        } else if (this.#end) {
+          if (this.#end.type === "broken") throw this.#end.reason;
+          return;
+        } else {
+          this.#waiting ??= Promise.withResolvers<void>();
+          await this.#waiting.promise;
+        }
+      }
+    } finally {
+      onEnd();
+      this.#hold(false);
+      this.#pieces = [];
+    }
+  }
+
+  #wake(): void {
+    this.#waiting?.resolve();
+    this.#waiting = null;
+  }
+}

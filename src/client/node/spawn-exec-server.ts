@@ -1,0 +1,96 @@
+import { type ChildProcessByStdio, spawn } from "node:child_process";
+import { once } from "node:events";
+import type { Readable, Writable } from "node:stream";
+import type { Clock, Timer } from "../../async/clock.ts";
+import { systemClock } from "../../async/clock.ts";
+import type { ExecServerClientOptions, ExecServerClient as UniversalClient } from "../exec-server-client.ts";
+import { ExecServerClient } from "./node-client.ts";
+
+/** How a server is started that speaks on its stdin and stdout. */
+export interface ExecServerLaunchCommand {
+  program: string;
+  args?: string[] | undefined;
+  cwd?: string | undefined;
+  /** Default: this program's environment. */
+  env?: Record<string, string> | undefined;
+}
+
+/** Between closing the server's stdin, TERM and KILL. A server ends its processes in that time. */
+const GRACE_MS = 3000;
+
+/**
+ * A server of one's own, as a child process, and the client on it. Ends the child when disposed of.
+ *
+ * @example
+ * await using server = await spawnLocalExecServer({ program: "procwire", args: ["serve"] });
+ * const process = await server.client.start({ processId: "1", argv: ["date"], cwd: "/", env: {}, tty: false });
+ */
+export interface SpawnedExecServer extends AsyncDisposable {
+  readonly client: UniversalClient;
+  readonly pid: number;
+  /** Closes the client and ends the child: by the end of its input, then TERM, then KILL. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Starts a server over stdio and connects to it. Its stderr is this program's. */
+export async function spawnLocalExecServer(
+  command: ExecServerLaunchCommand,
+  options: ExecServerClientOptions = {},
+): Promise<SpawnedExecServer> {
+  const child = spawn(command.program, command.args ?? [], {
+    stdio: ["pipe", "pipe", "inherit"],
+    cwd: command.cwd,
+    env: command.env,
+  });
+  const exited = Promise.withResolvers<void>();
+  child.once("exit", () => exited.resolve());
+  const failed = Promise.withResolvers<never>();
+  failed.promise.catch(() => undefined);
+  child.once("error", (cause) => {
+    exited.resolve();
+    failed.reject(new Error(`cannot start exec-server \`${command.program}\`: ${cause.message}`, { cause }));
+  });
+  const clock = options.clock ?? systemClock;
+  try {
+    await Promise.race([once(child, "spawn"), failed.promise]);
+    const client = await ExecServerClient.connectStdio(child.stdout, child.stdin, options);
+    return new ServerChild(client, child, exited.promise, clock);
+  } catch (error) {
+    await endChild(child, exited.promise, clock);
+    throw error;
+  }
+}
+
+type StdioChild = ChildProcessByStdio<Writable, Readable, null>;
+
+class ServerChild implements SpawnedExecServer {
+  readonly client: UniversalClient;
+  readonly pid: number;
+  readonly #end: () => Promise<void>;
+  #ending: Promise<void> | null = null;
+
+  constructor(client: UniversalClient, child: StdioChild, exited: Promise<void>, clock: Clock) {
+    this.client = client;
+    this.pid = child.pid ?? 0;
+    this.#end = () => endChild(child, exited, clock);
+  }
+
+  close(): Promise<void> {
+    this.#ending ??= this.client.close().then(this.#end);
+    return this.#ending;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+async function endChild(child: StdioChild, exited: Promise<void>, clock: Clock): Promise<void> {
+  child.stdin.end();
+  let timer: Timer = clock.after(GRACE_MS, () => {
+    child.kill("SIGTERM");
+    timer = clock.after(GRACE_MS, () => child.kill("SIGKILL"));
+  });
+  await exited;
+  timer.cancel();
+}

@@ -1,0 +1,109 @@
+import type { TerminalSize } from "../../exec/exec-process.ts";
+import { isObject } from "../../protocol/schema.ts";
+
+/** One event of a recording: output `o`, input `i`, a new size `r`, a mark `m`, the exit status `x`. */
+export interface CastEvent {
+  /** Since the beginning of the recording. */
+  atMs: number;
+  code: string;
+  data: string;
+}
+
+export interface Cast {
+  size: TerminalSize;
+  events: CastEvent[];
+}
+
+export interface CastHead {
+  size: TerminalSize;
+  /** When the recording begins, in milliseconds since the epoch. */
+  startedAtMs: number;
+  command: string;
+}
+
+/** Writes asciicast v3: a header, then a line an event with the seconds since the one before. */
+export class CastWriter {
+  readonly #write: (line: string) => void;
+  /** A character may be split between two chunks. */
+  readonly #text = new TextDecoder();
+  #lastMs = 0;
+
+  constructor(head: CastHead, write: (line: string) => void) {
+    this.#write = write;
+    const { rows, cols } = head.size;
+    this.#line({
+      version: 3,
+      term: { cols, rows },
+      timestamp: Math.floor(head.startedAtMs / 1000),
+      command: head.command,
+    });
+  }
+
+  output(atMs: number, chunk: Uint8Array): void {
+    const data = this.#text.decode(chunk, { stream: true });
+    if (data !== "") this.#event(atMs, "o", data);
+  }
+
+  /** What was typed. Its characters are whole where a person typed them. */
+  input(atMs: number, chunk: Uint8Array): void {
+    this.#event(atMs, "i", new TextDecoder().decode(chunk));
+  }
+
+  resized(atMs: number, { rows, cols }: TerminalSize): void {
+    this.#event(atMs, "r", `${cols}x${rows}`);
+  }
+
+  exited(atMs: number, exitCode: number): void {
+    const rest = this.#text.decode();
+    if (rest !== "") this.#event(atMs, "o", rest);
+    this.#event(atMs, "x", String(exitCode));
+  }
+
+  #event(atMs: number, code: string, data: string): void {
+    const sinceMs = Math.max(0, atMs - this.#lastMs);
+    this.#lastMs += sinceMs;
+    this.#line([sinceMs / 1000, code, data]);
+  }
+
+  #line(value: unknown): void {
+    this.#write(`${JSON.stringify(value)}\n`);
+  }
+}
+
+/** Reads asciicast v2 and v3. */
+export function readCast(text: string): Cast {
+  const lines = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
+  const header = parseLine(lines[0], 1);
+  if (!isObject(header) || (header.version !== 2 && header.version !== 3))
+    throw new Error("not an asciicast: the first line is not a header of version 2 or 3");
+  const { version } = header;
+  const term = isObject(header.term) ? header.term : {};
+  const size =
+    version === 2
+      ? { rows: Number(header.height), cols: Number(header.width) }
+      : { rows: Number(term.rows), cols: Number(term.cols) };
+  if (!isSize(size)) throw new Error("not an asciicast: its header does not give the size of the terminal");
+  let atMs = 0;
+  const events = lines.slice(1).map((line, index): CastEvent => {
+    const event = parseLine(line, index + 2);
+    const [time, code, data] = Array.isArray(event) ? event : [];
+    if (typeof time !== "number" || typeof code !== "string" || typeof data !== "string")
+      throw new Error(`not an asciicast: line ${index + 2} is not [time, code, data]`);
+    // The times of version 2 count from the beginning, those of version 3 from the event before.
+    atMs = (version === 2 ? 0 : atMs) + time * 1000;
+    return { atMs, code, data };
+  });
+  return { size, events };
+}
+
+function isSize({ rows, cols }: TerminalSize): boolean {
+  return [rows, cols].every((value) => Number.isInteger(value) && value > 0);
+}
+
+function parseLine(line: string | undefined, number: number): unknown {
+  try {
+    return JSON.parse(line ?? "");
+  } catch {
+    throw new Error(`not an asciicast: line ${number} is not JSON`);
+  }
+}

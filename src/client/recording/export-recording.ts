@@ -1,0 +1,64 @@
+import { visibleWord } from "../../base/printable-text.ts";
+import { DEFAULT_TERMINAL_SIZE } from "../../exec/exec-process.ts";
+import type { AttachedProcess } from "../process/attached-process.ts";
+import { type History, readHistory } from "../process/retained-output.ts";
+import { CastWriter } from "./asciicast.ts";
+
+/** The recording of a process made of the output its server still has, and how much of it is missing. */
+export async function castOfProcess(
+  child: AttachedProcess,
+  { input = false }: { input?: boolean | undefined } = {},
+): Promise<{ text: string; missedBytes: History["missedBytes"] }> {
+  const { nextSeq, exited, exitCode } = await child.read({ afterSeq: Number.MAX_SAFE_INTEGER, times: true });
+  const { chunks, missedBytes } = await readHistory(child, nextSeq);
+  const { argv, startedAtMs } = child.listing();
+  const lines: string[] = [];
+  const firstSeq = chunks[0]?.seq ?? nextSeq;
+  const writer = new CastWriter(
+    {
+      size: child.sizeAt(firstSeq) ?? DEFAULT_TERMINAL_SIZE,
+      startedAtMs,
+      command: argv.map(visibleWord).join(" "),
+    },
+    (line) => lines.push(line),
+  );
+  // What is missing at the front is not waited for.
+  const beganMs = missedBytes === 0 ? 0 : (chunks[0]?.atMs ?? 0);
+  const typed = input ? (await child.inputs()).inputs.filter(({ fromMs }) => fromMs >= beganMs) : [];
+  const typeUntil = (untilMs: number) => {
+    for (let next = typed[0]; next && next.fromMs <= untilMs; next = typed[0]) {
+      typed.shift();
+      if (next.chunk) writer.input(next.fromMs - beganMs, next.chunk);
+    }
+  };
+  const resizes = child.sizes.since(0).filter(({ afterSeq }) => afterSeq >= firstSeq && afterSeq < nextSeq);
+  const resizeBefore = (seq: number, untilMs: number) => {
+    for (let next = resizes[0]; next && next.afterSeq < seq; next = resizes[0]) {
+      resizes.shift();
+      const atMs = Math.min(next.atMs, untilMs);
+      typeUntil(atMs);
+      writer.resized(atMs - beganMs, next.size);
+    }
+  };
+  for (const { seq, atMs, chunk, stream } of chunks) {
+    resizeBefore(seq, atMs);
+    typeUntil(atMs);
+    writer.output(atMs - beganMs, stream === "pty" ? chunk : onTerminal(chunk));
+  }
+  resizeBefore(nextSeq, Number.POSITIVE_INFINITY);
+  typeUntil(Number.POSITIVE_INFINITY);
+  if (exited) writer.exited((chunks.at(-1)?.atMs ?? 0) - beganMs, exitCode ?? -1);
+  return { text: lines.join(""), missedBytes };
+}
+
+const [CR, LF] = [0x0d, 0x0a];
+
+/** Without a terminal nobody has put the carriage returns there that one needs. */
+function onTerminal(chunk: Uint8Array): Uint8Array {
+  const bytes: number[] = [];
+  for (const [index, byte] of chunk.entries()) {
+    if (byte === LF && chunk[index - 1] !== CR) bytes.push(CR);
+    bytes.push(byte);
+  }
+  return Uint8Array.from(bytes);
+}

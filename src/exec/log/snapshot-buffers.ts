@@ -1,0 +1,68 @@
+import type { OutputStream } from "../exec-process.ts";
+import { HeadTailBuffer } from "./head-tail-buffer.ts";
+import type { Evictable, RetentionBudget } from "./retention-budget.ts";
+
+/** What a snapshot keeps even when the snapshots of all processes together keep too much. */
+export const LEAST_SNAPSHOT_BYTES = 8 * 1024;
+
+export interface SnapshotBuffersOptions {
+  /** Kept of each stream, at each end. */
+  limits: { headBytes: number; tailBytes: number };
+  /** Bounds the snapshots of all processes together. */
+  budget: RetentionBudget | undefined;
+  isClosed: () => boolean;
+}
+
+/** The beginning and the end of each stream of a process, kept for snapshots. No cursor holds them. */
+export class SnapshotBuffers implements Evictable {
+  readonly #options: SnapshotBuffersOptions;
+  readonly #streams = new Map<OutputStream, HeadTailBuffer>();
+  #retainedBytes = 0;
+
+  constructor(options: SnapshotBuffersOptions) {
+    this.#options = options;
+    options.budget?.join(this);
+  }
+
+  get retainedBytes(): number {
+    return this.#retainedBytes;
+  }
+
+  get isClosed(): boolean {
+    return this.#options.isClosed();
+  }
+
+  of(stream: OutputStream): HeadTailBuffer {
+    let buffer = this.#streams.get(stream);
+    if (!buffer) {
+      buffer = new HeadTailBuffer(this.#options.limits);
+      this.#streams.set(stream, buffer);
+    }
+    return buffer;
+  }
+
+  /** To be called after something was pushed to a buffer. */
+  count(): void {
+    let bytes = 0;
+    for (const stream of this.#streams.values()) bytes += stream.keptBytes;
+    const more = bytes - this.#retainedBytes;
+    this.#retainedBytes = bytes;
+    const { budget } = this.#options;
+    if (more > 0) budget?.grow(more);
+    else budget?.shrink(-more);
+  }
+
+  evictTo(bytes: number): void {
+    const each = Math.max(bytes, LEAST_SNAPSHOT_BYTES) / Math.max(1, this.#streams.size);
+    for (const stream of this.#streams.values()) if (stream.keptBytes > each) stream.shrinkTo(each);
+    this.count();
+  }
+
+  roomChanged(): void {}
+
+  dispose(): void {
+    this.#streams.clear();
+    this.count();
+    this.#options.budget?.leave(this);
+  }
+}

@@ -1,0 +1,74 @@
+import { ExecServerError } from "../../protocol/exec-server-error.ts";
+import type { ExecProcess, Gap } from "../exec-process.ts";
+import { failureError } from "../failure.ts";
+import { isWanted, type StreamOptions } from "./stream-bytes.ts";
+
+/** A longer line is given in pieces of this many characters: a stream without newlines must not grow without bound. */
+const MAX_LINE_CHARS = 1024 * 1024;
+
+export interface LinesOptions extends StreamOptions {
+  /** Only output after this seq. */
+  afterSeq?: number | undefined;
+  /** What happens where output is missing: an error (default), or the gap is given between the lines. */
+  onGap?: "throw" | "yield" | undefined;
+}
+
+/**
+ * The lines a process writes, without their ends (`\n` or `\r\n`), as they come. A last line without an end is given
+ * when the process is closed. The process is held back rather than a line skipped; what was gone before the call, or
+ * lost with a connection, is told as `onGap` asks.
+ *
+ * @example
+ * for await (const line of lines(process)) console.log(line);
+ */
+export function lines(
+  process: ExecProcess,
+  options: LinesOptions & { onGap: "yield" },
+): AsyncGenerator<string | Gap, void, undefined>;
+export function lines(
+  process: ExecProcess,
+  options?: LinesOptions & { onGap?: "throw" | undefined },
+): AsyncGenerator<string, void, undefined>;
+export async function* lines(
+  process: ExecProcess,
+  options: LinesOptions = {},
+): AsyncGenerator<string | Gap, void, undefined> {
+  const { stream, afterSeq, signal, onGap = "throw" } = options;
+  let decoder = new TextDecoder();
+  let rest = "";
+  const events = process.events({ lossless: true, afterSeq, signal });
+  for await (const event of events) {
+    if (event.type === "failed") throw failureError(event.message);
+    if (event.type === "gap") {
+      const { fromSeq, toSeq, bytes } = event;
+      if (onGap === "throw") throw new ExecServerError(gapText(process.processId, event), "GAP");
+      // What stood before it is no whole line, and what follows does not go on from there.
+      rest += decoder.decode();
+      decoder = new TextDecoder();
+      if (rest !== "") yield rest;
+      rest = "";
+      yield { fromSeq, toSeq, bytes };
+      continue;
+    }
+    if (event.type !== "output" || !isWanted(event.stream, stream)) continue;
+    const text = rest + decoder.decode(event.chunk, { stream: true });
+    const found = text.split("\n");
+    rest = found.pop() ?? "";
+    for (const line of found) yield withoutReturn(line);
+    while (rest.length > MAX_LINE_CHARS) {
+      yield rest.slice(0, MAX_LINE_CHARS);
+      rest = rest.slice(MAX_LINE_CHARS);
+    }
+  }
+  rest += decoder.decode();
+  if (rest !== "") yield withoutReturn(rest);
+}
+
+function gapText(processId: string, { fromSeq, toSeq, bytes }: Gap): string {
+  const amount = bytes === null ? "an unknown amount of output" : `${bytes} bytes of output`;
+  return `${amount} of process ${processId} is no longer retained (events ${fromSeq} to ${toSeq}); read from the start, or take gaps with onGap: "yield"`;
+}
+
+function withoutReturn(line: string): string {
+  return line.endsWith("\r") ? line.slice(0, -1) : line;
+}

@@ -1,0 +1,225 @@
+import { constants } from "node:fs";
+import { access, mkdir, stat } from "node:fs/promises";
+import path from "node:path";
+import { isObject } from "../../agent/api/response-events.ts";
+import { messageOf } from "../../base/error-message.ts";
+import { parseExactJson } from "../../base/lossless-json.ts";
+import { costOf, type Price } from "../cost/price-table.ts";
+import { InputError, type ItemRecord, type JobRecord } from "../job.ts";
+import type { JobLedger } from "../ledger/job-ledger.ts";
+import { tsvLine } from "./csv-line.ts";
+import { type FolderJudge, STDOUT, writeTable } from "./write-table.ts";
+
+export interface ExportOptions {
+  /** Also write each field of the results to a column of its own. */
+  explode?: boolean;
+  /** Also write the usage and cost of each row, in separate columns. */
+  costs?: { price: Price | null } | undefined;
+  /** Put a `'` before cells that a spreadsheet would run as a formula. Off by default, because it changes data. */
+  escapeFormulas?: boolean;
+  /** Decides whether the results may be written to a folder; absent: any folder. */
+  judgeFolder?: FolderJudge | undefined;
+}
+
+/** Written beside the input's own columns, in this order. */
+const OUTPUT_COLUMNS = [
+  "job_id",
+  "item_id",
+  "row_index",
+  "source_id",
+  "status",
+  "attempt_count",
+  "last_error",
+  "result_json",
+  "reported_at",
+  "completed_at",
+] as const;
+
+/** Prefix for one of our columns when the input has a column of the same name. */
+const CLASH_PREFIX = "agent_";
+
+/** One line per row, in the table's order, as CSV, TSV or JSON lines by extension. Written atomically; returns the row count. */
+export async function exportResults(
+  ledger: JobLedger,
+  job: JobRecord,
+  file: string,
+  options: ExportOptions = {},
+): Promise<number> {
+  const format = outputFormat(file);
+  if (format === "jsonl") {
+    return writeTable(
+      file,
+      [],
+      { ...options, line: ([text]) => `${text}\n`, header: false },
+      objectsOf(ledger, job, options),
+    );
+  }
+  const resultKeys = options.explode ? await collectResultKeys(ledger) : [];
+  const columns = outputColumns(job.headers, resultKeys, options.costs ? COST_COLUMNS : []);
+  const line = format === "tsv" ? (cells: readonly string[]) => tsvLine(cells, options) : undefined;
+  return writeTable(file, columns, { ...options, line }, rowsOf(ledger, job, resultKeys, options));
+}
+
+function outputFormat(file: string): "csv" | "tsv" | "jsonl" {
+  if (/\.(jsonl|ndjson)$/i.test(file)) return "jsonl";
+  return /\.(tsv|tab)$/i.test(file) ? "tsv" : "csv";
+}
+
+/** The failed rows with their errors, so that they can be inspected and used as input again. */
+export async function exportErrors(ledger: JobLedger, job: JobRecord, file: string): Promise<number> {
+  const names = ["item_id", "row_index", "attempt_count", "error_class", "last_error"];
+  const columns = [...job.headers, ...freeNames(names, job.headers)];
+  const rows = async function* () {
+    for await (const item of ledger.items({ statuses: ["failed"] })) {
+      yield [
+        ...inputCells(job, item),
+        item.itemId,
+        `${item.rowIndex}`,
+        `${item.attempts}`,
+        item.errorClass ?? "",
+        item.error ?? "",
+      ];
+    }
+  };
+  return writeTable(file, columns, {}, rows());
+}
+
+/** Refuses, before any money is spent, an output that cannot be written or that is the input. */
+export async function checkOutput(file: string, input: string): Promise<void> {
+  if (file === STDOUT) return;
+  if (await isSameFile(file, input)) {
+    throw new InputError(`the output ${file} is the input; it would be overwritten`);
+  }
+  const folder = path.dirname(path.resolve(file));
+  try {
+    await mkdir(folder, { recursive: true });
+    await access(folder, constants.W_OK);
+    const existing = await stat(file).catch(() => null);
+    if (existing?.isDirectory()) throw new Error("it is a folder");
+  } catch (error) {
+    throw new InputError(`the output ${file} cannot be written: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** Also under another name: a hard or symbolic link, or a folder with two paths. */
+export async function isSameFile(one: string, other: string): Promise<boolean> {
+  if (path.resolve(one) === path.resolve(other)) return true;
+  const [a, b] = await Promise.all([one, other].map((file) => stat(file).catch(() => null)));
+  return a !== null && b !== null && a?.dev === b?.dev && a?.ino === b?.ino;
+}
+
+function outputColumns(
+  headers: readonly string[],
+  resultKeys: readonly string[],
+  extra: readonly string[],
+): string[] {
+  const own = freeNames([...OUTPUT_COLUMNS, ...extra], headers);
+  const taken = [...headers, ...own];
+  return [
+    ...taken,
+    ...freeNames(
+      resultKeys.map((key) => `result.${key}`),
+      taken,
+    ),
+  ];
+}
+
+function freeNames(names: readonly string[], taken: readonly string[]): string[] {
+  const used = new Set(taken);
+  return names.map((name) => {
+    let free = name;
+    while (used.has(free)) free = `${CLASH_PREFIX}${free}`;
+    used.add(free);
+    return free;
+  });
+}
+
+async function* rowsOf(
+  ledger: JobLedger,
+  job: JobRecord,
+  resultKeys: readonly string[],
+  { costs }: ExportOptions,
+): AsyncGenerator<string[], void, undefined> {
+  for await (const item of ledger.items()) {
+    const result = resultKeys.length > 0 ? parseResult(item) : {};
+    yield [
+      ...inputCells(job, item),
+      job.id,
+      item.itemId,
+      `${item.rowIndex}`,
+      item.sourceId ?? "",
+      item.status,
+      `${item.attempts}`,
+      item.error ?? "",
+      item.result ?? "",
+      timeText(item.reportedAtMs),
+      timeText(item.completedAtMs),
+      ...(costs ? costCells(item, costs.price).map(cellText) : []),
+      ...resultKeys.map((key) => (Object.hasOwn(result, key) ? cellText(result[key]) : "")),
+    ];
+  }
+}
+
+/** A row as one JSON object: its cells unchanged, our columns, and the result as it was reported. */
+async function* objectsOf(
+  ledger: JobLedger,
+  job: JobRecord,
+  { costs }: ExportOptions,
+): AsyncGenerator<string[], void, undefined> {
+  const names = freeNames([...OBJECT_COLUMNS, ...(costs ? COST_COLUMNS : [])], job.headers);
+  for await (const item of ledger.items()) {
+    const values = [
+      job.id,
+      item.itemId,
+      item.rowIndex,
+      item.sourceId,
+      item.status,
+      item.attempts,
+      item.errorClass,
+      item.error,
+      item.result === null ? null : parseExactJson(item.result),
+      ...(costs ? costCells(item, costs.price) : []),
+    ];
+    const own = names.map((name, index) => [name, values[index]]);
+    yield [JSON.stringify({ ...item.row, ...Object.fromEntries(own) })];
+  }
+}
+
+const OBJECT_COLUMNS = [
+  ...["job_id", "item_id", "row_index", "source_id", "status", "attempt_count", "error_class", "last_error"],
+  "result",
+];
+
+/** Written after our other columns when requested. */
+const COST_COLUMNS = ["input_tokens", "cached_input_tokens", "output_tokens", "cost_usd"] as const;
+
+function costCells({ usage }: ItemRecord, price: Price | null): (number | null)[] {
+  const cost = price && Number(costOf(price, usage).toFixed(9));
+  return [usage.inputTokens, usage.cachedInputTokens, usage.outputTokens, cost];
+}
+
+async function collectResultKeys(ledger: JobLedger): Promise<string[]> {
+  const keys = new Set<string>();
+  for await (const item of ledger.items({ statuses: ["completed"] })) {
+    for (const key of Object.keys(parseResult(item))) keys.add(key);
+  }
+  return [...keys];
+}
+
+function parseResult(item: ItemRecord): Readonly<Record<string, unknown>> {
+  const result: unknown = item.result === null ? {} : parseExactJson(item.result);
+  return isObject(result) ? result : {};
+}
+
+function inputCells(job: JobRecord, item: ItemRecord): string[] {
+  return job.headers.map((header) => (Object.hasOwn(item.row, header) ? cellText(item.row[header]) : ""));
+}
+
+function cellText(value: unknown): string {
+  if (value === null || value === undefined) return "";
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+function timeText(ms: number | null): string {
+  return ms === null ? "" : new Date(ms).toISOString().replace("Z", "+00:00");
+}

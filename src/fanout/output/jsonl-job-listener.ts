@@ -1,0 +1,73 @@
+import { type LineSink, LineWriter } from "../../agent/output/line-writer.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import type { ItemRecord, JobCounts, JobRecord } from "../job.ts";
+import {
+  endedEvent,
+  type JobEvent,
+  progressEvent,
+  retryingEvent,
+  rowEventLine,
+  startedEvent,
+} from "./job-events.ts";
+import type { JobEnd, JobListener, RowRetry } from "./job-listener.ts";
+import type { Progress } from "./job-progress.ts";
+
+/** Progress interval; a program that reads the events needs no more. */
+const JSON_EVERY_MS = 1_000;
+
+/** For programs, on stdout: one JSON object a line. */
+export class JsonJobOutput implements JobListener {
+  #lines: LineWriter;
+  #clock: Clock;
+  #jobId = "";
+  #toldAtMs = Number.NEGATIVE_INFINITY;
+  #lastProgress: Progress | null = null;
+
+  constructor(stdout: LineSink, clock: Clock = systemClock) {
+    this.#lines = new LineWriter(stdout);
+    this.#clock = clock;
+  }
+
+  started(job: JobRecord, counts: JobCounts, resumed: boolean): void {
+    this.#jobId = job.id;
+    this.#write(startedEvent(job, counts, resumed));
+  }
+
+  warning(message: string): void {
+    this.#write({ type: "job.warning", message });
+  }
+
+  reused(rows: number): void {
+    this.#write({ type: "job.reused", reused_items: rows });
+  }
+
+  progress(progress: Progress): void {
+    this.#lastProgress = progress;
+    if (this.#clock.now() - this.#toldAtMs < JSON_EVERY_MS) return;
+    this.#tellProgress();
+  }
+
+  row(item: ItemRecord): void {
+    this.#lines.line(rowEventLine(this.#jobId, item));
+  }
+
+  retrying(retry: RowRetry): void {
+    this.#write(retryingEvent(this.#jobId, retry));
+  }
+
+  ended(end: JobEnd): void {
+    this.#tellProgress();
+    this.#write(endedEvent(end));
+  }
+
+  #tellProgress(): void {
+    if (!this.#lastProgress) return;
+    this.#toldAtMs = this.#clock.now();
+    this.#write(progressEvent(this.#lastProgress));
+    this.#lastProgress = null;
+  }
+
+  #write(event: JobEvent): void {
+    this.#lines.line(JSON.stringify(event));
+  }
+}

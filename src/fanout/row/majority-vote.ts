@@ -1,0 +1,44 @@
+import { isObject, type JsonObject } from "../../agent/api/response-events.ts";
+
+interface Choice {
+  result: JsonObject;
+  stop: boolean;
+  votes: number;
+}
+
+/** The answers of several agents to one row. Results are equal when their values are, in any order of keys. */
+export class Ballots {
+  #votes: number;
+  #choices = new Map<string, Choice>();
+
+  /** `votes`: the most agents that are asked. */
+  constructor(votes: number) {
+    this.#votes = votes;
+  }
+
+  add(result: JsonObject, stop: boolean): void {
+    const key = JSON.stringify(inOrder(result));
+    const choice = this.#choices.get(key);
+    if (choice) choice.votes++;
+    else this.#choices.set(key, { result, stop, votes: 1 });
+  }
+
+  /** True when no remaining vote can change the outcome. */
+  get isDecided(): boolean {
+    return (this.winner?.votes ?? 0) > this.#votes / 2;
+  }
+
+  /** The answer with the most votes, at a tie the one given first; null when there is no answer. */
+  get winner(): Readonly<Choice> | null {
+    let best: Choice | null = null;
+    for (const choice of this.#choices.values()) if (choice.votes > (best?.votes ?? 0)) best = choice;
+    return best;
+  }
+}
+
+function inOrder(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (!isObject(value) || "rawJSON" in value) return value;
+  const keys = Object.keys(value).sort();
+  return Object.fromEntries(keys.map((key) => [key, inOrder(value[key])]));
+}

@@ -1,0 +1,273 @@
+import { type TokenUsage, totalTokens } from "../../agent/token-usage.ts";
+import { type Clock, systemClock } from "../../async/clock.ts";
+import { messageOf } from "../../base/error-message.ts";
+import type {
+  JobDetails,
+  JobList,
+  JobListing,
+  JobsAnswer,
+  JobsQuestion,
+  RetryAnswer,
+  RowDetails,
+  RowListing,
+  RowPage,
+  RowsQuery,
+} from "../../protocol/console-job-schemas.ts";
+import { costOf, type Price, type PriceTable } from "../cost/price-table.ts";
+import { hasEnded, type ItemRecord, type JobCounts, type JobRecord, type TranscriptEntry } from "../job.ts";
+import type { JobLedger, JobStore } from "../ledger/job-ledger.ts";
+import { askAgain } from "../ledger/retry-failed.ts";
+import { rowProcessPrefix } from "../row/row-process-prefix.ts";
+import { rowJson } from "../row/row-prompt.ts";
+import { readItemDetails } from "./item-details.ts";
+import { readPace } from "./read-pace.ts";
+
+export interface JobViewsOptions {
+  store: JobStore;
+  prices: PriceTable;
+  /** The folder that holds a folder for each job. */
+  jobsHome: string;
+  clock?: Clock | undefined;
+}
+
+/** Points of the curve of a whole job: as many as fit on a page. */
+const CURVE_SPANS = 200;
+const LEAST_SPAN_MS = 1_000;
+
+/** Answers the console's questions about jobs, always from the current ledger. */
+export class JobViews {
+  readonly #options: JobViewsOptions;
+  readonly #clock: Clock;
+  /** Cached counts of ended jobs, valid until the job is changed. */
+  readonly #counted = new Map<string, { updatedAtMs: number; counts: JobCounts }>();
+
+  constructor(options: JobViewsOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  /** Never rejects: an error is an answer too. */
+  async answer(question: JobsQuestion): Promise<JobsAnswer> {
+    try {
+      if (question.type === "list") return told(await this.#list());
+      const opened = await this.#options.store.open(question.jobId);
+      if (!opened) return missing(`there is no job ${question.jobId}`);
+      await using ledger = opened;
+      if (ledger.jobId !== question.jobId) return missing(`there is no job ${question.jobId}`);
+      switch (question.type) {
+        case "job":
+          return told(await this.#job(ledger));
+        case "rows":
+          return told(await this.#rows(ledger, question.query));
+        case "row": {
+          const row = await this.#row(ledger, question.itemId);
+          return row ? told(row) : missing(`job ${shortId(ledger)} has no row ${question.itemId}`);
+        }
+        case "retry":
+          return await this.#retry(ledger, question.request);
+      }
+    } catch (error) {
+      return { type: "refused", reason: messageOf(error) };
+    }
+  }
+
+  async #list(): Promise<JobList> {
+    const { store } = this.#options;
+    const unreadable = (await store.unreadable()).map(({ reason }) => reason);
+    const jobs: JobListing[] = [];
+    for (const job of await store.list()) {
+      try {
+        jobs.push(this.#listing(job, await this.#countsOf(job)));
+      } catch (error) {
+        // Opening may succeed and a later read hit a damaged page.
+        unreadable.push(`job ${job.id.slice(0, 8)} cannot be read: ${messageOf(error)}`);
+      }
+    }
+    return { jobs, unreadable };
+  }
+
+  async #countsOf(job: JobRecord): Promise<JobCounts> {
+    const known = this.#counted.get(job.id);
+    if (known && hasEnded(job.status) && known.updatedAtMs === job.updatedAtMs) return known.counts;
+    const opened = await this.#options.store.open(job.id);
+    if (!opened) throw new Error("it has just been removed");
+    await using ledger = opened;
+    const counts = await ledger.counts();
+    this.#counted.set(job.id, { updatedAtMs: job.updatedAtMs, counts });
+    return counts;
+  }
+
+  #listing(job: JobRecord, counts: JobCounts): JobListing {
+    const { pending, running, completed, failed } = counts;
+    return {
+      jobId: job.id,
+      status: job.status,
+      error: job.error,
+      model: job.settings.model ?? job.task.model,
+      inputPath: job.inputPath,
+      createdAtMs: job.createdAtMs,
+      totalRows: job.totalRows,
+      pending,
+      running,
+      completed,
+      failed,
+      usage: used(counts.usage, this.#priceOf(job)),
+    };
+  }
+
+  async #job(ledger: JobLedger): Promise<JobDetails> {
+    const job = await ledger.job();
+    const counts = await ledger.counts();
+    const nowMs = this.#clock.now();
+    const price = this.#priceOf(job);
+    const isRunning = job.status === "running";
+    const isBeingRun = isRunning ? await ledger.isBeingRun() : false;
+    const beganMs = job.startedAtMs ?? job.createdAtMs;
+    const lastedMs = (hasEnded(job.status) ? (job.completedAtMs ?? nowMs) : nowMs) - beganMs;
+    const spanMs = Math.max(LEAST_SPAN_MS, Math.ceil(lastedMs / CURVE_SPANS / LEAST_SPAN_MS) * LEAST_SPAN_MS);
+    const ratePerSecond = isRunning && isBeingRun !== false ? await rateOf(ledger, nowMs) : 0;
+    const open = counts.pending + counts.running;
+    const { backingOff, refusedForRate } = await ledger.views.waits(nowMs);
+    const failures = await ledger.views.failures();
+    return {
+      job: this.#listing(job, counts),
+      instruction: job.task.instruction,
+      outputPath: job.outputPath,
+      isReading: job.isReading,
+      isBeingRun,
+      ratePerSecond,
+      etaSeconds: ratePerSecond > 0 && !job.isReading ? Math.round(open / ratePerSecond) : null,
+      spanMs,
+      settled: await ledger.views.settled(beganMs, spanMs),
+      failures: failures.map((group) => ({ ...group, usage: used(group.usage, price) })),
+      backingOff,
+      refusedForRate,
+      pace: isRunning ? await readPace(this.#options.jobsHome, job.id, nowMs) : null,
+      retryRefused: retryRefused(ledger, job, counts),
+    };
+  }
+
+  async #rows(ledger: JobLedger, query: RowsQuery): Promise<RowPage> {
+    const { offset, limit, ...filter } = query;
+    const price = this.#priceOf(await ledger.job());
+    const { total, items } = await ledger.views.page(filter, offset, limit);
+    return { total, offset, rows: items.map((item) => rowListing(item, price)) };
+  }
+
+  async #row(ledger: JobLedger, itemId: string): Promise<RowDetails | null> {
+    const details = await readItemDetails(ledger, itemId, this.#options.prices);
+    if (!details) return null;
+    const { item, attempts, prompt } = details;
+    const job = await ledger.job();
+    const price = this.#priceOf(job);
+    return {
+      row: rowListing(item, price),
+      cells: rowJson(job.headers, item.row),
+      result: item.result,
+      error: item.error,
+      instructions: prompt.instructions,
+      prompt: prompt.message,
+      attempts: attempts.map((attempt) => ({
+        ...attempt,
+        usage: used(attempt.usage, price),
+        transcript: attempt.transcript.map(transcriptLine),
+      })),
+      processPrefix: rowProcessPrefix(job.id, item.rowIndex),
+    };
+  }
+
+  async #retry(
+    ledger: JobLedger,
+    request: Extract<JobsQuestion, { type: "retry" }>["request"],
+  ): Promise<JobsAnswer> {
+    const job = await ledger.job();
+    const refused = retryRefused(ledger, job, await ledger.counts());
+    if (refused !== null) return { type: "refused", reason: refused };
+    const { errorClasses, itemIds } = request;
+    const rows = await askAgain(ledger, { errorClasses, itemIds });
+    const words = [
+      ...(errorClasses ?? []).map((name) => `--class ${name}`),
+      ...(itemIds ?? []).map((id) => `--item '${id.replaceAll("'", "'\\''")}'`),
+    ];
+    const isBeingRun = job.status === "running" && (await ledger.isBeingRun()) !== false;
+    const command = ["procwire jobs retry", shortId(ledger), ...words].join(" ");
+    const answer: RetryAnswer = { rows, command: rows === 0 || isBeingRun ? null : command };
+    return told(answer);
+  }
+
+  #priceOf(job: JobRecord): Price | null {
+    return this.#options.prices.priceOf(job.settings.model ?? job.task.model);
+  }
+}
+
+/** How far back the rate looks: long enough to be steady, short enough to follow a change of pace. */
+const RATE_WINDOW_MS = 30_000;
+/** A rate over less than this would be unstable. */
+const LEAST_RATE_MS = 5_000;
+
+async function rateOf(ledger: JobLedger, nowMs: number): Promise<number> {
+  const spans = await ledger.views.settled(nowMs - RATE_WINDOW_MS, LEAST_SPAN_MS);
+  const [first] = spans;
+  if (!first) return 0;
+  const rows = spans.reduce((sum, { completed, failed }) => sum + completed + failed, 0);
+  const sinceMs = Math.max(first.atMs, nowMs - RATE_WINDOW_MS);
+  return (rows * 1000) / Math.max(LEAST_RATE_MS, nowMs - sinceMs);
+}
+
+/** The queue of a shared store is filled when a run begins; rows retried during the run would not get into it. */
+function retryRefused(ledger: JobLedger, job: JobRecord, counts: JobCounts): string | null {
+  if (counts.failed === 0) return "no row has failed";
+  return ledger.shared && job.status === "running"
+    ? "the job is running; its failed rows can be asked again when it has ended"
+    : null;
+}
+
+/** Cells, results and errors in the list of rows are cut to this length. */
+const LINE_CHARS = 300;
+
+function rowListing(item: ItemRecord, price: Price | null): RowListing {
+  const { itemId, rowIndex, status, attempts, startedAtMs, completedAtMs } = item;
+  return {
+    itemId,
+    rowIndex,
+    status,
+    attempts,
+    errorClass: status === "failed" ? item.errorClass : null,
+    cells: JSON.stringify(item.row).slice(0, LINE_CHARS),
+    outcome: ((status === "failed" ? item.error : item.result) ?? "").slice(0, LINE_CHARS),
+    tookMs: startedAtMs !== null && completedAtMs !== null ? Math.max(0, completedAtMs - startedAtMs) : null,
+    usage: used(item.usage, price),
+  };
+}
+
+function transcriptLine(entry: TranscriptEntry): RowDetails["attempts"][number]["transcript"][number] {
+  switch (entry.type) {
+    case "called":
+      return { type: entry.type, tool: entry.tool, text: entry.arguments };
+    case "asked_again":
+      return { type: entry.type, text: entry.reason };
+    case "said":
+    case "thought":
+    case "refused":
+    case "returned":
+      return entry;
+  }
+}
+
+function used(usage: TokenUsage, price: Price | null): JobListing["usage"] {
+  const { inputTokens, cachedInputTokens, outputTokens } = usage;
+  const costUsd = price && totalTokens(usage) > 0 ? costOf(price, usage) : price && 0;
+  return { inputTokens, cachedInputTokens, outputTokens, costUsd };
+}
+
+function told(value: object): JobsAnswer {
+  return { type: "told", json: JSON.stringify(value) };
+}
+
+function missing(reason: string): JobsAnswer {
+  return { type: "missing", reason };
+}
+
+function shortId(ledger: JobLedger): string {
+  return ledger.jobId.slice(0, 8);
+}

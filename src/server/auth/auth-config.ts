@@ -1,0 +1,197 @@
+import { readFileSync, statSync } from "node:fs";
+import { messageOf } from "../../base/error-message.ts";
+import type { OperatorClaim } from "./jwt.ts";
+import type { WebSocketAuth } from "./websocket-auth.ts";
+
+/** The flags that say who may come in, as they came. */
+export interface AuthFlags {
+  wsAuth?: string | undefined;
+  wsTokenFile?: string | undefined;
+  wsTokenSha256?: string | undefined;
+  wsSharedSecretFile?: string | undefined;
+  wsIssuer?: string | undefined;
+  wsAudience?: string | undefined;
+  wsMaxClockSkewSeconds?: number | undefined;
+  operatorTokenFile?: string | undefined;
+  /** `NAME=VALUE`. */
+  operatorClaim?: string | undefined;
+}
+
+export interface AuthConfig {
+  auth: WebSocketAuth;
+  /** What works and is unwise all the same, a sentence each. */
+  warnings: string[];
+  /** Made for `--ws-auth auto`, to be shown once. */
+  newToken?: string;
+}
+
+export class AuthConfigError extends Error {
+  override readonly name = "AuthConfigError";
+}
+
+const crypto = () => process.getBuiltinModule("node:crypto");
+
+const MIN_SECRET_BYTES = 32;
+/** As many as sixteen random bytes in hex: a shorter token could be guessed. */
+const MIN_TOKEN_BYTES = 32;
+const NEW_TOKEN_BYTES = 32;
+const DEFAULT_CLOCK_SKEW_SECONDS = 30;
+
+/** From flags to a policy; throws an AuthConfigError that says which flag is wrong. */
+export function authFromFlags(flags: AuthFlags): AuthConfig {
+  const warnings: string[] = [];
+  switch (flags.wsAuth) {
+    case undefined:
+      refuseUpstreamFlags(flags);
+      refuseOperators(flags);
+      return { auth: { type: "none" }, warnings };
+    case "auto": {
+      refuseUpstreamFlags(flags);
+      const newToken = crypto().randomBytes(NEW_TOKEN_BYTES).toString("base64url");
+      const auth: WebSocketAuth = { type: "capability-token", sha256: digestOf(Buffer.from(newToken)) };
+      return { auth: withOperatorToken(auth, flags, warnings), warnings, newToken };
+    }
+    case "capability-token": {
+      const auth: WebSocketAuth = { type: "capability-token", sha256: tokenDigest(flags, warnings) };
+      return { auth: withOperatorToken(auth, flags, warnings), warnings };
+    }
+    case "signed-bearer-token":
+      return { auth: withOperatorToken(signedTokens(flags, warnings), flags, warnings), warnings };
+    default:
+      throw new AuthConfigError(
+        `unsupported --ws-auth \`${flags.wsAuth}\`; expected \`capability-token\`, \`signed-bearer-token\` or \`auto\``,
+      );
+  }
+}
+
+function refuseUpstreamFlags(flags: AuthFlags): void {
+  const { wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } =
+    flags;
+  const given = [wsTokenFile, wsTokenSha256, wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds];
+  if (given.every((value) => value === undefined)) return;
+  throw new AuthConfigError(
+    "websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`",
+  );
+}
+
+function refuseOperators({ operatorTokenFile, operatorClaim }: AuthFlags): void {
+  if (operatorTokenFile !== undefined) {
+    throw new AuthConfigError(
+      "`--operator-token-file` requires `--ws-auth`: without it everybody is the same principal",
+    );
+  }
+  if (operatorClaim !== undefined) {
+    throw new AuthConfigError("`--operator-claim` requires `--ws-auth signed-bearer-token`");
+  }
+}
+
+function signedTokens(flags: AuthFlags, warnings: string[]): WebSocketAuth {
+  const { wsSharedSecretFile, wsIssuer, wsAudience, wsMaxClockSkewSeconds } = flags;
+  if (wsSharedSecretFile === undefined) {
+    throw new AuthConfigError(
+      "`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set",
+    );
+  }
+  const secret = readSecret(wsSharedSecretFile, warnings);
+  if (secret.length < MIN_SECRET_BYTES) {
+    throw new AuthConfigError(
+      `signed websocket bearer secret ${wsSharedSecretFile} must be at least ${MIN_SECRET_BYTES} bytes`,
+    );
+  }
+  const auth: WebSocketAuth = {
+    type: "signed-bearer-token",
+    secret,
+    maxClockSkewSeconds: wsMaxClockSkewSeconds ?? DEFAULT_CLOCK_SKEW_SECONDS,
+  };
+  if (wsIssuer !== undefined) auth.issuer = wsIssuer;
+  if (wsAudience !== undefined) auth.audience = wsAudience;
+  if (flags.operatorClaim !== undefined) auth.operatorClaim = parseClaim(flags.operatorClaim);
+  return auth;
+}
+
+function withOperatorToken(auth: WebSocketAuth, flags: AuthFlags, warnings: string[]): WebSocketAuth {
+  const { operatorTokenFile } = flags;
+  if (flags.operatorClaim !== undefined && auth.type !== "signed-bearer-token") {
+    throw new AuthConfigError("`--operator-claim` requires `--ws-auth signed-bearer-token`");
+  }
+  if (operatorTokenFile === undefined || auth.type === "none") return auth;
+  const token = readSecret(operatorTokenFile, warnings);
+  if (token.length < MIN_TOKEN_BYTES) {
+    throw new AuthConfigError(
+      `operator token ${operatorTokenFile} must be at least ${MIN_TOKEN_BYTES} bytes`,
+    );
+  }
+  const operatorSha256 = digestOf(token);
+  if (auth.type === "capability-token" && auth.sha256.equals(operatorSha256)) {
+    throw new AuthConfigError(
+      `operator token ${operatorTokenFile} is the token of all clients; an operator needs one of its own`,
+    );
+  }
+  return { ...auth, operatorSha256 };
+}
+
+function parseClaim(text: string): OperatorClaim {
+  const at = text.indexOf("=");
+  if (at <= 0 || at === text.length - 1) {
+    throw new AuthConfigError(`invalid --operator-claim \`${text}\`; expected NAME=VALUE`);
+  }
+  return { name: text.slice(0, at), value: text.slice(at + 1) };
+}
+
+function tokenDigest({ wsTokenFile, wsTokenSha256 }: AuthFlags, warnings: string[]): Buffer {
+  if (wsTokenFile !== undefined && wsTokenSha256 !== undefined) {
+    throw new AuthConfigError("`--ws-token-file` and `--ws-token-sha256` are mutually exclusive");
+  }
+  if (wsTokenSha256 !== undefined) {
+    if (!/^[0-9a-f]{64}$/i.test(wsTokenSha256)) {
+      throw new AuthConfigError("--ws-token-sha256 must be a 64-character hex SHA-256 digest");
+    }
+    return Buffer.from(wsTokenSha256, "hex");
+  }
+  if (wsTokenFile === undefined) {
+    throw new AuthConfigError(
+      "`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set",
+    );
+  }
+  const token = readSecret(wsTokenFile, warnings);
+  if (token.length < MIN_TOKEN_BYTES) {
+    warnings.push(
+      `the token in ${wsTokenFile} can be guessed: it has ${token.length} bytes; \`openssl rand -hex 32\` makes a better one`,
+    );
+  }
+  return digestOf(token);
+}
+
+const digestOf = (secret: Buffer) => crypto().createHash("sha256").update(secret).digest();
+
+/** As bytes, without the white space that editors and `echo` leave at the end. */
+function readSecret(path: string, warnings: string[]): Buffer {
+  let bytes: Buffer;
+  let mode: number;
+  try {
+    bytes = readFileSync(path);
+    ({ mode } = statSync(path));
+  } catch (cause) {
+    const why = messageOf(cause);
+    throw new AuthConfigError(`failed to read websocket auth secret ${path}: ${why}`, { cause });
+  }
+  const secret = withoutEndingSpace(bytes);
+  if (secret.length === 0) throw new AuthConfigError(`websocket auth secret ${path} is empty`);
+  if ((mode & READABLE_BY_OTHERS) !== 0) {
+    const octal = (mode & 0o777).toString(8).padStart(3, "0");
+    warnings.push(`others can read the secret in ${path} (mode ${octal}); \`chmod 600\` keeps it yours`);
+  }
+  return secret;
+}
+
+const READABLE_BY_OTHERS = 0o044;
+
+function withoutEndingSpace(bytes: Buffer): Buffer {
+  let end = bytes.length;
+  while (end > 0 && isSpace(bytes[end - 1])) end--;
+  return bytes.subarray(0, end);
+}
+
+/** Tab, line feed, vertical tab, form feed, carriage return, blank. */
+const isSpace = (byte: number | undefined) =>
+  byte !== undefined && (byte === 0x20 || (byte >= 0x09 && byte <= 0x0d));

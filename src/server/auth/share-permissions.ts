@@ -1,0 +1,28 @@
+import { invalidRequest } from "../../protocol/errors.ts";
+import type { MethodName, ParamsOf } from "../../protocol/methods.ts";
+import type { Share } from "../principal.ts";
+
+const VIEWER: ReadonlySet<MethodName> = new Set([
+  ...(["initialize", "environment/status", "process/attach", "process/detach", "process/list"] as const),
+  ...(["process/read", "process/wait", "process/snapshot", "process/inputs", "process/tree"] as const),
+]);
+const DRIVER: ReadonlySet<MethodName> = new Set([
+  ...VIEWER,
+  ...([
+    "process/write",
+    "process/closeStdin",
+    "process/resize",
+    "process/signal",
+    "process/terminate",
+  ] as const),
+]);
+
+/** Refuses what a share token does not give. Which process it is about, the registry looks at. */
+export function requireShared<M extends MethodName>(share: Share, method: M, params: ParamsOf<M>): void {
+  if (!(share.role === "driver" ? DRIVER : VIEWER).has(method))
+    throw invalidRequest(
+      `${method} is refused: this connection came by a share link, which lets it ${share.role === "driver" ? "drive" : "watch"} one process`,
+    );
+  if (method === "process/attach" && share.role === "viewer" && "role" in params && params.role === "driver")
+    throw invalidRequest("this connection came by a share link that only lets it watch; attach as viewer");
+}

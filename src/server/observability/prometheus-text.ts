@@ -1,0 +1,126 @@
+import { VERSION } from "../../version.ts";
+import type { Histogram, LoopLag, ServerFigures } from "./server-metrics.ts";
+
+/** What is looked at when somebody asks, beside what was counted. */
+export interface ServerState {
+  connections: number;
+  sessions: number;
+  queuedBytes: number;
+  degradedParts: number;
+  /** Null the first time. */
+  loopLag: LoopLag | null;
+  openDescriptors: number | null;
+}
+
+type Labels = Readonly<Record<string, string | number>>;
+
+/** The text that Prometheus reads, version 0.0.4. Names by its conventions: base units, `_total` for what only rises. */
+export function metricsText(figures: ServerFigures, state: ServerState): string {
+  const page = new MetricsPage();
+  const { rss, heapUsed, external } = process.memoryUsage();
+  const { user, system } = process.cpuUsage();
+  page.gauge("procwire_build_info", "The version that runs; always 1", 1, { version: VERSION });
+  page.gauge("procwire_processes", "Processes that run now", figures.liveProcesses);
+  page.gauge("procwire_processes_held", "Running processes paused by backpressure", figures.heldProcesses);
+  page.counter("procwire_processes_started_total", "Processes started", figures.startedProcesses);
+  page.counter(
+    "procwire_process_starts_failed_total",
+    "Starts that were refused or failed",
+    figures.failedStarts,
+  );
+  page.counters(
+    "procwire_processes_ended_total",
+    "Processes ended, by reason",
+    [...figures.endedByReason].map(([reason, value]) => [{ reason }, value]),
+  );
+  page.counter("procwire_output_bytes_total", "Bytes of output read from processes", figures.outputBytes);
+  page.counter("procwire_input_bytes_total", "Bytes of input written to processes", figures.inputBytes);
+  page.gauge("procwire_forward_streams", "Forwarded TCP streams now", figures.forwardStreams);
+  page.counter("procwire_forwarded_bytes_total", "Bytes of forwarded streams", figures.forwardedBytes);
+  page.gauge("procwire_connections", "Connections now", state.connections);
+  page.counter("procwire_connections_total", "Connections let in", figures.acceptedConnections);
+  page.gauge("procwire_sessions", "Sessions, attached or waiting to be resumed", state.sessions);
+  page.gauge("procwire_queued_bytes", "Bytes queued for all connections", state.queuedBytes);
+  page.gauge(
+    "procwire_degraded_parts",
+    "Parts that do not work here; /healthz names them",
+    state.degradedParts,
+  );
+  page.counters(
+    "procwire_door_refusals_total",
+    "Requests refused before they came in, by HTTP status",
+    [...figures.refusalsByStatus].map(([status, value]) => [{ status }, value]),
+  );
+  page.histograms(
+    "procwire_request_duration_seconds",
+    "From a request's arrival to its answer, by method; a wait takes as long as it waits",
+    [...figures.requestDurations].map(([method, histogram]) => [{ method }, histogram]),
+  );
+  page.histograms("procwire_spawn_duration_seconds", "From a start to a running process", [
+    [{}, figures.spawnDurations],
+  ]);
+  if (state.loopLag) {
+    const { meanSeconds, p99Seconds, maxSeconds } = state.loopLag;
+    page.gauge(
+      "procwire_event_loop_lag_mean_seconds",
+      "Event loop delay, mean since the last look",
+      meanSeconds,
+    );
+    page.gauge("procwire_event_loop_lag_p99_seconds", "Event loop delay, 99th percentile", p99Seconds);
+    page.gauge("procwire_event_loop_lag_max_seconds", "Event loop delay, the longest", maxSeconds);
+  }
+  page.gauge("process_resident_memory_bytes", "Resident memory", rss);
+  page.gauge("nodejs_heap_size_used_bytes", "Memory used by V8's heap", heapUsed);
+  page.gauge("nodejs_external_memory_bytes", "Memory of buffers outside of V8's heap", external);
+  page.counter("process_cpu_seconds_total", "User and system time", (user + system) / 1e6);
+  page.gauge("process_start_time_seconds", "When this server started, since the epoch", startSeconds());
+  if (state.openDescriptors !== null)
+    page.gauge("process_open_fds", "Descriptors open", state.openDescriptors);
+  return page.text;
+}
+
+const startSeconds = () => Math.round(Date.now() / 1000 - process.uptime());
+
+class MetricsPage {
+  text = "";
+
+  gauge(name: string, help: string, value: number, labels: Labels = {}): void {
+    this.#head(name, help, "gauge");
+    this.#line(name, labels, value);
+  }
+
+  counter(name: string, help: string, value: number): void {
+    this.counters(name, help, [[{}, value]]);
+  }
+
+  counters(name: string, help: string, values: [Labels, number][]): void {
+    this.#head(name, help, "counter");
+    for (const [labels, value] of values) this.#line(name, labels, value);
+  }
+
+  histograms(name: string, help: string, values: [Labels, Histogram][]): void {
+    this.#head(name, help, "histogram");
+    for (const [labels, { bounds, counts, count, sumSeconds }] of values) {
+      let upTo = 0;
+      bounds.forEach((bound, at) => {
+        upTo += counts[at] ?? 0;
+        this.#line(`${name}_bucket`, { ...labels, le: bound }, upTo);
+      });
+      this.#line(`${name}_bucket`, { ...labels, le: "+Inf" }, count);
+      this.#line(`${name}_sum`, labels, sumSeconds);
+      this.#line(`${name}_count`, labels, count);
+    }
+  }
+
+  #head(name: string, help: string, type: "gauge" | "counter" | "histogram"): void {
+    this.text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
+  }
+
+  #line(name: string, labels: Labels, value: number): void {
+    const pairs = Object.entries(labels).map(([key, text]) => `${key}="${escaped(String(text))}"`);
+    this.text += `${name}${pairs.length === 0 ? "" : `{${pairs.join(",")}}`} ${value}\n`;
+  }
+}
+
+const escaped = (text: string) =>
+  text.replaceAll("\\", "\\\\").replaceAll('"', '\\"').replaceAll("\n", "\\n");

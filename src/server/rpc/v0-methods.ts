@@ -1,0 +1,155 @@
+import { isAbsolute } from "node:path";
+import type { ExecEvent } from "../../exec/exec-process.ts";
+import type { HostBackend, HostProcess } from "../../exec/host-backend.ts";
+import { invalidParams, invalidRequest } from "../../protocol/errors.ts";
+import type { Handlers } from "../handlers.ts";
+import type { ServerConfig } from "../server-config.ts";
+import { ProcessPump } from "../session/process-pump.ts";
+import type { Peer } from "./peer.ts";
+import { requireAllowed } from "./process-methods.ts";
+
+type V0Method = "command/exec" | "command/exec/write" | "command/exec/terminate";
+
+interface OpenProcess {
+  process: HostProcess;
+  pump: ProcessPump | null;
+  tty: boolean;
+}
+
+/**
+ * The v0 generation: the server chooses the ids (`session-1`, `session-2`, …), a process is known until it exits, and
+ * all of them die with their connection. Below it are the same processes as everywhere.
+ */
+export class V0Processes {
+  readonly #backend: HostBackend;
+  readonly #peer: Peer;
+  readonly #config: ServerConfig;
+  /** Until their streams have ended; an id is known only until the exit. */
+  readonly #open = new Map<string, OpenProcess>();
+  #started = 0;
+  #closed = false;
+
+  constructor(backend: HostBackend, peer: Peer, config: ServerConfig) {
+    this.#backend = backend;
+    this.#peer = peer;
+    this.#config = config;
+  }
+
+  /** Until it has exited. */
+  process(sessionId: string): HostProcess | null {
+    return this.#open.get(sessionId)?.process ?? null;
+  }
+
+  readonly methods: Handlers<V0Method> = {
+    "command/exec": async (params, context) => {
+      const { argv, cwd, env, tty, arg0 } = params;
+      if (argv.length === 0) throw invalidParams("argv must not be empty");
+      requireAllowed("direct", this.#config);
+      if (!isAbsolute(cwd)) throw invalidParams(`cwd \`${cwd}\` must be an absolute path`);
+      if (this.#liveCount() >= this.#config.maxProcesses) {
+        throw invalidRequest(
+          `too many processes: this connection may have ${this.#config.maxProcesses} live processes at once; end one first, or let it have more with --max-processes`,
+        );
+      }
+      const sessionId = `session-${++this.#started}`;
+      const process = await this.#backend.start({
+        processId: sessionId,
+        argv,
+        cwd,
+        env,
+        tty,
+        arg0,
+      });
+      this.#open.set(sessionId, { process, pump: null, tty });
+      context.afterAnswer(() => this.#begin(sessionId));
+      return { sessionId };
+    },
+
+    "command/exec/write": async ({ sessionId, chunk }) => {
+      const entry = this.#running(sessionId);
+      if (!entry) throw invalidRequest(`unknown session id ${sessionId}`);
+      if (!entry.tty) throw invalidRequest(`stdin is closed for session ${sessionId}`);
+      await entry.process.write(chunk);
+      return { accepted: true };
+    },
+
+    "command/exec/terminate": async ({ sessionId }) => {
+      const entry = this.#running(sessionId);
+      if (!entry) return { running: false };
+      await entry.process.terminate({ type: "force" });
+      return { running: true };
+    },
+  };
+
+  /** Ends every process that is left. */
+  close(): void {
+    this.#closed = true;
+    for (const [sessionId, { process, pump }] of this.#open) {
+      pump?.stop();
+      this.#open.delete(sessionId);
+      void end(process);
+    }
+  }
+
+  #running(sessionId: string): OpenProcess | null {
+    const entry = this.#open.get(sessionId);
+    return entry && isLive(entry) ? entry : null;
+  }
+
+  #liveCount(): number {
+    if (this.#open.size < this.#config.maxProcesses) return this.#open.size;
+    return [...this.#open.values()].filter(isLive).length;
+  }
+
+  #begin(sessionId: string): void {
+    const entry = this.#open.get(sessionId);
+    if (!entry) return;
+    if (this.#closed) {
+      this.close();
+      return;
+    }
+    entry.pump = new ProcessPump(
+      entry.process.log,
+      this.#peer,
+      (event) => this.#tell(sessionId, entry.process, event),
+      {
+        afterSeq: 0,
+      },
+    );
+  }
+
+  #tell(sessionId: string, process: HostProcess, event: ExecEvent): void {
+    switch (event.type) {
+      case "output": {
+        const stream = event.stream === "stderr" ? "stderr" : "stdout";
+        this.#peer.notify({
+          method: "command/exec/outputDelta",
+          params: { sessionId, stream, chunk: event.chunk },
+        });
+        return;
+      }
+      case "exited":
+        this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: event.exitCode } });
+        return;
+      case "closed":
+        this.#open.delete(sessionId);
+        process.log.dispose();
+        return;
+      case "failed":
+        this.#open.delete(sessionId);
+        if (process.log.exit === null)
+          this.#peer.notify({ method: "command/exec/exited", params: { sessionId, exitCode: -1 } });
+        return;
+      case "gap":
+        return;
+    }
+  }
+}
+
+/** Its exit counts at once, whether the peer has been told or not. */
+const isLive = ({ process: { log } }: OpenProcess) => log.exit === null && log.failure === null;
+
+async function end(process: HostProcess): Promise<void> {
+  process.log.dispose();
+  await process.end("terminated", { type: "force" }).catch(() => undefined);
+}

@@ -1,0 +1,35 @@
+import { useState } from "preact/hooks";
+import type { TerminalView } from "../processes/terminal-view.ts";
+
+/** Looks for a text in the terminal and its scrollback. */
+export function FindBar({ view }: { view: () => TerminalView | null }) {
+  const [text, setText] = useState("");
+  const [found, setFound] = useState(true);
+  const find = (direction: "next" | "previous") => {
+    if (text !== "") setFound(view()?.find(text, direction) ?? false);
+  };
+  return (
+    <form
+      class="search"
+      onSubmit={(event) => {
+        event.preventDefault();
+        find("next");
+      }}
+    >
+      <input
+        type="search"
+        aria-label="Find in the output"
+        aria-invalid={!found}
+        placeholder="find"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      <button type="button" aria-label="find the one before" onClick={() => find("previous")}>
+        ↑
+      </button>
+      <button type="submit" aria-label="find the next">
+        ↓
+      </button>
+    </form>
+  );
+}

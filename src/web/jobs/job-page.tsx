@@ -1,0 +1,203 @@
+import { useState } from "preact/hooks";
+import type { JobDetails } from "../../protocol/console-job-schemas.ts";
+import { age, count, money } from "../app/format.ts";
+import { useLooks } from "../app/use-polling.ts";
+import { Refusal } from "../components/error-view.tsx";
+import { Curve } from "../components/line-chart.tsx";
+import { ColumnHeads } from "../components/table-header.tsx";
+import { retryRows, showJob, type Told } from "./jobs-api.ts";
+import { RowsTable } from "./rows-table.tsx";
+
+const LOOK_EVERY_MS = 1_000;
+
+/** One job: how far it is, what it costs, what went wrong, and all its rows. */
+export function JobPage({ jobId }: { jobId: string }) {
+  const [told, setTold] = useState<Told<JobDetails> | null>(null);
+  useLooks(
+    async (signal) => {
+      const found = await showJob(jobId, signal);
+      if (!signal.aborted) setTold(found);
+    },
+    LOOK_EVERY_MS,
+    [jobId],
+  );
+  if (told === null) return <p class="notice">Looking…</p>;
+  if (told.type === "refused") return <Refusal title={`Job ${jobId.slice(0, 8)}`} reason={told.reason} />;
+  const details = told.value;
+  const { job } = details;
+  return (
+    <>
+      <h1>Job {job.jobId.slice(0, 8)}</h1>
+      <Progress details={details} />
+      <div class="columns">
+        <Facts details={details} />
+        <Curve label="rows a second" points={rateCurve(details)} />
+      </div>
+      <Failures details={details} />
+      <h2>Rows</h2>
+      <RowsTable jobId={jobId} classes={details.failures.map(({ errorClass }) => errorClass)} />
+    </>
+  );
+}
+
+function Progress({ details }: { details: JobDetails }) {
+  const { job, isBeingRun, isReading } = details;
+  const counted = job.pending + job.running + job.completed + job.failed;
+  const done = job.completed + job.failed;
+  const isAbandoned = job.status === "running" && isBeingRun === false;
+  return (
+    <>
+      <p class="state">
+        <output aria-live="polite">
+          {job.status.replaceAll("_", " ")}
+          {isAbandoned ? ", but no process works on it" : ""}
+        </output>
+        {job.error === null ? "" : ` · ${job.error}`}
+        {isAbandoned && (
+          <>
+            {" · "}
+            <code>procwire jobs resume {job.jobId.slice(0, 8)}</code> goes on with it
+          </>
+        )}
+      </p>
+      <progress max={Math.max(1, counted)} value={done} aria-label="Rows done" />
+      <p>
+        {count(done)} of {isReading ? "more than " : ""}
+        {count(counted)} rows, {count(job.failed)} failed, {count(job.running)} running, {count(job.pending)}{" "}
+        waiting
+        {job.totalRows > counted ? `, ${count(job.totalRows - counted)} not asked for` : ""}
+      </p>
+    </>
+  );
+}
+
+function Facts({ details }: { details: JobDetails }) {
+  const { job, pace } = details;
+  const { usage } = job;
+  return (
+    <dl>
+      <dt>Throughput</dt>
+      <dd>{throughput(details)}</dd>
+      {job.status === "running" && (
+        <>
+          <dt>Time left</dt>
+          <dd>{details.etaSeconds === null ? "not known" : age(details.etaSeconds * 1000)}</dd>
+        </>
+      )}
+      <dt>Tokens</dt>
+      <dd>
+        {count(usage.inputTokens)} in ({count(usage.cachedInputTokens)} cached), {count(usage.outputTokens)}{" "}
+        out
+      </dd>
+      <dt>Cost</dt>
+      <dd>{usage.costUsd === null ? `the price of ${job.model} is not known` : money(usage.costUsd)}</dd>
+      <dt>Waits for the API</dt>
+      <dd>{waits(details)}</dd>
+      {pace && (
+        <>
+          <dt>Calls at once</dt>
+          <dd>
+            {pace.width} of {pace.maxWidth}
+          </dd>
+        </>
+      )}
+      <dt>Model</dt>
+      <dd>{job.model}</dd>
+      <dt>Task</dt>
+      <dd class="clipped" title={details.instruction}>
+        {details.instruction}
+      </dd>
+      <dt>Input</dt>
+      <dd>{job.inputPath}</dd>
+      <dt>Output</dt>
+      <dd>{details.outputPath}</dd>
+    </dl>
+  );
+}
+
+function throughput({ job, ratePerSecond, settled, spanMs }: JobDetails): string {
+  if (job.status === "running") {
+    return ratePerSecond > 0 ? `${ratePerSecond.toFixed(1)} rows/s` : "no row in half a minute";
+  }
+  const [first] = settled;
+  const last = settled.at(-1);
+  if (!first || !last) return "no row yet";
+  const rows = settled.reduce((sum, { completed, failed }) => sum + completed + failed, 0);
+  return `${((rows * 1000) / (last.atMs + spanMs - first.atMs)).toFixed(1)} rows/s on average`;
+}
+
+function waits({ pace, backingOff, refusedForRate }: JobDetails): string {
+  const parts = [];
+  if (pace && pace.heldMs > 0) parts.push(`all calls held for ${Math.ceil(pace.heldMs / 1000)} s`);
+  if (pace?.apiAwaySeconds) parts.push(`no answer for ${pace.apiAwaySeconds} s`);
+  if (backingOff > 0) parts.push(`${count(backingOff)} rows wait for their next attempt`);
+  if (refusedForRate > 0) parts.push(`${count(refusedForRate)} attempts ended by 429`);
+  return parts.length === 0 ? "none" : parts.join(", ");
+}
+
+function Failures({ details }: { details: JobDetails }) {
+  const { job, failures, retryRefused } = details;
+  const [note, setNote] = useState<string | null>(null);
+  const retry = async (classes: readonly string[] | null) => {
+    const told = await retryRows(job.jobId, classes ? { errorClasses: classes } : {});
+    if (told.type === "refused") return setNote(told.reason);
+    const { rows, command } = told.value;
+    setNote(`${rows} rows are pending again${command === null ? "" : `; ask them with: ${command}`}`);
+  };
+  if (failures.length === 0 && note === null) return null;
+  return (
+    <>
+      <h2>Failures</h2>
+      <output aria-live="polite">{note ?? ""}</output>
+      {failures.length > 0 && (
+        <table class="narrow">
+          <ColumnHeads titles={["Class", "Rows", "Cost", "Again"]} />
+          <tbody>
+            {failures.map(({ errorClass, rows, usage }) => (
+              <tr key={errorClass}>
+                <td>{errorClass}</td>
+                <td class="number">{count(rows)}</td>
+                <td class="number">{money(usage.costUsd)}</td>
+                <td>
+                  <button
+                    type="button"
+                    disabled={retryRefused !== null}
+                    title={retryRefused ?? undefined}
+                    aria-label={`retry ${errorClass}`}
+                    onClick={() => void retry([errorClass])}
+                  >
+                    Retry
+                  </button>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {failures.length > 1 && (
+        <p>
+          <button
+            type="button"
+            disabled={retryRefused !== null}
+            title={retryRefused ?? undefined}
+            onClick={() => void retry(null)}
+          >
+            Retry all
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Spans in which no row was finished are part of the curve too. */
+function rateCurve({ settled, spanMs }: JobDetails): [number, number][] {
+  const [first] = settled;
+  const last = settled.at(-1);
+  if (!first || !last) return [];
+  const rows = new Map(settled.map(({ atMs, completed, failed }) => [atMs, completed + failed]));
+  const points: [number, number][] = [];
+  for (let atMs = first.atMs; atMs <= last.atMs; atMs += spanMs)
+    points.push([atMs / 1000, ((rows.get(atMs) ?? 0) * 1000) / spanMs]);
+  return points;
+}

@@ -1,0 +1,325 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { messageOf } from "../../base/error-message.ts";
+import type { AttachedProcess, ExecServerClient, Role } from "../../client/browser.ts";
+import { castOfProcess } from "../../client/recording/export-recording.ts";
+import type { ExitStatus, TerminalSize } from "../../exec/exec-process.ts";
+import { bytes, commandLine, ending } from "../app/format.ts";
+import { saveFile } from "../app/save-file.ts";
+import { Refusal } from "../components/error-view.tsx";
+import { FindBar } from "../components/find-bar.tsx";
+import { Panel } from "../components/panel.tsx";
+import { ProcessInputs } from "./process-inputs.tsx";
+import { ProcessTree } from "./process-tree.tsx";
+import { ShareForm } from "./share-form.tsx";
+import { TerminalView } from "./terminal-view.ts";
+
+type Attached =
+  | { type: "attaching" }
+  | { type: "refused"; reason: string }
+  | { type: "attached"; process: AttachedProcess; argv: readonly string[] };
+
+/** Keys that a phone's keyboard lacks. */
+const EXTRA_KEYS = [
+  ["Esc", "\x1b"],
+  ["Tab", "\t"],
+  ["Ctrl-C", "\x03"],
+  ["Ctrl-D", "\x04"],
+  ["←", "\x1b[D"],
+  ["↓", "\x1b[B"],
+  ["↑", "\x1b[A"],
+  ["→", "\x1b[C"],
+] as const;
+
+/** One process: its terminal, live and with its scrollback, and what may be done with it. */
+export function ProcessPage({
+  client,
+  handle,
+  guest,
+}: {
+  client: ExecServerClient;
+  handle: string;
+  /** It came by a share link, which cannot be passed on, and lets it be this at most. */
+  guest?: Role | undefined;
+}) {
+  const isGuest = guest !== undefined;
+  const [attached, setAttached] = useState<Attached>({ type: "attaching" });
+  const [role, setRole] = useState<Role>("viewer");
+  const [note, setNote] = useState<string | null>(null);
+  const [size, setSize] = useState<TerminalSize | null>(null);
+  const [end, setEnd] = useState<ExitStatus | null>(null);
+  const place = useRef<HTMLDivElement>(null);
+  const view = useRef<TerminalView | null>(null);
+  const roleButton = useRef<HTMLButtonElement>(null);
+  /** The next key is typed with Ctrl. */
+  const [isCtrl, setCtrl] = useState(false);
+  const keys = useRef((typed: Uint8Array) => typed);
+  keys.current = (typed) => {
+    if (!isCtrl) return typed;
+    setCtrl(false);
+    return withCtrl(typed);
+  };
+
+  useEffect(() => {
+    let isOver = false;
+    let process: AttachedProcess | null = null;
+    client.attach(handle, { role: "viewer" }).then(
+      (found) => {
+        process = found;
+        if (isOver) {
+          void found.detach().catch(() => undefined);
+          return;
+        }
+        found.onRoleChanged = (changed, reason) => {
+          setRole(changed);
+          view.current?.scaled();
+          setNote(`${reason}; this page is ${changed} now`);
+        };
+        setAttached({ type: "attached", process: found, argv: found.listing().argv });
+      },
+      (error: unknown) => {
+        if (!isOver) setAttached({ type: "refused", reason: messageOf(error) });
+      },
+    );
+    return () => {
+      isOver = true;
+      // It goes on without this page; a lost connection has detached it already.
+      void process?.detach().catch(() => undefined);
+    };
+  }, [client, handle]);
+
+  useEffect(() => {
+    if (attached.type !== "attached" || !place.current) return;
+    const { process } = attached;
+    const tell = (error: unknown) => setNote(messageOf(error));
+    const terminal = new TerminalView(place.current, {
+      input: (typed) => {
+        if (process.role === "driver") void process.write(keys.current(typed)).catch(tell);
+        else if (guest !== "viewer") setNote("you are watching: take over to type");
+      },
+      leave: () => roleButton.current?.focus(),
+      room: () => {
+        if (process.role !== "driver") return;
+        const room = terminal.unscaled();
+        if (room) void process.resize(room).catch(tell);
+      },
+    });
+    view.current = terminal;
+    void follow(process, terminal, { onEnd: setEnd, onSize: setSize }).catch(tell);
+    return () => {
+      process.onResized = () => undefined;
+      view.current = null;
+      terminal.dispose();
+    };
+  }, [attached]);
+
+  if (attached.type === "attaching") return <p class="notice">Attaching…</p>;
+  if (attached.type === "refused") {
+    return (
+      <Refusal title={`Process ${handle}`} reason={`${attached.reason}. It may have ended a while ago.`} />
+    );
+  }
+  const { process, argv } = attached;
+  const act = (run: () => Promise<unknown>, done?: string) => {
+    run().then(
+      () => setNote(done ?? null),
+      (error: unknown) => setNote(messageOf(error)),
+    );
+  };
+  const takeOver = () =>
+    act(async () => {
+      const room = view.current?.unscaled() ?? undefined;
+      try {
+        await process.takeDriver(room);
+      } catch (error) {
+        view.current?.scaled();
+        throw error;
+      }
+      setRole("driver");
+      view.current?.focus();
+    }, "you drive: what you type goes to the process, but for ctrl-], which leaves the terminal");
+  const handBack = () =>
+    act(async () => {
+      await process.release();
+      setRole("viewer");
+      view.current?.scaled();
+    }, "handed back: you are watching");
+  const cannotDrive =
+    end !== null ? "the process has ended" : guest === "viewer" ? "this link only lets you watch" : undefined;
+  // A guest has the rights of a driver only while it drives.
+  const cannotEnd = cannotDrive ?? (isGuest && role === "viewer" ? "take over first" : undefined);
+  const cannotType = role === "driver" ? undefined : (cannotDrive ?? "take over to type");
+  const interrupt = () =>
+    isGuest ? process.signal("interrupt") : client.kill(handle, { signal: "interrupt" });
+  const kill = () => (isGuest ? process.terminate() : client.kill(handle));
+  return (
+    <section class="process" aria-label={`process ${handle}`}>
+      <div class="bar">
+        <h1 class="command">{commandLine(argv)}</h1>
+        <span class="spacer" />
+        {role === "viewer" ? (
+          <button
+            ref={roleButton}
+            type="button"
+            disabled={cannotDrive !== undefined}
+            title={cannotDrive}
+            onClick={takeOver}
+          >
+            Take over
+          </button>
+        ) : (
+          <button ref={roleButton} type="button" onClick={handBack}>
+            Hand back
+          </button>
+        )}
+        <ActionButton label="Interrupt" refused={cannotEnd} onClick={() => act(interrupt, "interrupted")} />
+        <ActionButton label="Kill" danger refused={cannotEnd} onClick={() => act(kill, "ended by force")} />
+        <FindBar view={() => view.current} />
+        <button
+          type="button"
+          title="the screen and its scrollback, with their colours"
+          onClick={() => saveFile(`${handle}.ansi.txt`, view.current?.contents() ?? "")}
+        >
+          Download screen
+        </button>
+        <button
+          type="button"
+          title="an asciicast of the output that the server still has; nobody's input is in it"
+          onClick={() =>
+            void record(process, handle).then(setNote, (error: unknown) => setNote(messageOf(error)))
+          }
+        >
+          Download recording
+        </button>
+      </div>
+      <output aria-live="polite" class="state">
+        {end ? ending(end) : role === "driver" ? "driving" : "watching"}
+        {size === null ? "" : ` · ${size.cols}×${size.rows}`}
+        {end === null && guest === "viewer" ? " · this link only lets you watch" : ""}
+        {note === null ? "" : ` · ${note}`}
+      </output>
+      <div class="terminal" ref={place} />
+      <div class="panels">
+        <Panel title="Who typed">
+          <ProcessInputs process={process} />
+        </Panel>
+        {!isGuest && (
+          <Panel title="Share">
+            <ShareForm client={client} handle={handle} />
+          </Panel>
+        )}
+        <Panel title="Processes below">
+          <ProcessTree client={client} handle={handle} />
+        </Panel>
+      </div>
+      <div class="keys" role="toolbar" aria-label="Keys">
+        <ActionButton
+          label="Ctrl"
+          keepsFocus
+          isPressed={isCtrl}
+          refused={cannotType}
+          onClick={() => {
+            setCtrl(!isCtrl);
+            view.current?.focus();
+          }}
+        />
+        {EXTRA_KEYS.map(([name, text]) => (
+          <ActionButton
+            key={name}
+            label={name}
+            keepsFocus
+            refused={cannotType}
+            onClick={() => act(() => process.write(new TextEncoder().encode(text)))}
+          />
+        ))}
+      </div>
+    </section>
+  );
+}
+
+async function follow(
+  process: AttachedProcess,
+  terminal: TerminalView,
+  told: { onEnd: (end: ExitStatus) => void; onSize: (size: TerminalSize) => void },
+): Promise<void> {
+  let drawnSeq = 0;
+  /** The terminal has the size that the output has which is drawn next. */
+  const fit = () => {
+    const size = process.sizeAt(drawnSeq + 1);
+    if (!size) return;
+    terminal.resize(size);
+    told.onSize(size);
+  };
+  process.onResized = fit;
+  fit();
+  for await (const event of process.events()) {
+    switch (event.type) {
+      case "output":
+        drawnSeq = event.seq - 1;
+        fit();
+        drawnSeq = event.seq;
+        await terminal.draw(event.chunk);
+        // Nothing may come after a change for a while.
+        fit();
+        break;
+      case "gap":
+        drawnSeq = event.toSeq;
+        terminal.gap(`${event.bytes === null ? "some output" : bytes(event.bytes)} not kept`);
+        break;
+      case "exited":
+        told.onEnd(event);
+        break;
+      case "failed":
+      case "closed":
+        break;
+    }
+  }
+}
+
+/** Gives the recording to the person; what is missing from it is told. */
+async function record(process: AttachedProcess, handle: string): Promise<string | null> {
+  const { text, missedBytes } = await castOfProcess(process);
+  saveFile(`${handle}.cast`, text);
+  return missedBytes === 0
+    ? null
+    : `the recording lacks ${missedBytes === null ? "some output" : bytes(missedBytes)} that is not kept`;
+}
+
+/** As a keyboard makes it of a letter with Ctrl; anything else stays as it is. */
+function withCtrl(typed: Uint8Array): Uint8Array {
+  const [key = 0] = typed;
+  const isLetter = typed.length === 1 && key >= 0x40 && key < 0x7f;
+  return isLetter ? Uint8Array.of(key & 0x1f) : typed;
+}
+
+/** Does something with the process; where that is refused, says why. */
+function ActionButton({
+  label,
+  danger = false,
+  isPressed,
+  keepsFocus = false,
+  refused,
+  onClick,
+}: {
+  label: string;
+  danger?: boolean;
+  /** Of one that stays down until the next key. */
+  isPressed?: boolean;
+  /** Of a key that a phone's keyboard lacks: the terminal keeps the focus, and the phone its keyboard. */
+  keepsFocus?: boolean;
+  refused: string | undefined;
+  onClick: () => void;
+}) {
+  return (
+    <button
+      type="button"
+      class={danger ? "danger" : undefined}
+      aria-pressed={isPressed}
+      disabled={refused !== undefined}
+      title={refused}
+      onMouseDown={(event) => keepsFocus && event.preventDefault()}
+      onClick={onClick}
+    >
+      {label}
+    </button>
+  );
+}

@@ -1,0 +1,27 @@
+import type { ExecServerClient } from "../../client/browser.ts";
+import { HOST_ENVIRONMENT } from "../../exec/backend/secret-filter.ts";
+
+/** The terminal type of this page's terminals. */
+const TERM = "xterm-256color";
+
+/** Starts a shell, or a command in one, in a terminal that outlives this page; its handle. */
+export async function startDetached(client: ExecServerClient, command: string): Promise<string> {
+  const { shell, userHomeDir, cwd } = await client.info();
+  const argv = command === "" ? [shell.path, "-l"] : [shell.path, "-lc", command];
+  const process = await client.start({
+    processId: crypto.randomUUID(),
+    argv,
+    cwd: userHomeDir ?? cwd ?? "/",
+    env: { TERM, COLORTERM: "truecolor" },
+    envPolicy: HOST_ENVIRONMENT,
+    tty: true,
+    size: { rows: 24, cols: 80 },
+    lifetime: "server",
+    terminalQueries: "server",
+  });
+  const { handle } = await process.snapshot();
+  if (handle === undefined) throw new Error("the server gave the process no handle");
+  // From here on this page has no special claim to it: it attaches like any other.
+  await process.detach();
+  return handle;
+}

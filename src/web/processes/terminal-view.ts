@@ -1,0 +1,186 @@
+import { FitAddon } from "@xterm/addon-fit";
+import { SearchAddon } from "@xterm/addon-search";
+import { SerializeAddon } from "@xterm/addon-serialize";
+import { UnicodeGraphemesAddon } from "@xterm/addon-unicode-graphemes";
+import { WebLinksAddon } from "@xterm/addon-web-links";
+import { Terminal } from "@xterm/xterm";
+import type { TerminalSize } from "../../exec/exec-process.ts";
+
+export interface TerminalViewEvents {
+  /** Keys, pastes and the mouse, as bytes for the process. */
+  input(bytes: Uint8Array): void;
+  /** The key to leave the terminal by was pressed: every other one is the program's. */
+  leave(): void;
+  /** The room on the page has changed. */
+  room(): void;
+}
+
+/** More than this waiting to be drawn, and the next output is waited for: a flood must not make the page grow. */
+const MAX_UNDRAWN_BYTES = 512 * 1024;
+const SCROLLBACK_LINES = 10_000;
+const FONT_PIXELS = 14;
+/** Smaller letters nobody reads: what does not fit then is scrolled to. */
+const LEAST_FONT_PIXELS = 5;
+
+/** Device attributes, status and cursor reports, mode reports. */
+const QUERIES = [
+  ...[{ final: "c" }, { prefix: ">", final: "c" }, { prefix: "=", final: "c" }],
+  ...[{ final: "n" }, { prefix: "?", final: "n" }],
+  ...[
+    { intermediates: "$", final: "p" },
+    { prefix: "?", intermediates: "$", final: "p" },
+  ],
+];
+/** The palette, the foreground, the background and the cursor, which are set and asked for by the same words. */
+const COLORS = [4, 10, 11, 12];
+
+/**
+ * A terminal on the page. It draws what it is given, at its own pace. What a program asks its terminal (where the cursor is,
+ * what it can do) is answered by the server, from a screen of its own: an answer from here would be a second one, or late.
+ */
+export class TerminalView {
+  readonly #terminal: Terminal;
+  readonly #fit = new FitAddon();
+  readonly #search = new SearchAddon();
+  readonly #serialize = new SerializeAddon();
+  readonly #watcher: ResizeObserver;
+  #undrawn = 0;
+  #size: TerminalSize;
+  #isScaled = true;
+
+  constructor(element: HTMLElement, events: TerminalViewEvents) {
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    this.#terminal = new Terminal({
+      allowProposedApi: true,
+      scrollback: SCROLLBACK_LINES,
+      fontFamily: "ui-monospace, monospace",
+      fontSize: FONT_PIXELS,
+      cursorBlink: true,
+      screenReaderMode: true,
+      theme: dark
+        ? { background: "#0d1117", foreground: "#e6edf3" }
+        : { background: "#ffffff", foreground: "#1f2328", cursor: "#1f2328", selectionBackground: "#b6d4fe" },
+    });
+    this.#terminal.loadAddon(this.#fit);
+    this.#terminal.loadAddon(this.#search);
+    this.#terminal.loadAddon(this.#serialize);
+    this.#terminal.loadAddon(new UnicodeGraphemesAddon());
+    this.#terminal.loadAddon(new WebLinksAddon(openLink));
+    // What a program prints must not reach the clipboard.
+    this.#terminal.parser.registerOscHandler(52, () => true);
+    for (const query of QUERIES) this.#terminal.parser.registerCsiHandler(query, () => true);
+    for (const color of COLORS) this.#terminal.parser.registerOscHandler(color, (data) => data.includes("?"));
+    this.#terminal.attachCustomKeyEventHandler((event) => {
+      // Who only watches goes through the page by Tab.
+      if (event.key === "Tab") return !this.#isScaled;
+      if (!event.ctrlKey || event.key !== "]") return true;
+      event.preventDefault();
+      if (event.type === "keydown") events.leave();
+      return false;
+    });
+    this.#terminal.open(element);
+    this.#terminal.onData((text) => events.input(new TextEncoder().encode(text)));
+    this.#terminal.onBinary((text) => events.input(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+    this.#size = { rows: this.#terminal.rows, cols: this.#terminal.cols };
+    this.#watcher = new ResizeObserver(() => {
+      this.#scale();
+      events.room();
+    });
+    this.#watcher.observe(element);
+  }
+
+  /** For whoever drives: letters have their size, and the terminal takes the room there is. Returns that; null while it is not shown. */
+  unscaled(): TerminalSize | null {
+    this.#isScaled = false;
+    this.#terminal.options.fontSize = FONT_PIXELS;
+    return this.#room();
+  }
+
+  /** For whoever watches: the terminal has the driver's size, and letters are so small that it fits into the room there is. */
+  scaled(): void {
+    this.#isScaled = true;
+    this.#scale();
+  }
+
+  #room(): TerminalSize | null {
+    const proposed = this.#fit.proposeDimensions();
+    return proposed && proposed.rows > 0 && proposed.cols > 0
+      ? { rows: proposed.rows, cols: proposed.cols }
+      : null;
+  }
+
+  /** The size that the process's terminal has for what is drawn from now on; what was given before is drawn first. */
+  resize(size: TerminalSize): void {
+    if (size.rows === this.#size.rows && size.cols === this.#size.cols) return;
+    this.#size = size;
+    this.#terminal.write("", () => {
+      this.#terminal.resize(size.cols, size.rows);
+      this.#scale();
+    });
+  }
+
+  #scale(): void {
+    if (!this.#isScaled) return;
+    const { rows, cols, options } = this.#terminal;
+    const fits = () => {
+      const room = this.#room();
+      return room === null || (room.rows >= rows && room.cols >= cols);
+    };
+    const before = options.fontSize;
+    // The width of a letter is not quite in proportion to its height, so each size is tried.
+    let pixels = FONT_PIXELS;
+    for (; pixels > LEAST_FONT_PIXELS; pixels--) {
+      options.fontSize = pixels;
+      if (fits()) break;
+    }
+    if (options.fontSize !== pixels) options.fontSize = pixels;
+    if (before !== pixels) this.#terminal.refresh(0, rows - 1);
+  }
+
+  /** Resolves when more may be given: at once, or when enough of it is drawn. */
+  draw(bytes: Uint8Array): Promise<void> {
+    this.#undrawn += bytes.length;
+    return new Promise((resolve) => {
+      const isFull = this.#undrawn > MAX_UNDRAWN_BYTES;
+      this.#terminal.write(bytes, () => {
+        this.#undrawn -= bytes.length;
+        if (isFull) resolve();
+      });
+      if (!isFull) resolve();
+    });
+  }
+
+  /**
+   * A line of the page's own where output is missing. What the missing output had begun is over: a sequence that was cut is
+   * cancelled, and colours are back to none.
+   */
+  gap(text: string): void {
+    this.#terminal.write(`\x18\x1b[0m\r\n\x1b[7m ${text} \x1b[0m\r\n`);
+  }
+
+  find(text: string, direction: "next" | "previous"): boolean {
+    return direction === "next" ? this.#search.findNext(text) : this.#search.findPrevious(text);
+  }
+
+  /** The screen and its scrollback with their colours, as a terminal would be sent them. */
+  contents(): string {
+    return this.#serialize.serialize();
+  }
+
+  focus(): void {
+    this.#terminal.focus();
+  }
+
+  dispose(): void {
+    this.#watcher.disconnect();
+    this.#terminal.dispose();
+  }
+}
+
+/** Only what a browser opens as a page, and never with a way back to this one. */
+function openLink(event: MouseEvent, text: string): void {
+  event.preventDefault();
+  const url = URL.parse(text);
+  if (url && (url.protocol === "https:" || url.protocol === "http:"))
+    open(url, "_blank", "noopener,noreferrer");
+}

@@ -1,0 +1,123 @@
+import { useEffect, useRef, useState } from "preact/hooks";
+import { messageOf } from "../../base/error-message.ts";
+import type { ExecServerClient } from "../../client/browser.ts";
+import type { EnvironmentInfo } from "../../protocol/methods.ts";
+import { bytes } from "../app/format.ts";
+import { useLooks } from "../app/use-polling.ts";
+import { Curve } from "../components/line-chart.tsx";
+import { ScrolledTable } from "../components/scrollable-table.tsx";
+import { type Figures, parseFigures } from "./prometheus-parser.ts";
+
+const LOOK_EVERY_MS = 2_000;
+
+type Look =
+  | { type: "looking" }
+  | { type: "refused"; reason: string }
+  | { type: "figures"; figures: Figures; history: Sample[] };
+
+interface Sample {
+  atSeconds: number;
+  processes: number;
+  memoryBytes: number;
+}
+
+/** Samples kept: two hours. */
+const MAX_SAMPLES = 3_600;
+
+/** The host, what does not work there, and the figures for those who may see them. */
+export function ServerPage({ client }: { client: ExecServerClient }) {
+  const [info, setInfo] = useState<EnvironmentInfo | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    client.info().then(setInfo, (error: unknown) => setProblem(messageOf(error)));
+  }, [client]);
+  const look = useFigures();
+  return (
+    <>
+      <h1>Server</h1>
+      {problem !== null && <p role="alert">{problem}</p>}
+      {info && <Host info={info} />}
+      <h2>Figures</h2>
+      {look.type === "refused" && <p>{look.reason}</p>}
+      {look.type === "figures" && (
+        <>
+          <Curve
+            label="processes"
+            points={look.history.map(({ atSeconds, processes }) => [atSeconds, processes])}
+          />
+          <Curve
+            label="memory (MiB)"
+            points={look.history.map(({ atSeconds, memoryBytes }) => [atSeconds, memoryBytes / 2 ** 20])}
+          />
+          <FigureTable figures={look.figures} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Host({ info }: { info: EnvironmentInfo }) {
+  const degraded = info.degraded ?? [];
+  return (
+    <>
+      <dl>
+        <dt>Version</dt>
+        <dd>{info.executorVersion ?? "unknown"}</dd>
+        <dt>System</dt>
+        <dd>{info.platformOs ?? "unknown"}</dd>
+        <dt>Shell</dt>
+        <dd>{info.shell.path}</dd>
+        <dt>Sandboxes</dt>
+        <dd>{info.sandboxes?.join(", ") || "none"}</dd>
+      </dl>
+      {degraded.length > 0 && (
+        <>
+          <h2>Degraded</h2>
+          <ul>
+            {degraded.map((part) => (
+              <li key={part}>{part}</li>
+            ))}
+          </ul>
+        </>
+      )}
+    </>
+  );
+}
+
+function FigureTable({ figures }: { figures: Figures }) {
+  const rows = [...figures].filter(([name]) => !/_bucket\{|_bucket$/.test(name));
+  return (
+    <ScrolledTable label="All figures" titles={["Figure", "Value"]}>
+      {rows.map(([name, value]) => (
+        <tr key={name}>
+          <td>{name}</td>
+          <td class="number">{/_bytes(_total)?$/.test(name) ? bytes(value) : String(value)}</td>
+        </tr>
+      ))}
+    </ScrolledTable>
+  );
+}
+
+function useFigures(): Look {
+  const [look, setLook] = useState<Look>({ type: "looking" });
+  const history = useRef<Sample[]>([]);
+  useLooks(
+    async (signal) => {
+      const answer = await fetch("/metrics", { signal }).catch(() => null);
+      const text = await answer?.text().catch(() => null);
+      if (signal.aborted || !answer || typeof text !== "string") return;
+      if (!answer.ok) return setLook({ type: "refused", reason: text });
+      const figures = parseFigures(text);
+      history.current.push({
+        atSeconds: Date.now() / 1000,
+        processes: figures.get("procwire_processes") ?? 0,
+        memoryBytes: figures.get("process_resident_memory_bytes") ?? 0,
+      });
+      if (history.current.length > MAX_SAMPLES) history.current.shift();
+      setLook({ type: "figures", figures, history: [...history.current] });
+    },
+    LOOK_EVERY_MS,
+    [],
+  );
+  return look;
+}

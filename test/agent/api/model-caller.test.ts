@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ModelApi, ModelRequest } from "../../../src/agent/api/model-api.ts";
+import { createModelCaller, DEFAULT_RETRY_POLICY } from "../../../src/agent/api/model-caller.ts";
+import { ModelError } from "../../../src/agent/api/model-error.ts";
+import type { ResponseEvent } from "../../../src/agent/api/response-events.ts";
+import type { CallEnd, CallGate } from "../../../src/agent/call-gate.ts";
+import { NO_USAGE } from "../../../src/agent/token-usage.ts";
+import { ManualClock } from "../../../src/async/clock.ts";
+
+const request: ModelRequest = {
+  model: "m",
+  instructions: "",
+  input: [],
+  tools: [],
+  parallelToolCalls: false,
+  cacheKey: "k",
+};
+
+const done: ResponseEvent = { type: "completed", responseId: "r", usage: NO_USAGE, output: [] };
+
+type Script = (ModelError | ResponseEvent[])[];
+
+/** An API that answers from a script, one entry per request, repeating the last one. */
+function scripted(script: Script): ModelApi & { sent: number } {
+  const api: ModelApi & { sent: number } = {
+    sent: 0,
+    async send(_request, _signal, listener) {
+      const step = script[Math.min(api.sent++, script.length - 1)] ?? [];
+      if (step instanceof ModelError) throw step;
+      listener.onAccepted?.({});
+      for (const event of step) {
+        if (event.type === "textDelta" && event.delta === "CUT") throw new ModelError("transport", "cut");
+        listener.onEvent(event);
+      }
+    },
+    close() {},
+  };
+  return api;
+}
+
+const limited = (retryAfterMs?: number) =>
+  new ModelError("rate_limit", "429", retryAfterMs === undefined ? {} : { retryAfterMs });
+const server = () => new ModelError("server", "500");
+
+/** Runs a call to its end on a manual clock; returns the delays it waited. */
+async function run(script: Script, gate?: CallGate) {
+  const clock = new ManualClock();
+  const api = scripted(script);
+  const delays: number[] = [];
+  const call = createModelCaller({ api, clock, random: () => 0.5, ...(gate ? { gate } : {}) });
+  let settled = false;
+  const outcome = call(request, new AbortController().signal, {
+    onRetry: (_error, delayMs) => delays.push(Math.round(delayMs)),
+  }).then(
+    (answer) => ({ answer, error: null }),
+    (error: unknown) => ({ answer: null, error }),
+  );
+  outcome.then(() => (settled = true)).catch(() => undefined);
+  for (let step = 0; step < 200 && !settled; step++) await clock.advance(30_000);
+  return { ...(await outcome), delays, sent: api.sent };
+}
+
+test("a server error is retried with a delay that doubles", async () => {
+  const { answer, delays, sent } = await run([server(), server(), server(), [done]]);
+  assert.equal(answer?.responseId, "r");
+  assert.deepEqual(delays, [200, 400, 800]);
+  assert.equal(sent, 4);
+});
+
+test("a stream that breaks in the middle leaves none of its items behind", async () => {
+  const item: ResponseEvent = {
+    type: "itemDone",
+    item: { type: "message", text: "half", refusal: null, raw: {} },
+  };
+  const whole: ResponseEvent = {
+    type: "itemDone",
+    item: { type: "message", text: "whole", refusal: null, raw: {} },
+  };
+  const { answer } = await run([
+    [item, { type: "textDelta", delta: "CUT" }],
+    [whole, done],
+  ]);
+  assert.deepEqual(
+    answer?.items.map((seen) => seen.type === "message" && seen.text),
+    ["whole"],
+  );
+});
+
+test("a 429 waits at least as long as Retry-After says", async () => {
+  const { answer, delays } = await run([limited(7_000), [done]]);
+  assert.ok(answer);
+  assert.deepEqual(delays, [7_350]);
+});
+
+test("a rate limit reported inside the stream is waited for too", async () => {
+  const { answer, delays } = await run([
+    [{ type: "failed", code: "rate_limit_exceeded", message: "try again in 2s" }],
+    [done],
+  ]);
+  assert.ok(answer);
+  assert.deepEqual(delays, [2_100]);
+});
+
+test("the retry budgets for faults and for rate limits are separate and do not multiply", async () => {
+  const { error, sent } = await run([server(), limited(10), server()]);
+  assert.equal((error as ModelError).kind, "server");
+  assert.equal(sent, 1 + DEFAULT_RETRY_POLICY.transportRetries + 1);
+});
+
+test("a permanent error is not retried", async () => {
+  for (const kind of ["quota", "auth", "context_length", "refused", "invalid_request"] as const) {
+    const { error, sent } = await run([new ModelError(kind, "no")]);
+    assert.equal((error as ModelError).kind, kind);
+    assert.equal(sent, 1);
+  }
+});
+
+test("a Retry-After of hours is a quota, not a wait", async () => {
+  const { error, sent } = await run([limited(6 * 3600_000)]);
+  assert.equal((error as ModelError).kind, "quota");
+  assert.equal(sent, 1);
+});
+
+test("a keep-alive connection that the server closed is replaced at once without spending a retry", async () => {
+  const stale = new ModelError("transport", "reset", { staleConnection: true });
+  const { answer, delays, sent } = await run([stale, [done]]);
+  assert.ok(answer);
+  assert.deepEqual(delays, []);
+  assert.equal(sent, 2);
+});
+
+test("an incomplete answer fails with its reason and its cost", async () => {
+  const usage = { ...NO_USAGE, outputTokens: 9 };
+  const { error } = await run([[{ type: "incomplete", reason: "max_output_tokens", usage }]]);
+  assert.ok(error instanceof ModelError);
+  assert.equal(error.kind, "invalid_request");
+  assert.equal(error.usage.outputTokens, 9);
+  const filtered = await run([[{ type: "incomplete", reason: "content_filter", usage }]]);
+  assert.equal((filtered.error as ModelError).kind, "refused");
+});
+
+test("every request passes the gate and gives its permit back once", async () => {
+  const ends: CallEnd["type"][] = [];
+  let open = 0;
+  const gate: CallGate = {
+    async enter() {
+      open++;
+      return {
+        accepted: () => undefined,
+        leave: (end) => {
+          open--;
+          ends.push(end.type);
+        },
+      };
+    },
+  };
+  await run([server(), limited(1), [done]], gate);
+  assert.deepEqual(ends, ["failed", "failed", "answered"]);
+  assert.equal(open, 0);
+});
+
+test("an abort ends a back-off at once", async () => {
+  const clock = new ManualClock();
+  const call = createModelCaller({ api: scripted([limited(60_000)]), clock });
+  const controller = new AbortController();
+  const asked = call(request, controller.signal);
+  await clock.advance(1);
+  controller.abort(new Error("enough"));
+  await assert.rejects(asked, /enough/);
+  assert.equal(clock.pendingTimers, 0);
+});

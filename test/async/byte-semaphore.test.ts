@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ByteTurns } from "../../src/async/byte-semaphore.ts";
+
+const never = new AbortController().signal;
+
+test("requests without room wait in order, and one larger than the whole bound goes alone", async () => {
+  const turns = new ByteTurns(100);
+  const told: string[] = [];
+  const take = async (name: string, bytes: number) => {
+    const release = await turns.take(bytes, never);
+    told.push(name);
+    return release;
+  };
+  const first = await take("first", 60);
+  const second = take("second", 60);
+  const small = take("small", 10);
+  const huge = take("huge", 500);
+  await Promise.resolve();
+  assert.deepEqual(told, ["first"]);
+  assert.ok(turns.isAwaited);
+  first();
+  (await second)();
+  (await small)();
+  const releaseHuge = await huge;
+  assert.equal(turns.bytes, 500);
+  releaseHuge();
+  // Releasing twice frees no more than was taken.
+  releaseHuge();
+  assert.equal(turns.bytes, 0);
+  assert.deepEqual(told, ["first", "second", "small", "huge"]);
+  assert.equal(turns.isAwaited, false);
+});
+
+test("a waiter that gives up does not keep others waiting", async () => {
+  const turns = new ByteTurns(100);
+  const release = await turns.take(60, never);
+  const leaving = new AbortController();
+  const large = turns.take(90, leaving.signal);
+  const small = turns.take(30, never);
+  leaving.abort();
+  await assert.rejects(large, { name: "AbortError" });
+  (await small)();
+  release();
+  assert.equal(turns.bytes, 0);
+  await assert.rejects(turns.take(1, AbortSignal.abort()), { name: "AbortError" });
+});

@@ -1,0 +1,493 @@
+/** The commands that find, watch, drive and end processes of a server, on a real terminal and a real server. */
+
+import assert from "node:assert/strict";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { after, before, describe, it, type TestContext } from "node:test";
+import { lastLines, parseDuration } from "../../src/cli/commands/logs.ts";
+import { parseDetachKey } from "../../src/cli/options/detach-key.ts";
+import { findProcess } from "../../src/cli/support/find-process.ts";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import type { RemoteProcess } from "../../src/client/process/remote-process.ts";
+import type { ExecProcess, ProcessListing, StartParams } from "../../src/exec/exec-process.ts";
+import { waitFor } from "../../src/exec/wait/wait-for-output.ts";
+import { createLocalBackend } from "../../src/host/this-machine.ts";
+import { loadAddon } from "../../src/native/addon.ts";
+import { type RunningServer, SERVE, startServer } from "../contract/backends.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
+import { until } from "../support/system/until.ts";
+
+const needsTerminals = skipUnless(loadAddon().type === "loaded", "terminals need the addon");
+const TIMEOUT = { timeout: 180_000 };
+const [PROCWIRE] = SERVE.args;
+assert.ok(PROCWIRE !== undefined);
+const CLI = `${process.execPath} ${PROCWIRE}`;
+
+let server: RunningServer;
+let client: ExecServerClient;
+before(async () => {
+  server = await startServer("ws://127.0.0.1:0");
+  client = await ExecServerClient.connectWebSocket({ url: server.url });
+});
+after(async () => {
+  await client.close();
+  await server.stop();
+});
+
+interface Outcome {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+function procwire(...args: string[]): ChildProcessWithoutNullStreams {
+  const [name = "", ...rest] = args;
+  return spawn(process.execPath, [String(PROCWIRE), name, "--connect", server.url, ...rest]);
+}
+
+async function outcome(child: ChildProcessWithoutNullStreams): Promise<Outcome> {
+  const told: Outcome = { code: null, stdout: "", stderr: "" };
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    told.stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    told.stderr += text;
+  });
+  const [code] = await once(child, "close");
+  return { ...told, code };
+}
+
+const cli = (...args: string[]) => outcome(procwire(...args));
+
+let started = 0;
+async function start(script: string, more: object = {}): Promise<RemoteProcess & { handle: string }> {
+  const child = await client.start({
+    processId: `p${++started}`,
+    argv: ["/bin/sh", "-c", script],
+    cwd: "/",
+    env: { PATH: "/usr/bin:/bin" },
+    tty: false,
+    ...more,
+  });
+  assert.ok(child.handle !== null);
+  return child as RemoteProcess & { handle: string };
+}
+
+/** A shell on a terminal of our own that runs this command, and then tells its exit code and what the terminal is like. */
+async function onTerminal(
+  t: TestContext,
+  command: string,
+  more: Partial<StartParams> = {},
+): Promise<ExecProcess | null> {
+  if (needsTerminals) {
+    t.skip(needsTerminals);
+    return null;
+  }
+  const backend = createLocalBackend();
+  t.after(() => backend.shutdown(0));
+  return backend.start({
+    processId: "terminal",
+    argv: ["/bin/sh", "-c", `${command}; echo code $?; stty -a | grep -o -E -e '-?(icanon|echo) '; read y`],
+    cwd: "/",
+    env: { PATH: process.env.PATH ?? "", TERM: "xterm" },
+    tty: true,
+    size: { rows: 31, cols: 97 },
+    ...more,
+  });
+}
+
+const attach = (...args: string[]) => `${CLI} attach --connect ${server.url} ${args.join(" ")}`;
+const isRaw = async (terminal: ExecProcess) => (await terminal.snapshot()).tty?.canonical === false;
+const press = (terminal: ExecProcess, text: string) => terminal.write(Buffer.from(text));
+/** How the shell finds its terminal after the command. */
+const RESTORED = /icanon\s+echo/;
+
+describe("procwire attach", TIMEOUT, () => {
+  it("replays what was written, passes keys and the window on, and ends with the process's exit code", async (t) => {
+    const child = await start(
+      "trap 'stty size' WINCH; echo before; while :; do read x && echo got $x; [ \"$x\" = end ] && exit 7; done",
+      { tty: true, size: { rows: 10, cols: 20 } },
+    );
+    await waitFor(child, "before");
+    const terminal = await onTerminal(t, attach(child.handle));
+    if (!terminal) return;
+    await waitFor(terminal, "before");
+    await waitFor(child, "31 97");
+    await until("the keys to be passed on", () => isRaw(terminal));
+    await press(terminal, "hello\r");
+    await waitFor(terminal, "got hello");
+    await terminal.resize({ rows: 40, cols: 120 });
+    await waitFor(child, "40 120");
+    await press(terminal, "end\r");
+    await waitFor(terminal, "code 7");
+    await waitFor(terminal, RESTORED);
+  });
+
+  for (const terminalQueries of ["server", undefined] as const)
+    it(`leaves terminal queries to the server, which answers once, when the owner says ${terminalQueries ?? "nothing"}`, async (t) => {
+      const rounds = 100;
+      // Asks where the cursor is and takes exactly one answer each time; a second one would be there at the end.
+      const script = `stty raw -echo; printf 'past \\033[6n'; sleep 0.2; while read -r -t 0.1 -n 1 x; do :; done; printf waiting; read -r -d g go
+        for i in {1..${rounds}}; do printf '\\033[6n'; read -r -d R -t 20 place || echo none; done
+        read -r -t 0.3 -n 1 second; printf 'second<%q> done' "$second"; read -r -d x`;
+      const child = await start("", { argv: ["/bin/bash", "-c", script], tty: true, terminalQueries });
+      await waitFor(child, "waiting");
+      // The terminal in front of \`attach\` would answer too, were it asked.
+      const terminal = await onTerminal(t, attach(child.handle), { terminalQueries: "server" });
+      if (!terminal) return;
+      await waitFor(terminal, "waiting");
+      await until("the keys to be passed on", () => isRaw(terminal));
+      await press(terminal, "g");
+      await waitFor(child, "done");
+      assert.match(
+        Buffer.from((await child.snapshot()).terminal).toString(),
+        /waiting(?!.*none).*second<''> done/s,
+      );
+      await child.terminate();
+    });
+
+  it("detaches by its key, and the process goes on", async (t) => {
+    const child = await start("echo ready; read x; echo got $x; read y", { tty: true });
+    const terminal = await onTerminal(t, attach(child.handle.slice(0, 6)));
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await press(terminal, "left\r\x1d");
+    await waitFor(terminal, `detached from ${child.handle}`);
+    await waitFor(terminal, "code 0");
+    await waitFor(terminal, RESTORED);
+    await waitFor(child, "got left");
+    assert.equal(child.log.exit, null);
+    await child.terminate();
+  });
+
+  it("takes another detach key", async (t) => {
+    const child = await start("echo ready; read x", { tty: true });
+    const terminal = await onTerminal(t, attach("--detach-key", "ctrl-x", child.handle));
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await until("the keys to be passed on", () => isRaw(terminal));
+    await press(terminal, "\x1d\x18");
+    await waitFor(terminal, "code 0");
+    await child.terminate();
+  });
+
+  for (const [signal, code] of [
+    ["TERM", 143],
+    ["HUP", 129],
+  ] as const)
+    it(`restores the terminal when it is ended by ${signal}, and the process goes on`, async (t) => {
+      const child = await start("echo ready; read x", { tty: true });
+      const command = `${attach(child.handle)} & pid=$!; echo pid $pid; fg >/dev/null`;
+      const terminal = await onTerminal(t, `set -m; ${command}`);
+      if (!terminal) return;
+      await waitFor(terminal, "ready");
+      await until("the keys to be passed on", () => isRaw(terminal));
+      const shown = Buffer.from((await terminal.snapshot()).terminal).toString();
+      process.kill(Number(/pid (\d+)/.exec(shown)?.[1]), `SIG${signal}`);
+      await waitFor(terminal, `code ${code}`);
+      await waitFor(terminal, RESTORED);
+      assert.equal(child.log.exit, null);
+      await child.terminate();
+    });
+
+  it("restores the terminal when its server is lost, and exits with 125", async (t) => {
+    const own = await startServer("ws://127.0.0.1:0");
+    t.after(() => own.stop("SIGKILL"));
+    const started = await outcome(
+      spawn(process.execPath, [
+        String(PROCWIRE),
+        ...["run", "--connect", own.url, "--detach", "--tty", "--", "sh", "-c", "echo ready; read x"],
+      ]),
+    );
+    const terminal = await onTerminal(t, `${CLI} attach --connect ${own.url} ${started.stdout.trim()}`);
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await until("the keys to be passed on", () => isRaw(terminal));
+    await own.stop("SIGKILL");
+    await waitFor(terminal, "code 125");
+    await waitFor(terminal, RESTORED);
+  });
+
+  it("only watches with --view: no key is passed on", async (t) => {
+    const child = await start("echo ready; read x; echo got $x", { tty: true });
+    const terminal = await onTerminal(t, attach("--view", child.handle));
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await until("the keys to be taken", () => isRaw(terminal));
+    await press(terminal, "viewer\r");
+    await child.write(Buffer.from("owner\r"));
+    await waitFor(terminal, "got owner");
+    await waitFor(terminal, "code 0");
+    assert.doesNotMatch(Buffer.from((await child.snapshot()).terminal).toString(), /viewer/);
+  });
+
+  it("says with --view when the driver's terminal is larger than its own, also later", async (t) => {
+    const child = await start("echo ready; read x", { tty: true, size: { rows: 10, cols: 20 } });
+    const terminal = await onTerminal(t, attach("--view", child.handle));
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    const driver = await other.attach(child.handle, { role: "driver", size: { rows: 50, cols: 200 } });
+    await waitFor(terminal, "its terminal has 200x50, this one 97x31: not all of it fits here");
+    await terminal.resize({ rows: 60, cols: 210 });
+    await driver.resize({ rows: 70, cols: 210 });
+    // Its own window may have grown before or after it is told of the other.
+    await waitFor(terminal, "its terminal has 210x70, this one");
+    await driver.write(Buffer.from("\r"));
+    await waitFor(terminal, "code 0");
+  });
+
+  it("says that somebody else drives now, and goes on watching", async (t) => {
+    const child = await start("echo ready; read x; echo got $x", { tty: true });
+    const terminal = await onTerminal(t, attach(child.handle));
+    if (!terminal) return;
+    await waitFor(terminal, "ready");
+    await using other = await ExecServerClient.connectWebSocket({ url: server.url });
+    const driver = await other.attach(child.handle, { role: "driver" });
+    await waitFor(terminal, "another client drives this process now");
+    await driver.write(Buffer.from("other\r"));
+    await waitFor(terminal, "got other");
+    await waitFor(terminal, "code 0");
+  });
+
+  it("restores the terminal when the program itself fails", async (t) => {
+    const crash = `import { RawTerminal } from "${new URL("../../src/cli/terminal/raw-terminal.ts", import.meta.url)}"; new RawTerminal().enter(); console.log("is raw"); throw new Error("unforeseen");`;
+    const terminal = await onTerminal(t, `${process.execPath} --input-type=module -e '${crash}'`);
+    if (!terminal) return;
+    await waitFor(terminal, "is raw");
+    await waitFor(terminal, "code 1");
+    await waitFor(terminal, RESTORED);
+  });
+
+  it("refuses a name that matches no process, or is too short", async () => {
+    const child = await start("read x", { pipeStdin: true });
+    const unknown = await cli("attach", "zzzzzzzz1");
+    assert.deepEqual([unknown.code, /unknown handle zzzzzzzz1/.test(unknown.stderr)], [1, true]);
+    const short = await cli("attach", child.handle.slice(0, 3));
+    assert.match(short.stderr, /too short: give at least 4 letters/);
+    const none = await cli("attach");
+    assert.deepEqual([none.code, /give one ID/.test(none.stderr)], [2, true]);
+    await child.terminate();
+  });
+});
+
+describe("procwire run --detach", TIMEOUT, () => {
+  it("prints a handle by which the command is listed, read, ended, and shown again afterwards", async () => {
+    const { code, stdout } = await cli(
+      "run",
+      "--detach",
+      "--",
+      "sh",
+      "-c",
+      "echo ready; echo oops >&2; exec sleep 100",
+    );
+    assert.equal(code, 0);
+    assert.match(stdout, /^[a-z2-7]{12}\n$/);
+    const handle = stdout.trim();
+    const listed = await cli("ps");
+    assert.match(listed.stdout, new RegExp(`^${handle} .* running +server .*sleep 100'$`, "m"));
+    await until("its output", async () => (await cli("logs", handle)).stdout === "ready\n");
+    assert.equal((await cli("logs", handle)).stderr, "oops\n");
+    assert.equal((await cli("kill", handle.slice(0, 8))).code, 0);
+    const again = await cli("kill", handle);
+    assert.deepEqual([again.code, again.stderr], [1, `procwire kill: ${handle} has ended already\n`]);
+    assert.doesNotMatch((await cli("ps")).stdout, new RegExp(handle));
+    assert.match((await cli("ps", "--all")).stdout, new RegExp(`^${handle} .* SIGTERM +server`, "m"));
+    // What has ended can still be attached to: it shows all and ends as the process did.
+    const ended = procwire("attach", handle);
+    ended.stdin.end();
+    assert.deepEqual((await outcome(ended)).stdout, "ready\n");
+  });
+
+  it("needs a server", async () => {
+    const child = spawn(process.execPath, [String(PROCWIRE), "run", "--detach", "--", "true"]);
+    const { code, stderr } = await outcome(child);
+    assert.equal(code, 2);
+    assert.match(stderr, /--detach needs a server/);
+  });
+});
+
+describe("procwire kill", TIMEOUT, () => {
+  it("sends the signal it is given, and ends nothing when one name is wrong", async () => {
+    const child = await start("trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done");
+    await waitFor(child, "ready");
+    assert.equal((await cli("kill", "-s", "usr1", child.handle)).code, 0);
+    await waitFor(child, "usr1");
+    assert.equal((await cli("kill", child.handle, "zzzzzzzz1")).code, 1);
+    assert.equal(child.log.exit, null);
+    const wrong = await cli("kill", "-s", "NOSUCH", child.handle);
+    assert.equal(wrong.code, 1);
+    assert.equal((await cli("kill", child.handle)).code, 0);
+    assert.equal((await child.wait()).exitReason, "terminated");
+  });
+});
+
+describe("procwire logs", TIMEOUT, () => {
+  it("shows the last lines, and the output since a given time", async () => {
+    const child = await start("for i in 1 2 3 4 5; do echo line $i; done; read x", { pipeStdin: true });
+    await waitFor(child, "line 5");
+    assert.equal((await cli("logs", "--tail", "2", child.handle)).stdout, "line 4\nline 5\n");
+    assert.equal((await cli("logs", "--tail", "0", child.handle)).stdout, "");
+    assert.match((await cli("logs", "--since", "1h", child.handle)).stdout, /^line 1\n/);
+    const { times = [], ageMs: written = 0 } = await child.read({ times: true });
+    assert.ok(times.length > 0 && times.every((atMs) => atMs <= written));
+    await until("time to go by", async () => ((await child.read({ times: true })).ageMs ?? 0) > written);
+    assert.equal((await cli("logs", "--since", "0s", child.handle)).stdout, "");
+    await child.terminate();
+  });
+
+  it("goes on with -f: what there was, then each new line as it comes, each once, until the process ends", async () => {
+    const child = await start(
+      "echo before; while read x; do echo got $x; echo oops $x >&2; done; echo over",
+      {
+        pipeStdin: true,
+      },
+    );
+    await waitFor(child, "before");
+    const following = procwire("logs", "-f", child.handle.slice(0, 6));
+    const told = outcome(following);
+    let shown = "";
+    following.stdout.on("data", (text: string) => {
+      shown += text;
+    });
+    await until("what there was", () => shown === "before\n");
+    for (const round of [1, 2, 3]) {
+      await child.write(Buffer.from(`${round}\n`));
+      await until("the next line", () => shown.endsWith(`got ${round}\n`));
+    }
+    assert.equal(following.exitCode, null);
+    await child.closeStdin();
+    assert.deepEqual(await told, {
+      code: 0,
+      stdout: "before\ngot 1\ngot 2\ngot 3\nover\n",
+      stderr: "oops 1\noops 2\noops 3\n",
+    });
+  });
+
+  it("says how much output is no longer retained", async () => {
+    const child = await start("head -c 3000000 /dev/zero; echo; read x", { pipeStdin: true });
+    await until("all of it", () => child.log.totalBytes === 3_000_001);
+    const { stdout, stderr } = await cli("logs", child.handle);
+    const missed = Number(/logs: (\d+) bytes of output missed/.exec(stderr)?.[1]);
+    assert.equal(missed + stdout.length, 3_000_001);
+    await child.terminate();
+  });
+});
+
+describe("procwire ps", TIMEOUT, () => {
+  it("shows the tree below each process", async () => {
+    const child = await start("sleep 606 & sleep 607; :");
+    const tree = async () => (await client.tree(child.handle)).processes;
+    await until(
+      "both to sleep",
+      async () => (await tree()).filter(({ argv }) => argv[0] === "sleep").length === 2,
+    );
+    const { stdout } = await cli("ps", "--tree");
+    const lines = stdout.split("\n");
+    const at = lines.findIndex((line) => line.startsWith(child.handle));
+    assert.match(lines[at + 1] ?? "", /^ {2}\d+ {2}sleeping {2}\d+\.\d\ds {2}\d+K {2}\/bin\/sh -c/);
+    assert.match(
+      lines
+        .slice(at + 2, at + 4)
+        .sort()
+        .join("\n"),
+      /^ {4}\d+ .* sleep 60\d\n {4}\d+ .* sleep 60\d$/,
+    );
+    const json = (await cli("ps", "--tree", "--json")).stdout
+      .split("\n")
+      .find((line) => line.includes(child.handle));
+    assert.deepEqual(
+      JSON.parse(json ?? "").tree.map(({ pid }: { pid: number }) => pid),
+      (await tree()).map(({ pid }) => pid),
+    );
+    await child.terminate();
+  });
+
+  it("refreshes until it is interrupted", async () => {
+    const child = await start("read x", { pipeStdin: true });
+    const watching = procwire("ps", "--watch", "--json");
+    let shown = "";
+    watching.stdout.setEncoding("utf8").on("data", (text: string) => {
+      shown += text;
+    });
+    await until("a second look", () => shown.split(child.handle).length > 2);
+    watching.kill("SIGINT");
+    assert.equal((await outcome(watching)).code, 0);
+    await child.terminate();
+  });
+});
+
+describe("the beginning of a handle", TIMEOUT, () => {
+  it("names a process for every command that takes one", async () => {
+    const child = await start("echo shown; exec sleep 100");
+    await waitFor(child, "shown");
+    const id = child.handle.slice(0, 7);
+    using scratch = scratchDirectory();
+    const path = `${scratch.path}/one.cast`;
+    const attached = procwire("attach", "--view", id);
+    let shown = "";
+    attached.stdout.on("data", (chunk) => {
+      shown += chunk;
+    });
+    await until("attach shows it", () => shown === "shown\n");
+    attached.kill();
+    assert.equal((await cli("logs", id)).stdout, "shown\n");
+    assert.equal((await cli("replay", id)).stdout, "shown\r\n");
+    assert.equal((await cli("export", id, path)).code, 0);
+    assert.match(readFileSync(path, "utf8"), /"shown/);
+    const shared = await cli("share", "--expires", "1m", id);
+    assert.match(`${shared.stdout}${shared.stderr}`, new RegExp(`process=${child.handle}`));
+    assert.equal((await cli("kill", id)).code, 0);
+    assert.equal((await child.wait()).exitReason, "terminated");
+  });
+
+  it("that fits several processes names them, and none is chosen", async () => {
+    const handles = ["aaaa2222bbbb", "aaaa3333bbbb", "cccc2222bbbb"];
+    const list = async () => handles.map((handle) => ({ handle }) as ProcessListing);
+    const lister = { list };
+    assert.equal((await findProcess(lister, "cccc")).handle, "cccc2222bbbb");
+    assert.equal((await findProcess(lister, "aaaa3")).handle, "aaaa3333bbbb");
+    await assert.rejects(findProcess(lister, "aaaa"), {
+      message: "aaaa fits 2 processes: aaaa2222bbbb, aaaa3333bbbb; give more letters",
+    });
+  });
+});
+
+describe("the parts of these commands", () => {
+  it("a detach key is a control key or none", () => {
+    assert.deepEqual(["ctrl-]", "ctrl-a", "^X", "none"].map(parseDetachKey), [0x1d, 1, 0x18, null]);
+    for (const text of ["", "x", "ctrl-", "ctrl-ab", "alt-x"])
+      assert.throws(() => parseDetachKey(text), /invalid --detach-key/);
+  });
+
+  it("a duration has a unit", () => {
+    assert.deepEqual(
+      ["90s", "15m", "2h", "1d", "1.5", "0s"].map(parseDuration),
+      [90_000, 900_000, 7_200_000, 86_400_000, 1500, 0],
+    );
+    for (const text of ["", "x", "1w", "-1s"]) assert.throws(() => parseDuration(text), /invalid --since/);
+  });
+
+  it("the last lines are found across chunks", () => {
+    const chunks = ["a\nb", "b\nc\n", "d"].map((text, at) => ({
+      seq: at + 1,
+      stream: "stdout" as const,
+      chunk: Buffer.from(text),
+      atMs: 0,
+    }));
+    const last = (count: number) =>
+      lastLines(chunks, count)
+        .map(({ chunk }) => Buffer.from(chunk).toString())
+        .join("");
+    assert.deepEqual([0, 1, 2, 3, 4, 9].map(last), [
+      "",
+      "d",
+      "c\nd",
+      "bb\nc\nd",
+      "a\nbb\nc\nd",
+      "a\nbb\nc\nd",
+    ]);
+  });
+});

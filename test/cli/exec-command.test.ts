@@ -1,0 +1,434 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, mkdtempDisposable, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { suite, test } from "node:test";
+import { createLocalHost } from "../../src/host/local-host.ts";
+import { ExecServer } from "../../src/server/exec-server.ts";
+import { listen } from "../../src/server/listen/listen.ts";
+import { noWalls } from "../sandbox/sandbox-fixture.ts";
+import {
+  answer,
+  functionCall,
+  inputItems,
+  type MockHandler,
+  type MockResponses,
+  says,
+  startMockResponses,
+  toolOutputs,
+} from "../support/models/mock-responses.ts";
+import { type CliEnd, runCli, startCli } from "../support/servers/run-cli.ts";
+import { runMain } from "../support/servers/run-main.ts";
+import { ServeChild, scratchDirectory, serve } from "../support/servers/serve.ts";
+import { until } from "../support/system/until.ts";
+
+interface Setup {
+  folder: string;
+  mock: MockResponses;
+  env: Record<string, string>;
+  exec(args: string[], stdin?: string): Promise<CliEnd>;
+}
+
+async function withExec(handler: MockHandler, body: (setup: Setup) => Promise<void>): Promise<void> {
+  const folder = await realpath(await mkdtemp(path.join(tmpdir(), "procwire-exec-")));
+  const mock = await startMockResponses(handler);
+  const env = { OPENAI_BASE_URL: mock.url, OPENAI_API_KEY: "sk-secret" };
+  try {
+    const exec = (args: string[], stdin?: string) =>
+      runCli(["exec", ...unwalled(args), ...args], {
+        cwd: folder,
+        env,
+        ...(stdin === undefined ? {} : { stdin }),
+      });
+    await body({ folder, mock, env, exec });
+  } finally {
+    await mock.close();
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const BYPASS = "--dangerously-bypass-approvals-and-sandbox";
+/** Hosts without bubblewrap run these too. */
+const unwalled = (args: string[]) => (args.includes("-s") || args.includes(BYPASS) ? [] : [BYPASS]);
+
+/** A model that runs one command, then repeats its output. */
+const runs =
+  (cmd: string): MockHandler =>
+  (request) => {
+    const outputs = toolOutputs(request.body);
+    return outputs.length === 0
+      ? answer(functionCall("c", "exec_command", { cmd }))
+      : says(outputs.join("\n"));
+  };
+
+// Concurrent, because each test mostly waits for programs to start.
+suite("procwire exec", { concurrency: 3 }, () => {
+  test("the agent's commands really run, and the answer alone is on stdout", async () => {
+    await withExec(runs("echo $((6*7)); pwd"), async ({ folder, mock, exec }) => {
+      const { code, stdout, stderr } = await exec(["-m", "tiny", "what is six times seven?"]);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /Process exited with code 0/);
+      assert.match(stdout, new RegExp(`Output:\n42\n${folder}\n`));
+      assert.match(stderr, /model: tiny/);
+      assert.match(stderr, /exec echo \$\(\(6\*7\)\); pwd/);
+      assert.equal(mock.requests[0]?.body.model, "tiny");
+      assert.equal(mock.requests[0]?.headers.authorization, "Bearer sk-secret");
+    });
+  });
+
+  test("a command does not see the key", async () => {
+    await withExec(runs("env"), async ({ exec }) => {
+      const { stdout } = await exec(["go"]);
+      assert.match(stdout, /PATH=/);
+      assert.doesNotMatch(stdout, /sk-secret/);
+    });
+  });
+
+  test("commands run in --cwd and are reported as JSON items", async () => {
+    await withExec(runs("pwd; exit 3"), async ({ exec }) => {
+      const { code, stdout, stderr } = await exec(["--cwd", "/", "--json", "go"]);
+      assert.equal(code, 0, stderr);
+      const items = stdout
+        .split("\n")
+        .filter((line) => line.includes('"command_execution"'))
+        .map((line) => JSON.parse(line));
+      assert.deepEqual(
+        items.map(({ type, item }) => [
+          type,
+          item.command,
+          item.aggregated_output,
+          item.exit_code,
+          item.status,
+        ]),
+        [
+          ["item.started", "/bin/bash -c 'pwd; exit 3'", "", null, "in_progress"],
+          ["item.completed", "/bin/bash -c 'pwd; exit 3'", "/\n", 3, "failed"],
+        ],
+      );
+    });
+  });
+
+  test("commands run on the server that --connect names", async () => {
+    await withExec(runs("echo on=$WHERE"), async ({ folder, env, exec }) => {
+      const server = startCli(["serve", "--listen", "ws://127.0.0.1:0"], {
+        cwd: folder,
+        env: { WHERE: "the-server" },
+      });
+      try {
+        const listening = () => /(ws:\/\/\S+)/.exec(server.stdout)?.[1];
+        await until("the server listens", () => listening() !== undefined, server.ended);
+        const url = listening();
+        assert.ok(url, server.stderr);
+        assert.ok(env);
+        const { code, stdout, stderr } = await exec(["--connect", url, "go"]);
+        assert.equal(code, 0, stderr);
+        assert.match(stdout, /on=the-server/);
+      } finally {
+        server.child.kill("SIGTERM");
+        await server.ended;
+      }
+    });
+  });
+
+  test("after a server restart commands run in a new session, and the model is told once", async () => {
+    const first = await serve();
+    await using started = new AsyncDisposableStack();
+    const turns: MockHandler = async ({ body }) => {
+      const outputs = toolOutputs(body);
+      if (outputs.length === 1) {
+        await first.stop("SIGKILL");
+        started.use(await new ServeChild(["--listen", first.url]).listening());
+      }
+      return outputs.length < 3
+        ? answer(functionCall("c", "exec_command", { cmd: `echo turn ${outputs.length}`, login: false }))
+        : says(outputs.map((output) => `<${output}>`).join("\n"));
+    };
+    await withExec(turns, async ({ exec }) => {
+      const { code, stdout, stderr } = await exec(["--connect", first.url, "go"]);
+      assert.equal(code, 0, stderr);
+      assert.match(stdout, /turn 0\n>\n<Note: .* are gone.*turn 1\n>\n<Chunk ID: .*turn 2\n>/s);
+    });
+  });
+
+  test("a missing server fails the run before the model is called", async () => {
+    await withExec(
+      () => says("no"),
+      async ({ mock, exec }) => {
+        const { code, stderr } = await exec(["--connect", "ws://127.0.0.1:1", "go"]);
+        assert.equal(code, 1);
+        assert.match(stderr, /error: no host can run commands: ws:\/\/127\.0\.0\.1:1: /);
+        assert.equal(mock.requests.length, 0);
+      },
+    );
+  });
+
+  test("by default commands can write where they run and nowhere else, and the run says so", {
+    skip: noWalls,
+  }, async () => {
+    await withExec(runs("touch here && touch /etc/there"), async ({ folder, env }) => {
+      const { code, stdout, stderr } = await runCli(["exec", "go"], { cwd: folder, env });
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /^sandbox: workspace-write$/m);
+      assert.match(stdout, /\/etc\/there.*Read-only file system/);
+      assert.ok(existsSync(path.join(folder, "here")));
+      const readOnly = await runCli(["exec", "-s", "read-only", "go"], { cwd: folder, env });
+      assert.match(readOnly.stdout, /'here'.*Read-only file system/);
+    });
+  });
+
+  test("without bubblewrap the run is refused, with the flag that does without it", async () => {
+    const host = createLocalHost();
+    const server = new ExecServer({
+      ...host,
+      environment: {
+        ...host.environment,
+        describe: async () => ({ ...(await host.environment.describe()), sandboxes: [] }),
+      },
+    });
+    const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+    await using closing = new AsyncDisposableStack();
+    closing.defer(() => server.close());
+    closing.defer(() => listening.close());
+    await withExec(runs("true"), async ({ folder, env, mock }) => {
+      const args = ["exec", "--connect", listening.url, "go"];
+      const { code, stderr } = await runCli(args, { cwd: folder, env });
+      assert.equal(code, 1);
+      assert.match(
+        stderr,
+        /sandbox `bubblewrap` is not available: .*; --dangerously-bypass-approvals-and-sandbox runs/,
+      );
+      assert.equal(mock.requests.length, 0);
+      // Whoever wants none is not refused, by either name of that.
+      const none = await runCli([...args, "-s", "danger-full-access"], { cwd: folder, env });
+      assert.equal(none.code, 0, none.stderr);
+      assert.match(none.stderr, /^sandbox: none$/m);
+    });
+  });
+
+  test("a command that runs again without the sandbox is one JSON item, completed once", {
+    skip: noWalls,
+  }, async () => {
+    // No part of /tmp, which is writable behind the walls too.
+    await using other = await mkdtempDisposable("/var/tmp/procwire-retried-");
+    await withExec(runs(`echo tried; touch ${other.path}/x && echo written`), async ({ folder, exec }) => {
+      const rules = path.join(folder, "rules.toml");
+      await writeFile(rules, 'default = "allow"\nunsandboxed = "allow"\n');
+      const { code, stdout, stderr } = await exec([
+        "-s",
+        "workspace-write",
+        "--rules",
+        rules,
+        "--json",
+        "go",
+      ]);
+      assert.equal(code, 0, stderr);
+      const told = stdout
+        .split("\n")
+        .filter((line) => line.includes('"command_execution"'))
+        .map((line) => JSON.parse(line))
+        .map(({ type, item }) => [type, item.id, item.aggregated_output, item.exit_code, item.status]);
+      assert.deepEqual(told, [
+        ["item.started", "item_0", "", null, "in_progress"],
+        ["item.completed", "item_0", "tried\nwritten\n", 0, "completed"],
+      ]);
+    });
+  });
+
+  test("--add-dir can be written as well", { skip: noWalls }, async () => {
+    using other = scratchDirectory();
+    await withExec(runs(`touch ${other.path}/there`), async ({ exec }) => {
+      const { code, stderr } = await exec(["-s", "workspace-write", "--add-dir", other.path, "go"]);
+      assert.equal(code, 0, stderr);
+      assert.ok(existsSync(path.join(other.path, "there")));
+    });
+  });
+
+  test("--color always colours what a person reads and nothing else; a pipe and --color never have none", async () => {
+    const command = "printf '\\033[31mred'; exit 3";
+    await withExec(runs(command), async ({ exec }) => {
+      const [always, auto, never] = await Promise.all(
+        [["--color", "always"], [], ["--color", "never"]].map((flags) => exec([...flags, "go"])),
+      );
+      assert.match(
+        always?.stderr ?? "",
+        /\x1b\[35;3mexec\x1b\[0m \x1b\[1mprintf .*\x1b\[31mexited 3\x1b\[0m/s,
+      );
+      // The command's own colour codes are shown escaped, not interpreted.
+      const own = /red/.exec(always?.stderr.split("exited 3")[1] ?? "");
+      assert.ok(own);
+      assert.doesNotMatch(always?.stderr ?? "", /\x1b\[31mred/);
+      for (const plain of [auto?.stderr, never?.stderr, always?.stdout.replaceAll("\x1b[31mred", "")])
+        assert.ok(plain && !plain.includes("\x1b["), plain);
+      assert.equal((await exec(["--color", "sometimes", "go"])).code, 2);
+    });
+  });
+
+  test("an output schema, images and what is piped in go to the model", async () => {
+    const seen: unknown[] = [];
+    const model: MockHandler = ({ body }) => {
+      seen.push(body.text, inputItems(body)[0]?.content);
+      return says("{}");
+    };
+    await withExec(model, async ({ folder, exec }) => {
+      await writeFile(path.join(folder, "schema.json"), '{"type":"object"}');
+      await writeFile(path.join(folder, "dot.png"), "png");
+      const args = ["--output-schema", "schema.json", "-i", "dot.png", "look"];
+      assert.equal((await exec(args, "more")).code, 0);
+      assert.deepEqual(seen, [
+        {
+          format: { type: "json_schema", name: "output_schema", strict: true, schema: { type: "object" } },
+        },
+        [
+          { type: "input_text", text: "look\n\n<stdin>\nmore\n</stdin>" },
+          { type: "input_image", image_url: "data:image/png;base64,cG5n" },
+        ],
+      ]);
+    });
+  });
+
+  test("a thread is resumed by its id or as the last one, with its whole history", async () => {
+    const asked: unknown[][] = [];
+    const model: MockHandler = ({ body }) => {
+      asked.push(inputItems(body).map(({ type, content, output }) => content ?? output ?? type));
+      return toolOutputs(body).length === 0
+        ? answer(functionCall("c", "exec_command", { cmd: "echo kept", login: false }))
+        : says("noted");
+    };
+    await withExec(model, async ({ folder, exec }) => {
+      // An older thread, of a run that ended in the middle of a call.
+      const threads = path.join(folder, ".procwire", "threads");
+      await mkdir(threads, { recursive: true });
+      const cut = { type: "function_call", call_id: "cut", name: "exec_command", arguments: "{}" };
+      await writeFile(path.join(threads, "older.jsonl"), `${JSON.stringify(cut)}\n{"type":"mess`);
+      const first = await exec(["--json", "one"]);
+      const { thread_id } = JSON.parse(first.stdout.split("\n")[0] ?? "");
+      const second = await exec(["--json", "resume", thread_id, "two"]);
+      assert.equal(JSON.parse(second.stdout.split("\n")[0] ?? "").thread_id, thread_id);
+      assert.equal((await exec(["resume", "--last", "--ephemeral", "three"])).code, 0);
+      const texts = JSON.stringify(asked.at(-1));
+      assert.match(texts, /"one".*kept\\n.*noted.*"two".*noted.*"three"/);
+      assert.equal((await exec(["resume", "older", "four"])).code, 0);
+      // The API takes no call without an answer.
+      assert.deepEqual(asked.at(-1)?.slice(0, 2), ["function_call", "aborted"]);
+      const missing = await exec(["resume", "../nope", "five"]);
+      assert.equal(missing.code, 2);
+      assert.match(missing.stderr, /there is no thread `\.\.\/nope`/);
+    });
+  });
+
+  test("--max-turns and --budget end a run that does not come to an end", async () => {
+    await withExec(
+      () => answer(functionCall("c", "exec_command", { cmd: "true", login: false })),
+      async ({ exec }) => {
+        const [turns, tokens] = await Promise.all([
+          exec(["--max-turns", "2", "go"]),
+          exec(["--budget", "5", "go"]),
+        ]);
+        assert.deepEqual([turns.code, tokens.code], [1, 1]);
+        assert.match(turns.stderr, /the model was asked 2 times without coming to an end/);
+        assert.match(tokens.stderr, /the budget of 5 tokens is used up \(6\)/);
+      },
+    );
+  });
+
+  test("a path that is no directory and an empty prompt are refused", async () => {
+    await withExec(runs("true"), async ({ exec, mock }) => {
+      const [cwd, prompt] = await Promise.all([exec(["-C", "/nope", "go"]), exec([" "])]);
+      assert.deepEqual([cwd.code, prompt.code], [2, 2]);
+      assert.match(cwd.stderr, /-C `\/nope` is not a directory/);
+      assert.match(prompt.stderr, /no PROMPT given/);
+      assert.equal(mock.requests.length, 0);
+    });
+  });
+
+  test("the prompt is read from stdin, and the last message is written to a file", async () => {
+    await withExec(
+      () => says("done"),
+      async ({ folder, mock, exec }) => {
+        const { code } = await exec(["-o", "last.txt", "-"], "from a pipe\n");
+        assert.equal(code, 0);
+        assert.match(JSON.stringify(mock.requests[0]?.body.input), /from a pipe/);
+        assert.equal(await readFile(path.join(folder, "last.txt"), "utf8"), "done");
+      },
+    );
+  });
+
+  test("a turn that fails exits 1 with the reason", async () => {
+    await withExec(
+      () => ({ type: "status", status: 400, body: { error: { message: "no such model" } } }),
+      async ({ exec }) => {
+        const { code, stdout, stderr } = await exec(["go"]);
+        assert.equal(code, 1);
+        assert.equal(stdout, "");
+        assert.match(stderr, /error: the API answered 400: no such model/);
+      },
+    );
+  });
+
+  test("a 429 is retried after its delay and the run succeeds", async () => {
+    await withExec(
+      (request) =>
+        request.index === 0
+          ? { type: "status", status: 429, headers: { "retry-after": "1" } }
+          : says("in the end"),
+      async ({ exec }) => {
+        const { code, stdout } = await exec(["go"]);
+        assert.equal(code, 0);
+        assert.equal(stdout, "in the end\n");
+      },
+    );
+  });
+
+  test("SIGINT exits 130, SIGTERM 1, and the processes the agent had started are gone", async () => {
+    for (const [signal, expected] of [
+      ["SIGINT", 130],
+      ["SIGTERM", 1],
+    ] as const) {
+      await withExec(runs("echo $$ > pid; exec sleep 300"), async ({ folder, env }) => {
+        const run = startCli(["exec", BYPASS, "go"], { cwd: folder, env });
+        const pidFile = path.join(folder, "pid");
+        const told = async () => Number(await readFile(pidFile, "utf8").catch(() => ""));
+        await until("the command runs", async () => (await told()) > 0, run.ended);
+        const pid = await told();
+        run.child.kill(signal);
+        const { code, stderr } = await run.ended;
+        assert.equal(code, expected, stderr);
+        assert.match(stderr, /turn interrupted/);
+        assert.throws(() => process.kill(pid, 0), /ESRCH/);
+      });
+    }
+  });
+
+  test("bad options exit 2 and bad settings exit 1, each with one line; --help is on stdout", async () => {
+    const cases: [string[], number, RegExp][] = [
+      [["--modle", "x", "go"], 2, /^procwire exec: unknown option `--modle`; did you mean `--model`\?/],
+      [["one", "two"], 2, /^procwire exec: only one PROMPT is taken; put it in quotes/],
+      [
+        ["--sandbox", "paper", "go"],
+        2,
+        /^procwire exec: unknown --sandbox `paper`; expected none, read-only/,
+      ],
+      [
+        ["--connect", "http://x", "go"],
+        2,
+        /^procwire exec: unsupported --connect URL `http:\/\/x`; expected `ws/,
+      ],
+      [["-c", "agents.max_threads=0", "go"], 1, /^procwire exec: invalid value `0` for agents.max_threads/],
+      [["-c", "nonsense", "go"], 1, /^procwire exec: invalid -c override `nonsense`/],
+      [["-c", "openai_base_url=ftp://x", "go"], 1, /^procwire exec: invalid API base URL `ftp:\/\/x`/],
+      [["go"], 1, /^procwire exec: OPENAI_API_KEY is not set/],
+    ];
+    const outcomes = await runMain([...cases.map(([args]) => ["exec", ...args]), ["exec", "--help"]], {
+      cwd: tmpdir(),
+    });
+    for (const [index, [, expected, message]] of cases.entries()) {
+      const { code, stdout, stderr } = outcomes[index] ?? assert.fail("no outcome");
+      assert.equal(code, expected, stderr);
+      assert.match(stderr, message);
+      assert.equal(stderr.trimEnd().split("\n").length, 1);
+      assert.equal(stdout, "");
+    }
+    assert.match(outcomes.at(-1)?.stdout ?? "", /^Usage: procwire exec \[options\] PROMPT/);
+  });
+});

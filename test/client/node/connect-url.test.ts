@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { parseConnectUrl } from "../../../src/client/node/connect-url.ts";
+
+/** What is run, without the shell that keeps the interrupt key away from it. */
+function program(text: string): string[] {
+  const target = parseConnectUrl(text);
+  assert.equal(target.type, "pipe");
+  assert.ok(target.type === "pipe");
+  assert.deepEqual(target.argv.slice(0, 4), ["/bin/sh", "-c", 'trap "" INT QUIT; exec "$@"', "sh"]);
+  return target.argv.slice(4);
+}
+
+describe("a server's address", () => {
+  const sockets: [string, string][] = [
+    ["ws://127.0.0.1:7070", "ws://127.0.0.1:7070"],
+    ["wss://example.org/", "wss://example.org/"],
+    ["unix:///run/procwire.sock", "unix:///run/procwire.sock"],
+    ["localhost:7070", "ws://localhost:7070"],
+    ["10.1.2.3:80", "ws://10.1.2.3:80"],
+    ["[::1]:7070", "ws://[::1]:7070"],
+  ];
+  for (const [text, url] of sockets) {
+    it(`names a socket: ${text}`, () => assert.deepEqual(parseConnectUrl(text), { type: "socket", url }));
+  }
+
+  it("names a host behind ssh, with user and port", () => {
+    const words = program("ssh://me@far.example:2222");
+    assert.deepEqual(words.slice(0, -1), ["ssh", "-T", "-p", "2222", "-l", "me", "--", "far.example"]);
+    assert.match(words.at(-1) ?? "", /^exec sh -c '[^']*procwire[^']* connect;[^']*'$/);
+    assert.deepEqual(program("ssh://far").slice(0, -1), ["ssh", "-T", "--", "far"]);
+    assert.deepEqual(program("ssh://[fe80::1]:22").slice(0, -1), ["ssh", "-T", "-p", "22", "--", "fe80::1"]);
+  });
+
+  it("asks for a password on the first connection only", () => {
+    const target = parseConnectUrl("ssh://far");
+    assert.ok(target.type === "pipe");
+    assert.ok(!target.argv.includes("BatchMode=yes"));
+    assert.ok(target.againArgv.includes("BatchMode=yes"));
+  });
+
+  it("names a socket on the far host by its path", () => {
+    assert.match(
+      program("ssh://far/run/my%20server.sock").at(-1) ?? "",
+      / connect "unix:\/\/\/run\/my server.sock"/,
+    );
+    assert.match(program("docker://box/run/a.sock").at(-1) ?? "", / connect "unix:\/\/\/run\/a.sock"/);
+  });
+
+  it("names a container, with a user", () => {
+    assert.deepEqual(program("docker://my-box").slice(0, -1), ["docker", "exec", "-i", "my-box", "sh", "-c"]);
+    assert.deepEqual(program("docker://web@my-box").slice(0, 5), ["docker", "exec", "-i", "-u", "web"]);
+  });
+
+  it("names a shell command", () => {
+    const target = parseConnectUrl("exec:kubectl exec -i pod -- procwire connect");
+    assert.ok(target.type === "pipe");
+    assert.deepEqual(target.argv.slice(0, 2), ["/bin/sh", "-c"]);
+    assert.match(target.argv[2] ?? "", /\nkubectl exec -i pod -- procwire connect$/);
+  });
+
+  const refused: [string, RegExp][] = [
+    [
+      "far",
+      /^unsupported server URL `far`; expected .*; did you mean `ssh:\/\/far`, or a port: `far:7070`\?$/,
+    ],
+    ["/run/a.sock", /did you mean `unix:\/\/\/run\/a.sock`\?$/],
+    ["https://far:1", /did you mean `wss:\/\/far:1`\?$/],
+    [
+      "ftp://far",
+      /^unsupported server URL `ftp:\/\/far`; expected `ws:\/\/HOST:PORT`, .* or `exec:COMMAND`$/,
+    ],
+    ["unix://relative", /expected `unix:\/\/\/PATH`$/],
+    ["ws://", /expected `ws:\/\/HOST:PORT` or/],
+    ["ssh://-oProxyCommand=touch", /expected `ssh:/],
+    ["ssh://-l@far", /expected `ssh:/],
+    ["ssh://me:secret@far", /a password does not belong in an address/],
+    ["ssh://far/a'b", /the path of a socket may have only/],
+    ["ssh://far/$(id)", /the path of a socket may have only/],
+    ["ssh://far/%zz", /`\/%zz` is not a part of a URL/],
+    ["docker://--privileged", /expected `docker:/],
+    ["exec:", /ends in `procwire connect`/],
+    ["", /^unsupported server URL ``; expected/],
+  ];
+  for (const [text, message] of refused) {
+    it(`is refused with what would be right: ${text}`, () =>
+      assert.throws(() => parseConnectUrl(text), { name: "ConnectUrlError", message }));
+  }
+});

@@ -1,0 +1,134 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { PROCWIRE, ServeChild, scratchDirectory } from "../support/servers/serve.ts";
+import { runSnippet } from "../support/system/document-snippets.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+/** Where documents say the server is. */
+const DOCUMENTED_URL = "ws://127.0.0.1:7070";
+/** What is shown and not run: output, and files of other programs. */
+const SHOWN = new Set(["text", "toml", "ini", "dockerfile", "yaml"]);
+/** Programs that another test runs with what they need. */
+const RUN_BY_DOCUMENTS_TEST = new Set(["client.md", "browser.md", "copy.md", "forward.md", "mcp-clients.md"]);
+/** Fewer would mean that the blocks are no longer found. */
+const FEWEST_RUN = 15;
+/** Processes that the documents' programs leave on the server. */
+const LEFT_BEHIND = ["/tmp/procwire-docs", "/tmp/procwire-readme.md"];
+const hasPython = spawnSync("python3", ["--version"]).status === 0;
+
+interface Block {
+  document: string;
+  line: number;
+  language: string;
+  code: string;
+  /** What the next block says it prints. */
+  prints: string | null;
+  /** The comment before it, when it is not run here. */
+  reason: string | null;
+}
+
+function blocksOf(document: string): Block[] {
+  const text = readFileSync(join(ROOT, document), "utf8");
+  const pattern =
+    /(?:^<!-- ((?:not run|run by): [^\n]*?) -->\n+)?^```([a-z]*)\n([\s\S]*?)^```$(?=(?:\n\n```text\n([\s\S]*?)^```$)?)/gm;
+  return [...text.matchAll(pattern)].map((found) => ({
+    document,
+    line: text.slice(0, found.index).split("\n").length,
+    language: found[2] ?? "",
+    code: found[3] ?? "",
+    prints: found[4] ?? null,
+    reason: found[1] ?? null,
+  }));
+}
+
+const BLOCKS = ["README.md", ...globSync("docs/**/*.md", { cwd: ROOT })].sort().flatMap(blocksOf);
+const RUN = BLOCKS.filter(({ reason, language }) => reason === null && !SHOWN.has(language));
+
+describe("the code blocks of the documents are run", { timeout: 900_000 }, () => {
+  let server: ServeChild;
+  before(async () => {
+    server = await new ServeChild(["--listen", "ws://127.0.0.1:0", "--allow-forward"]).listening();
+  });
+  after(async () => {
+    await server.stop();
+    for (const path of LEFT_BEHIND) rmSync(path, { recursive: true, force: true });
+  });
+
+  /** Runs a program in a folder of its own, with the working copy's command and the test's server. */
+  const runProgram = (program: string, args: string[], code: string): string => {
+    using scratch = scratchDirectory();
+    writeFileSync(join(scratch.path, "README.md"), "a file to copy\n");
+    mkdirSync(join(scratch.path, "home"));
+    const { PROCWIRE_CONNECT: _, PROCWIRE_TOKEN: __, ...environment } = process.env;
+    const { status, stdout, stderr } = spawnSync(
+      program,
+      [...args, code.replaceAll(DOCUMENTED_URL, server.url)],
+      {
+        cwd: scratch.path,
+        env: {
+          ...environment,
+          HOME: join(scratch.path, "home"),
+          PATH: [join(PROCWIRE, ".."), process.env.PATH].join(delimiter),
+        },
+        encoding: "utf8",
+        timeout: 200_000,
+      },
+    );
+    assert.equal(status, 0, `${stdout}${stderr}`);
+    return stdout;
+  };
+
+  for (const { document, line, language, code, prints } of RUN) {
+    const name = `${document}:${line} (${language})`;
+    switch (language) {
+      case "sh":
+        it(name, () => {
+          const stdout = runProgram("bash", ["-eu", "-o", "pipefail", "-c"], code);
+          if (prints !== null) assert.equal(stdout, prints);
+        });
+        break;
+      case "py":
+        it(name, { skip: skipUnless(hasPython, "there is no python3") }, () => {
+          const stdout = runProgram("python3", ["-c"], code);
+          if (prints !== null) assert.equal(stdout, prints);
+        });
+        break;
+      case "json":
+        it(name, () => assert.doesNotThrow(() => JSON.parse(code)));
+        break;
+      case "ts":
+        if (document.startsWith("docs/") && RUN_BY_DOCUMENTS_TEST.has(document.slice("docs/".length))) break;
+        it(name, () => {
+          const stdout = runSnippet(code, { url: server.url });
+          if (prints !== null) assert.equal(stdout, prints);
+        });
+        break;
+      default:
+        it(name, () =>
+          assert.fail(`a block must say its language, and \`${language}\` is none that is known here`),
+        );
+    }
+  }
+
+  it("gives a reason for every block that is not run, and the test that runs it instead", (t) => {
+    const unrun = BLOCKS.filter(({ reason }) => reason !== null);
+    for (const { document, line, reason } of unrun) {
+      t.diagnostic(`${document}:${line}: ${reason}`);
+      const [, path] = /^run by: (\S+)$/.exec(reason ?? "") ?? [];
+      if (path === undefined) continue;
+      // It takes the block from the document, so that it cannot run something else.
+      const test = existsSync(join(ROOT, path)) ? readFileSync(join(ROOT, path), "utf8") : "";
+      const names = [document, document.replace("docs/", "")];
+      assert.ok(
+        names.some((name) => test.includes(`"${name}"`)),
+        `${path} does not run ${document}:${line}`,
+      );
+    }
+    t.diagnostic(`${RUN.length} blocks are run, ${unrun.length} are not`);
+    assert.ok(RUN.length >= FEWEST_RUN, `only ${RUN.length} blocks are run`);
+  });
+});

@@ -1,0 +1,373 @@
+/** Who may see and take over what: over real sockets, with the server as a user starts it. */
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { createHmac } from "node:crypto";
+import { once } from "node:events";
+import { chmodSync, writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, describe, test } from "node:test";
+import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
+import { PROCWIRE, ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
+import { until } from "../../support/system/until.ts";
+
+const scratch = scratchDirectory();
+after(() => scratch[Symbol.dispose]());
+
+const SECRET = "0123456789abcdef0123456789abcdef";
+const OPERATOR_TOKEN = "operator-operator-operator-operator";
+
+function file(name: string, content: string): string {
+  const path = join(scratch.path, name);
+  writeFileSync(path, content, { mode: 0o600 });
+  return path;
+}
+
+function bearer(claims: object): { authorization: string } {
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const body = `${part({ alg: "HS256", typ: "JWT" })}.${part({ exp: Date.now() / 1000 + 600, ...claims })}`;
+  const signature = createHmac("sha256", SECRET).update(body).digest("base64url");
+  return { authorization: `Bearer ${body}.${signature}` };
+}
+
+const signed = (...more: string[]) =>
+  serve("--ws-auth", "signed-bearer-token", "--ws-shared-secret-file", file("secret", SECRET), ...more);
+
+interface Listed {
+  processId: string;
+  handle: string;
+  sessionId?: string;
+  principal?: string;
+}
+
+async function listed(client: WireClient, params: object = { allSessions: true }): Promise<Listed[]> {
+  const { processes } = (await client.call("process/list", params)) as { processes: Listed[] };
+  return processes;
+}
+
+const idsOf = (processes: Listed[]) => processes.map(({ processId }) => processId);
+
+describe("a listing", () => {
+  test("names processes by a handle, and no session", async () => {
+    await using server = await serve();
+    await using owner = await server.connect();
+    await owner.handshake();
+    await owner.start("first", sh("read x"), { pipeStdin: true });
+    await owner.start("second", sh("read x"), { pipeStdin: true });
+    await using other = await server.connect();
+    await other.handshake();
+    await other.start("first", sh("read x"), { pipeStdin: true });
+
+    const all = await listed(other);
+    assert.deepEqual(idsOf(all), ["first", "second", "first"]);
+    const text = JSON.stringify(all);
+    for (const id of [owner.sessionId, other.sessionId])
+      assert.ok(!text.includes(id), "a session id is told");
+    for (const one of all) {
+      assert.equal(one.sessionId, undefined);
+      assert.match(one.handle, /^[a-z2-7]{12}$/);
+    }
+    assert.equal(new Set(all.map(({ handle }) => handle)).size, 3);
+
+    const [own] = await listed(owner, {});
+    assert.equal(own?.handle, all[0]?.handle);
+    const snapshot = await owner.call("process/snapshot", { processId: "first" });
+    assert.equal(snapshot.handle, own?.handle);
+    const taken = await other.request("initialize", {});
+    assert.ok(taken.error, "a second handshake is refused");
+    for (const { handle } of all) {
+      await using thief = await server.connect();
+      const refused = await thief.refused("initialize", {
+        clientName: "thief",
+        resumeSessionId: handle,
+        takeOver: true,
+      });
+      assert.deepEqual(refused, { code: -32600, message: `unknown session id ${handle}` });
+    }
+  });
+
+  test("a start is answered with the handle only for a client that asked for an extension", async () => {
+    await using server = await serve();
+    await using plain = await server.connect();
+    await plain.handshake();
+    assert.deepEqual(await plain.start("p", ["true"]), { processId: "p", sandboxType: "none" });
+    await using extended = await server.connect();
+    await extended.handshake({ extensions: ["started"] });
+    const { handle } = await extended.start("p", sh("read x"), { pipeStdin: true });
+    assert.match(String(handle), /^[a-z2-7]{12}$/);
+    assert.equal((await listed(extended, {}))[0]?.handle, handle);
+  });
+
+  test("`procwire ps` shows handles, and neither it nor the log prints a raw control character", async () => {
+    await using server = await serve();
+    await using owner = await server.connect();
+    await owner.handshake();
+    await owner.start("esc\u001b[2J\u009b2J", sh("read x"), { pipeStdin: true });
+    const [one] = await listed(owner);
+    const shown = await output([PROCWIRE, "ps", "--connect", server.url]);
+    assert.match(shown, /^HANDLE +ID +PID +STATE +LIFETIME +AGE +OUTPUT +COMMAND\n/);
+    assert.ok(one && shown.includes(`\n${one.handle} `), shown);
+    assert.ok(!shown.includes(owner.sessionId.slice(0, 8)), shown);
+    assert.doesNotMatch(shown.replaceAll("\n", ""), /[\x00-\x1f\x7f-\x9f]/);
+    assert.match(shown, /esc\\x1b\[2J\\(x9b|u009b)2J/);
+    const json = await output([PROCWIRE, "ps", "--json", "--connect", server.url]);
+    assert.ok(!json.includes(owner.sessionId), json);
+    const stranger = await server.connect();
+    stranger.notify("\u009b2J\u202e");
+    await until("what it said is told", () => server.stderr.includes("2J\\u202e"));
+    assert.doesNotMatch(server.stderr, /[\u009b\u202e]/);
+  });
+});
+
+describe("a signed token's subject", () => {
+  test("attaches to its own processes by their handle, and to no other principal's", async () => {
+    await using server = await signed("--operator-claim", "role=admin");
+    await using alice = await server.connect(bearer({ sub: "alice" }));
+    await alice.handshake();
+    await alice.start("hers", sh("read x; echo got $x"), { pipeStdin: true });
+    const handle = (await listed(alice))[0]?.handle ?? "";
+    await using bob = await server.connect(bearer({ sub: "bob" }));
+    await bob.handshake();
+    for (const role of ["viewer", "driver"])
+      assert.deepEqual(await bob.refused("process/attach", { handle, role }), {
+        code: -32600,
+        message: `unknown handle ${handle}`,
+      });
+    assert.equal((await bob.refused("process/kill", { handle })).message, `unknown handle ${handle}`);
+    await using again = await server.connect(bearer({ sub: "alice" }));
+    await again.handshake();
+    await again.call("process/attach", { handle, role: "driver", processId: "mine" });
+    assert.equal(await again.write("mine", "alice\n"), "accepted");
+    await using operator = await server.connect(bearer({ sub: "root", role: "admin" }));
+    await operator.handshake();
+    await operator.call("process/attach", { handle, role: "viewer" });
+    for (const [client, processId] of [
+      [again, "mine"],
+      [operator, handle],
+    ] as const)
+      await client.outputContains(processId, "got alice");
+  });
+
+  test("owns its sessions; another principal's session is answered like an unknown one", async () => {
+    await using server = await signed();
+    await using alice = await server.connect(bearer({ sub: "alice" }));
+    await alice.handshake();
+    await alice.start("hers", sh("read x"), { pipeStdin: true });
+    await using bob = await server.connect(bearer({ sub: "bob" }));
+    await bob.handshake();
+    await bob.start("his", sh("read x"), { pipeStdin: true });
+    assert.deepEqual(idsOf(await listed(bob)), ["his"]);
+
+    for (const takeOver of [false, true]) {
+      await using thief = await server.connect(bearer({ sub: "bob" }));
+      const foreign = await thief.refused("initialize", {
+        clientName: "thief",
+        resumeSessionId: alice.sessionId,
+        takeOver,
+      });
+      assert.deepEqual(foreign, { code: -32600, message: `unknown session id ${alice.sessionId}` });
+    }
+    assert.equal(await alice.write("hers", "still hers\n"), "accepted");
+
+    await using again = await server.connect(bearer({ sub: "alice" }));
+    await again.handshake({ resumeSessionId: alice.sessionId, takeOver: true });
+    assert.deepEqual(idsOf(await listed(again)), ["hers"]);
+  });
+
+  test("that is missing makes one principal for all such tokens, apart from every other", async () => {
+    await using server = await signed();
+    await using one = await server.connect(bearer({}));
+    await one.handshake();
+    await one.start("shared", sh("read x"), { pipeStdin: true });
+    await using two = await server.connect(bearer({}));
+    await two.handshake();
+    assert.deepEqual(idsOf(await listed(two)), ["shared"]);
+    for (const sub of ["", "undefined", "anonymous", "token", "local"]) {
+      await using named = await server.connect(bearer({ sub }));
+      await named.handshake();
+      assert.deepEqual(idsOf(await listed(named)), [], `sub ${sub}`);
+    }
+  });
+
+  test("with the operator's claim sees and takes over all sessions, and only with the claim that was named", async () => {
+    await using server = await signed("--operator-claim", "role=operator");
+    await using alice = await server.connect(bearer({ sub: "alice" }));
+    await alice.handshake();
+    await alice.start("hers", sh("read x"), { pipeStdin: true });
+    for (const claims of [{ role: "operators" }, { roles: "operator" }, { role: { operator: 1 } }]) {
+      await using none = await server.connect(bearer({ sub: "o", ...claims }));
+      await none.handshake();
+      assert.deepEqual(await listed(none), []);
+    }
+    for (const role of ["operator", ["reader", "operator"]]) {
+      await using operator = await server.connect(bearer({ sub: "o", role }));
+      await operator.handshake();
+      const [one] = await listed(operator);
+      assert.deepEqual([one?.processId, one?.principal], ["hers", "jwt:alice"]);
+    }
+    await using operator = await server.connect(bearer({ sub: "o", role: "operator" }));
+    await operator.handshake({ resumeSessionId: alice.sessionId, takeOver: true });
+    assert.equal(await operator.write("hers", "x\n"), "accepted");
+    await alice.ended();
+    // What an operator took for a while is still its owner's.
+    await using back = await server.connect(bearer({ sub: "alice" }));
+    await back.handshake({ resumeSessionId: alice.sessionId, takeOver: true });
+  });
+});
+
+test("the operator's token sees all sessions; other principals do not see each other's", async () => {
+  const token = "s".repeat(32);
+  await using server = await serve(
+    ...["--ws-auth", "capability-token", "--ws-token-file", file("token", token)],
+    ...["--operator-token-file", file("operator", `${OPERATOR_TOKEN}\n`)],
+  );
+  await using user = await server.connect({ authorization: `Bearer ${token}` });
+  await user.handshake();
+  await user.start("theirs", sh("read x"), { pipeStdin: true });
+  await using operator = await server.connect({ authorization: `Bearer ${OPERATOR_TOKEN}` });
+  await operator.handshake();
+  await operator.start("mine", sh("read x"), { pipeStdin: true });
+  assert.deepEqual(
+    (await listed(operator)).map(({ processId, principal }) => [processId, principal]),
+    [
+      ["theirs", "token"],
+      ["mine", "operator"],
+    ],
+  );
+  const seen = await listed(user);
+  assert.deepEqual([idsOf(seen), seen[0]?.principal], [["theirs"], undefined]);
+});
+
+test("an operator's token needs authentication, and to be long enough", async () => {
+  const alone = new ServeChild([
+    "--listen",
+    "ws://127.0.0.1:0",
+    "--operator-token-file",
+    file("op", OPERATOR_TOKEN),
+  ]);
+  assert.equal((await alone.exited).code, 1);
+  assert.match(alone.stderr, /`--operator-token-file` requires `--ws-auth`/);
+  const short = new ServeChild([
+    ...["--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token"],
+    ...["--ws-token-file", file("token", "s".repeat(32)), "--operator-token-file", file("short", "hunter2")],
+  ]);
+  assert.equal((await short.exited).code, 1);
+  assert.match(short.stderr, /operator token .* must be at least 32 bytes/);
+});
+
+/** Another user's client of a unix socket needs another user, which only root can become. */
+const asOthers = process.getuid?.() === 0;
+test("on a unix socket the peer's uid is the principal, and a named one is the operator", async (t) => {
+  if (!asOthers) {
+    if (process.env.CI) assert.fail("this test needs root, to connect as other users");
+    t.skip("needs root, to connect as other users");
+    return;
+  }
+  chmodSync(scratch.path, 0o755);
+  const path = join(scratch.path, "uid.sock");
+  await using server = await new ServeChild([
+    ...["--listen", `unix://${path}`, "--operator-uid", "65533"],
+  ]).listening();
+  // Only its owner may connect by default; here others are let to it to be told apart.
+  chmodSync(path, 0o666);
+  await using root = await server.connect();
+  await root.handshake();
+  await root.start("root's", sh("read x"), { pipeStdin: true });
+  assert.deepEqual(await seenBy(65534, path), []);
+  assert.deepEqual(await seenBy(65533, path), ["root's uid:0"]);
+  assert.deepEqual(await seenBy(0, path), ["root's undefined"]);
+});
+
+test("without the addon only the server's own user is behind its unix socket, and an operator's uid is refused", async () => {
+  const env = { PROCWIRE_NATIVE_SPAWNER: "/nonexistent.node" };
+  const path = join(scratch.path, "plain.sock");
+  await using server = await new ServeChild(["--listen", `unix://${path}`], { env }).listening();
+  await using one = await server.connect();
+  await one.handshake();
+  await one.start("mine", sh("read x"), { pipeStdin: true });
+  await using two = await server.connect();
+  await two.handshake();
+  assert.deepEqual(idsOf(await listed(two)), ["mine"]);
+
+  const refused = new ServeChild(["--listen", `unix://${path}.2`, "--operator-uid", "0"], { env });
+  assert.equal((await refused.exited).code, 1);
+  assert.match(refused.stderr, /--operator-uid needs the native addon/);
+});
+
+/** What a client that runs as another user lists. */
+async function seenBy(uid: number, path: string): Promise<string[]> {
+  const script = `
+    process.setgid(${uid}); process.setuid(${uid});
+    const socket = require("node:net").connect(${JSON.stringify(path)});
+    socket.write("GET / HTTP/1.1\\r\\nhost: x\\r\\nconnection: upgrade\\r\\nupgrade: websocket\\r\\nsec-websocket-version: 13\\r\\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\\r\\n\\r\\n");
+    const frame = (text) => Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
+    socket.write(frame('{"id":1,"method":"initialize","params":{"clientName":"x"}}'));
+    socket.write(frame('{"method":"initialized"}'));
+    socket.write(frame('{"id":2,"method":"process/list","params":{"allSessions":true}}'));
+    let all = "";
+    socket.on("data", (chunk) => {
+      all += chunk.toString("latin1");
+      const answer = /{"id":2,.*}/.exec(all);
+      if (answer) { console.log(answer[0]); socket.destroy(); }
+    });`;
+  const text = await output([process.execPath, "-e", script]);
+  const { result } = JSON.parse(text) as { result: { processes: Listed[] } };
+  return result.processes.map(({ processId, principal }) => `${processId} ${principal}`);
+}
+
+async function output([program = "", ...args]: string[]): Promise<string> {
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "inherit"] });
+  let text = "";
+  child.stdout.on("data", (chunk: Buffer) => {
+    text += chunk.toString();
+  });
+  await once(child, "close");
+  return text;
+}
+
+describe("a unix socket's file", () => {
+  const full: ChildProcess[] = [];
+  after(() => {
+    for (const child of full) child.kill("SIGKILL");
+  });
+
+  test("belongs to its server while that lives, also when it accepts no connections", async () => {
+    const path = join(scratch.path, "full.sock");
+    const busy = spawn(
+      process.execPath,
+      [
+        "-e",
+        `require("node:net").createServer().listen({ path: ${JSON.stringify(path)}, backlog: 1 }, () => {
+           require("node:fs").writeSync(1, "listening\\n");
+           Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+         });`,
+      ],
+      { stdio: ["ignore", "pipe", "inherit"] },
+    );
+    full.push(busy);
+    await once(createInterface({ input: busy.stdout }), "line");
+    const waiting: Socket[] = [];
+    let isFull = false;
+    await until("the queue is full", async () => {
+      const socket = connect(path);
+      waiting.push(socket);
+      socket.on("error", (error) => {
+        isFull ||= "code" in error && error.code === "EAGAIN";
+      });
+      await new Promise((resolve) => setImmediate(resolve));
+      return isFull;
+    });
+    await using second = new ServeChild(["--listen", `unix://${path}`]);
+    await until("the second server gives up", () => second.child.exitCode !== null);
+    assert.equal((await second.exited).code, 1);
+    assert.match(second.stderr, /another server is listening there/);
+    for (const socket of waiting) socket.destroy();
+    busy.kill("SIGKILL");
+    await once(busy, "close");
+    // Its server is dead now, and its file unused.
+    await using third = await new ServeChild(["--listen", `unix://${path}`]).listening();
+    await (await third.connect()).close();
+  });
+});

@@ -1,0 +1,131 @@
+/** A share link of a real server: one process, in one role, for a time, and nothing else. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { startParams } from "../../support/servers/raw-connection.ts";
+import { runCli } from "../../support/servers/run-cli.ts";
+import { type ServeChild, scratchDirectory, serve } from "../../support/servers/serve.ts";
+
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
+
+async function setup(server: ServeChild) {
+  const owner = await server.connect();
+  await owner.handshake({ extensions: ["attach"] });
+  const start = async (processId: string) => {
+    const params = startParams(processId, ["cat"], { pipeStdin: true, lifetime: "server" });
+    return String((await owner.call("process/start", params)).handle);
+  };
+  const share = async (handle: string, role: string, ttlMs = 60_000) =>
+    String((await owner.call("process/share", { handle, role, ttlMs })).token);
+  const visit = async (token: string) => {
+    const guest = await server.connect(bearer(token));
+    await guest.handshake({ extensions: ["attach"] });
+    return guest;
+  };
+  return { owner, start, share, visit, [Symbol.asyncDispose]: () => owner[Symbol.asyncDispose]() };
+}
+
+describe("a share link", { timeout: 120_000 }, () => {
+  test("gives one process in its role, and nothing else of the server", async () => {
+    using scratch = scratchDirectory();
+    const audit = join(scratch.path, "audit.jsonl");
+    await using server = await serve("--audit", audit, "--allow-forward");
+    await using set = await setup(server);
+    const [handle, other] = [await set.start("one"), await set.start("two")];
+    const token = await set.share(handle, "viewer");
+    await using viewer = await set.visit(token);
+    assert.equal((await viewer.call("process/attach", { handle, role: "viewer" })).role, "viewer");
+    await set.owner.call("process/write", { processId: "one", chunk: "aGVsbG8K" });
+    await viewer.outputContains(handle, "hello");
+    const listed = await viewer.call("process/list", { allSessions: true });
+    assert.deepEqual(
+      (listed.processes as { handle: string }[]).map((one) => one.handle),
+      [handle],
+    );
+    const refused = async (client: typeof viewer, method: string, params: object) =>
+      JSON.stringify((await client.request(method, params)).error ?? "not refused");
+    assert.match(await refused(viewer, "process/attach", { handle, role: "driver" }), /only lets it watch/);
+    assert.match(
+      await refused(viewer, "process/attach", { handle: other, role: "viewer" }),
+      /unknown handle/,
+    );
+    assert.match(await refused(viewer, "process/tree", { handle: other }), /unknown handle/);
+    const watching = /came by a share link, which lets it watch one process/;
+    for (const [method, params] of [
+      ["process/start", startParams("x", ["id"])],
+      ["process/kill", { handle }],
+      ["process/share", { handle, role: "driver", ttlMs: 1000 }],
+      ["process/write", { processId: handle, chunk: "eA==" }],
+      ["process/signal", { processId: handle, signal: "SIGTERM" }],
+      ["process/terminate", { processId: handle }],
+      ["fs/readFile", { path: "file:///etc/passwd" }],
+      ["environment/info", {}],
+      ["command/exec", { argv: ["id"], cwd: "/", env: {}, tty: false }],
+      ["forward/open", { streamId: "s", host: "127.0.0.1", port: 1 }],
+      ["forward/listen", { listenId: "l", port: 0 }],
+      ["forward/watchPorts", { watch: true }],
+      ["http/request", { requestId: "r", method: "GET", url: "http://127.0.0.1:1/", headers: [] }],
+    ] as const)
+      assert.match(await refused(viewer, method, params), watching, method);
+    const driving = await set.share(handle, "driver");
+    await using driver = await set.visit(driving);
+    await driver.call("process/attach", { handle, role: "driver" });
+    await driver.call("process/write", { processId: handle, chunk: "dHlwZWQK" });
+    await viewer.outputContains(handle, "typed");
+    assert.match(await refused(driver, "process/start", startParams("x", ["id"])), /share link/);
+    assert.match(await refused(driver, "forward/listen", { listenId: "l", port: 0 }), /share link/);
+    const written = `${readFileSync(audit, "utf8")}${server.stderr}${server.stdout}`;
+    assert.match(written, /"event":"share"/);
+    assert.match(written, /"principal":"share:2"/);
+    assert.ok(![token, driving].some((secret) => written.includes(secret)));
+  });
+
+  test("ends with its time, for connected guests too, and with its process", async () => {
+    await using server = await serve();
+    await using set = await setup(server);
+    const handle = await set.start("one");
+    await using guest = await set.visit(await set.share(handle, "viewer", 700));
+    await guest.call("process/attach", { handle, role: "viewer" });
+    await guest.ended();
+    const lasting = await set.share(handle, "viewer");
+    await (await set.visit(lasting))[Symbol.asyncDispose]();
+    await set.owner.call("process/kill", { handle });
+    await set.owner.notification("process/exited", "one");
+    await assert.rejects(set.visit(lasting), /401/);
+    // On a server without authentication an expired link must not make a guest the owner.
+    await assert.rejects(set.visit("share-nothing"), /401/);
+    const again = await set.owner.request("process/share", { handle, role: "viewer", ttlMs: 1000 });
+    assert.match(JSON.stringify(again.error), /has ended and cannot be shared/);
+    const next = await set.start("next");
+    for (const ttlMs of [0, 8 * 24 * 3600_000])
+      assert.match(
+        JSON.stringify(
+          (await set.owner.request("process/share", { handle: next, role: "viewer", ttlMs })).error,
+        ),
+        /ttlMs must be between 1 and 604800000/,
+      );
+  });
+
+  test("is printed as an address by procwire share, and attach takes its token", async () => {
+    await using server = await serve();
+    await using set = await setup(server);
+    const handle = await set.start("one");
+    const shared = await runCli(["share", "--connect", server.url, "--expires", "5m", handle.slice(0, 6)], {
+      cwd: "/",
+    });
+    assert.equal(shared.code, 0, shared.stderr);
+    const [, token = ""] =
+      /^http:\/\/127\.0\.0\.1:\d+\/#share=(share-[\w-]{32})&process=[a-z2-7]{12}&role=viewer\n$/.exec(
+        shared.stdout,
+      ) ?? [];
+    await using client = await ExecServerClient.connectWebSocket({ url: server.url, authToken: token });
+    const process = await client.attach(handle);
+    assert.equal(process.role, "viewer");
+    await assert.rejects(client.attach(handle, { role: "driver" }), /only lets it watch/);
+    const bad = await runCli(["share", "--connect", server.url, "--expires", "soon", handle], { cwd: "/" });
+    assert.deepEqual([bad.code, /soon/.test(bad.stderr)], [2, true]);
+  });
+});

@@ -1,0 +1,340 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmodSync, existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
+import {
+  childrenOf,
+  isAlive,
+  PROCWIRE,
+  ServeChild,
+  scratchDirectory,
+  serve,
+  withEnvironment,
+} from "../../support/servers/serve.ts";
+import { KeptServe, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
+import { until } from "../../support/system/until.ts";
+import { commandAs, USERS, type User } from "../../support/system/users.ts";
+
+/**
+ * Deserters: daemons that also drop the mark by which a server knows whose descendants they are (`native/process/mark.cc`).
+ * They end with the process that started them all the same.
+ */
+
+const ROUNDS = 200;
+const AT_ONCE = 10;
+
+const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const hasWatchdog = existsSync(watchdog);
+
+function skipFor(user: User): string | false {
+  const [program = "test", ...args] = [...commandAs(user), "test", "-x", PROCWIRE];
+  const canRun = spawnSync(program, args, { stdio: "ignore" }).status === 0;
+  return skipUnless(hasWatchdog && canRun, `${user.name} cannot run ${PROCWIRE} with its watchdog`);
+}
+
+async function serveAs(user: User, ...args: string[]): Promise<ServeChild> {
+  const [program = PROCWIRE, ...before] = [...commandAs(user), PROCWIRE, "serve"];
+  const server = new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
+    command: [program, ...before],
+    env: { HOME: "/nonexistent" },
+    cwd: "/",
+  });
+  return server.listening();
+}
+
+async function connected(server: ServeChild): Promise<WireClient> {
+  const client = await server.connect();
+  await client.handshake();
+  return client;
+}
+
+const CLOSED = ">/dev/null 2>&1 </dev/null";
+/** Twice forked, in a session of its own, ignoring signals, holding nothing; `first` runs before it says it is up. */
+const daemon = (first: string) =>
+  `(setsid bash -c 'trap "" TERM HUP; ${first}; echo $$ >$PLACE.new; mv $PLACE.new $PLACE; exec sleep 1000' ${CLOSED} &)`;
+const NOTHING = ":";
+/** Each limit that could carry a mark. */
+const DROPS_MARK = "ulimit -x 4096; ulimit -R 5000000";
+/** A well-formed mark of a process that never existed. */
+const FAKES_MARK = "ulimit -x 4503599627370497; ulimit -R 4503599627370497";
+/** What programs with realtime threads do. */
+const LIMITS_REALTIME = "ulimit -R 5000000";
+/** The value of a resource limit of another process, which everybody may read. */
+const limitOf = (pid: number, name: string) =>
+  `$(sed -n "s/^Max ${name} *\\([0-9]*\\).*/\\1/p" /proc/${pid}/limits)`;
+const takesMarkOf = (pid: number) => `ulimit -x ${limitOf(pid, "file locks")}`;
+const takesHalvesOf = (pid: number) => `${takesMarkOf(pid)}; ulimit -R ${limitOf(pid, "realtime timeout")}`;
+
+/** The clock by which the kernel notes when a process began. */
+const ticks = () => readFileSync("/proc/uptime", "utf8").split(" ")[0];
+const commandLine = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, "utf8");
+
+/** Starts a daemon from a process of its own, and says its number. */
+async function startDaemon(
+  client: WireClient,
+  processId: string,
+  first: string,
+  then: string,
+  more: object = {},
+) {
+  using place = scratchDirectory();
+  chmodSync(place.path, 0o777);
+  const file = join(place.path, "pid");
+  const env = { PATH: "/usr/bin:/bin", PLACE: file };
+  await client.start(processId, sh(`${daemon(first)}; ${then}`), { cwd: "file:///", env, ...more });
+  await until(`the daemon of ${processId} is there`, () => existsSync(file));
+  const pid = Number(readFileSync(file, "utf8"));
+  assert.ok(isAlive(pid), `${pid} is not there to begin with`);
+  return pid;
+}
+
+for (const user of USERS) {
+  describe(`deserters of ${user.name}`, { skip: skipFor(user) }, () => {
+    test("end when the process that started them is terminated, are reported, and other daemons stay", async () => {
+      await using server = await serveAs(user);
+      const others = await connected(server);
+      const client = await connected(server);
+      const early = await startDaemon(others, "early", NOTHING, "exec sleep 1000");
+      const pids = [
+        await startDaemon(client, "dropped", DROPS_MARK, "exec sleep 1000"),
+        await startDaemon(client, "faked", FAKES_MARK, "exec sleep 1000"),
+      ];
+      const honest = [
+        early,
+        await startDaemon(others, "late", NOTHING, "exec sleep 1000"),
+        await startDaemon(others, "realtime", LIMITS_REALTIME, "exit 0"),
+        await startDaemon(client, "own", NOTHING, "exec sleep 1000"),
+      ];
+      for (const [at, processId] of ["dropped", "faked"].entries()) {
+        assert.deepEqual(await client.call("process/terminate", { processId }), { running: true });
+        await until(`${processId} is gone`, () => !isAlive(pids[at] ?? 0));
+      }
+      for (const pid of pids)
+        await until(`${pid} is told`, () => new RegExp(`ended orphans .*${pid}`).test(server.stderr));
+      assert.deepEqual(honest.filter(isAlive), honest);
+      assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
+    });
+
+    test("end with their session when the process that started them ended by itself", async () => {
+      await using server = await serveAs(user, "--detached-session-ttl", "0");
+      const others = await connected(server);
+      const honest = await startDaemon(others, "honest", NOTHING, "exit 0");
+      const client = await connected(server);
+      const pid = await startDaemon(client, "p", DROPS_MARK, "exit 0");
+      assert.equal((await client.finished("p")).exitCode, 0);
+      client.cut();
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(honest));
+    });
+
+    test(`end at whatever point of their escape, ${ROUNDS} times`, async () => {
+      await using server = await serveAs(user);
+      const client = await connected(server);
+      const mark = `DESERTS_FROM=${process.pid}-${user.uid}-${Date.now()}`;
+      const [name = "", value = ""] = mark.split("=");
+      const env = { PATH: "/usr/bin:/bin", PLACE: "/dev/null", [name]: value };
+      const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
+      const ways = user.uid === 0 ? [DROPS_MARK] : [DROPS_MARK, takesHalvesOf(early)];
+      const desert = (way = DROPS_MARK) =>
+        `(setsid bash -c '${way}; (setsid sleep 1000 &); exec sleep 1000' ${CLOSED} &)`;
+      const round = async (at: number) => {
+        const processId = `p${at}`;
+        await client.start(processId, sh(`${desert(ways[at % ways.length])}; exec sleep 1000`), {
+          cwd: "file:///",
+          env,
+        });
+        // None, some or all of its forks are behind it by then.
+        for (let turns = at % 8; turns > 0; turns--) await client.call("environment/status", {});
+        await client.call("process/terminate", { processId });
+      };
+      for (let at = 0; at < ROUNDS; at += AT_ONCE)
+        await Promise.all(Array.from({ length: AT_ONCE }, (_, next) => round(at + next)));
+      await until("none is left", () => withEnvironment(mark).length === 0);
+      assert.ok(isAlive(early));
+    });
+  });
+}
+
+const [ordinary] = USERS.filter(({ name }) => name === "an ordinary user");
+assert.ok(ordinary);
+
+describe("deserters that take the mark of another process of their server", {
+  skip: skipFor(ordinary),
+}, () => {
+  test("end when the process that started them is terminated, whichever they take, and those others stay", async () => {
+    await using server = await serveAs(ordinary);
+    const others = await connected(server);
+    const client = await connected(server);
+    const realtime = await startDaemon(others, "realtime", LIMITS_REALTIME, "exec sleep 1000");
+    const early = await startDaemon(others, "early", NOTHING, "exec sleep 1000");
+    // Who began in one tick of the clock cannot be told apart by age.
+    const begun = ticks();
+    await until("another tick", () => ticks() !== begun);
+    const ways = {
+      mark: takesMarkOf(early),
+      halves: takesHalvesOf(early),
+      lowered: `${takesMarkOf(early)}; ${LIMITS_REALTIME}`,
+      nothing: `${takesMarkOf(early)}; ulimit -R 0`,
+    };
+    const deserters = new Map<string, number>();
+    for (const [way, first] of Object.entries(ways))
+      deserters.set(way, await startDaemon(client, way, first, "exec sleep 1000"));
+    const late = await startDaemon(others, "late", NOTHING, "exec sleep 1000");
+    deserters.set("later", await startDaemon(client, "later", takesHalvesOf(late), "exec sleep 1000"));
+    for (const [processId, pid] of deserters) {
+      assert.deepEqual(await client.call("process/terminate", { processId }), { running: true });
+      await until(`${processId} is gone`, () => !isAlive(pid));
+    }
+    const honest = [early, realtime, late];
+    assert.deepEqual(honest.filter(isAlive), honest);
+    assert.equal(honest.filter((pid) => server.stderr.includes(`${pid}`)).length, 0);
+  });
+
+  test("end with their session when the process that started them ended by itself", async () => {
+    await using server = await serveAs(ordinary, "--detached-session-ttl", "0");
+    const honest = await startDaemon(await connected(server), "honest", NOTHING, "exec sleep 1000");
+    const client = await connected(server);
+    const pid = await startDaemon(client, "p", takesMarkOf(honest), "exit 0");
+    assert.equal((await client.finished("p")).exitCode, 0);
+    client.cut();
+    await until("it is gone", () => !isAlive(pid));
+    assert.ok(isAlive(honest));
+  });
+
+  test("end with their server, even if it was a kept process's mark", { skip: NO_KEEPER }, async () => {
+    await using server = new KeptServe(await serveAs(ordinary, "--keep"));
+    const client = await connected(server.serve);
+    const honest = await startDaemon(client, "kept", NOTHING, "exec sleep 1000", { lifetime: "kept" });
+    const pid = await startDaemon(client, "p", takesHalvesOf(honest), "exec sleep 1000");
+    const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
+    await server.killServer([honest, kept]);
+    await until("it is gone", () => !isAlive(pid));
+    assert.ok(isAlive(honest));
+  });
+});
+
+const root: User = { name: "root", uid: 0 };
+const CAP_SYS_RESOURCE = 24;
+const canRaiseLimits = () => {
+  const bits = /^CapEff:\t(\w+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
+  return ((BigInt(`0x${bits}`) >> BigInt(CAP_SYS_RESOURCE)) & 1n) === 1n;
+};
+
+interface TakesAll {
+  skip: string | false;
+  serve(...args: string[]): Promise<ServeChild>;
+  takes(pid: number): string;
+  /** What a mark looks like in /proc/PID/limits. */
+  marks: RegExp;
+}
+
+/** Ways to take all of another process's mark, so that nothing tells the two apart. */
+const TAKES_ALL: Record<string, TakesAll> = {
+  "who may raise limits": {
+    skip: canRaiseLimits() ? false : "root may not raise limits here",
+    serve: (...args) => serveAs(root, ...args),
+    takes: takesHalvesOf,
+    marks: /^Max (file locks|realtime timeout).*$/gm,
+  },
+  "of a server that has limits of its own, so that marks have one half": {
+    skip: false,
+    serve: (...args) => serveBelowAnother(...args),
+    takes: (pid) => `prlimit --pid $$ --rss=${limitOf(pid, "resident set")}:`,
+    marks: /^Max resident set.*$/gm,
+  },
+};
+
+/** As the mark of another server is there. */
+async function serveBelowAnother(...args: string[]): Promise<ServeChild> {
+  const program = `ulimit -x 4503599627370497; exec "$0" serve "$@"`;
+  const listen = ["--listen", "ws://127.0.0.1:0", ...args];
+  return new ServeChild(listen, { command: ["bash", "-c", program, PROCWIRE] }).listening();
+}
+
+const inCgroups = process.getuid?.() === 0 ? skipFor(root) || NO_SERVER_CGROUP : "only root can make cgroups";
+
+for (const [whose, way] of Object.entries(TAKES_ALL)) {
+  describe(`deserters ${whose}, which take all of another process's mark`, {
+    skip: way.skip || inCgroups,
+  }, () => {
+    const marksOf = (pid: number) => readFileSync(`/proc/${pid}/limits`, "utf8").match(way.marks);
+
+    /** Says the numbers of both: of the process whose mark is taken, and of the deserter. */
+    const desert = async (server: ServeChild, then: string, more: object = {}) => {
+      const other = await startDaemon(await connected(server), "other", NOTHING, "exec sleep 1000", more);
+      const client = await connected(server);
+      const pid = await startDaemon(client, "p", way.takes(other), then);
+      assert.deepEqual(marksOf(pid), marksOf(other));
+      return { client, other, pid };
+    };
+
+    test("end when the process that started them is terminated, and that other stays", async () => {
+      await using server = await way.serve();
+      const { client, other, pid } = await desert(server, "exec sleep 1000");
+      assert.deepEqual(await client.call("process/terminate", { processId: "p" }), { running: true });
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(other));
+    });
+
+    test("end with their session, also when the process that started them ended by itself", async () => {
+      await using server = await way.serve("--detached-session-ttl", "0");
+      const { client, other, pid } = await desert(server, "exit 0");
+      assert.equal((await client.finished("p")).exitCode, 0);
+      client.cut();
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(other));
+    });
+
+    test("end with their server, even if it was a kept process's mark", { skip: NO_KEEPER }, async () => {
+      await using server = new KeptServe(await way.serve("--keep"));
+      const { other, pid } = await desert(server.serve, "exec sleep 1000", { lifetime: "kept" });
+      const [kept = 0] = childrenOf(server.keeperPid).filter((child) => /^sleep/.test(commandLine(child)));
+      await server.killServer([other, kept]);
+      await until("it is gone", () => !isAlive(pid));
+      assert.ok(isAlive(other));
+    });
+  });
+}
+
+describe("daemons of a server that another server runs", { skip: skipFor(ordinary) }, () => {
+  test("end when the process that started them is terminated, marked or not, and other daemons stay", async () => {
+    await using server = await serveBelowAnother();
+    const client = await connected(server);
+    const early = await startDaemon(client, "early", NOTHING, "exec sleep 1000");
+    for (const [processId, first] of Object.entries({ marked: NOTHING, dropped: "ulimit -m 4096" })) {
+      const pid = await startDaemon(client, processId, first, "exec sleep 1000");
+      await client.call("process/terminate", { processId });
+      await until(`${processId} is gone`, () => !isAlive(pid));
+    }
+    assert.ok(isAlive(early));
+  });
+});
+
+describe("daemons of an ordinary user, where no cgroup can be made", () => {
+  const user = ordinary;
+  const skip = skipFor(user);
+
+  test("end when the server and both watchdogs are killed at once, and those of other servers stay", {
+    skip,
+  }, async () => {
+    await using other = await serve();
+    const stays = await startDaemon(await connected(other), "p", NOTHING, "exec sleep 1000");
+    const server = await serveAs(user);
+    const client = await connected(server);
+    const pids = [
+      await startDaemon(client, "p", NOTHING, "exec sleep 1000"),
+      await startDaemon(client, "gone", NOTHING, "exit 0"),
+    ];
+    const three = [server.child.pid ?? 0, server.lowerWatchdogPid(), server.serverPid()];
+    // Stopped, none of them can do anything between the deaths.
+    for (const signal of ["SIGSTOP", "SIGKILL"] as const) for (const pid of three) process.kill(pid, signal);
+    await until(`none is left (${pids.filter(isAlive)})`, () => !pids.some(isAlive));
+    await server.exited;
+    assert.ok(isAlive(stays));
+  });
+});

@@ -1,0 +1,143 @@
+import assert from "node:assert/strict";
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { sh } from "../../support/servers/raw-connection.ts";
+import {
+  isAlive,
+  residentBytes,
+  type ServeChild,
+  scratchDirectory,
+  serve,
+} from "../../support/servers/serve.ts";
+import { until } from "../../support/system/until.ts";
+
+const MIB = 1024 * 1024;
+
+/** Waits until a file has not grown for a while: its writer is paused by backpressure. */
+async function standsStill(path: string): Promise<number> {
+  let size = -1;
+  let since = Date.now();
+  await until("it stands still", () => {
+    const now = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+    if (now !== size) {
+      size = now;
+      since = Date.now();
+    }
+    return size > 0 && Date.now() - since > 500;
+  });
+  return size;
+}
+
+/** The memory of a server that has finished its work: sampled until it no longer changes much. */
+async function settledMemory(pid: number): Promise<number> {
+  let bytes = residentBytes(pid);
+  let since = Date.now();
+  await until("its memory stands still", () => {
+    const now = residentBytes(pid);
+    if (Math.abs(now - bytes) > MIB) {
+      bytes = now;
+      since = Date.now();
+    }
+    return Date.now() - since > 500;
+  });
+  return bytes;
+}
+
+/** Prints without end, 64 KiB at a time, and notes each piece in a file. */
+const flood = (path: string) =>
+  sh(`echo $$; i=0; while :; do head -c 65536 /dev/zero; i=$((i+1)); printf . >> '${path}'; done`);
+
+async function ready(server: ServeChild) {
+  const client = await server.connect();
+  await client.handshake();
+  return client;
+}
+
+describe("a reader that stalls", () => {
+  test("pauses its own processes, keeps requests working, and costs no memory", async () => {
+    using scratch = scratchDirectory();
+    await using server = await serve();
+    const pid = server.serverPid();
+    await using client = await ready(server);
+    await using other = await ready(server);
+    await other.start("warm", sh("head -c 20000000 /dev/zero"));
+    await other.finished("warm");
+    const before = residentBytes(pid);
+
+    const ids = ["a", "b", "c", "d"];
+    for (const id of ids) await client.start(id, flood(join(scratch.path, id)));
+    await client.until("all have begun", () => ids.every((id) => client.output(id).includes("\n")));
+    const pids = ids.map((id) => Number(client.output(id).split("\n", 1)[0]));
+    client.pause();
+    for (const id of ids) await standsStill(join(scratch.path, id));
+    // Each of them holds its retention and the two head and tail buffers; the queue of the connection is bounded too.
+    const grown = (await settledMemory(pid)) - before;
+    assert.ok(grown < 60 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);
+
+    // Requests that are sent are carried out, though their answers cannot be read yet.
+    const answers = [client.request("process/terminate", { processId: "a" }), client.request("process/list")];
+    await until("the terminated one is gone", () => !isAlive(pids[0] ?? 0));
+    assert.ok(pids.slice(1).every(isAlive));
+    // Other clients' processes do not wait for it.
+    await other.start("p", sh("head -c 3000000 /dev/zero"));
+    await other.finished("p");
+    assert.equal(other.outputBytes("p").length, 3_000_000);
+
+    client.resume();
+    const [terminated, list] = await Promise.all(answers);
+    assert.deepEqual(terminated?.result, { running: true });
+    assert.ok(Array.isArray(list?.result?.processes) && list.result.processes.length === 4);
+    const { exited } = await client.finished("a");
+    assert.equal(exited.reason, "terminated");
+    const seqs = client.told("a").map(({ params }) => params.seq);
+    assert.deepEqual(
+      seqs,
+      seqs.map((_, index) => index + 1),
+    );
+    for (const id of ids.slice(1)) await client.call("process/terminate", { processId: id });
+  });
+
+  test("loses nothing when it goes on", async () => {
+    using scratch = scratchDirectory();
+    await using server = await serve();
+    await using client = await ready(server);
+    const note = join(scratch.path, "note");
+    const script = `i=0; while [ $i -lt 300 ]; do seq -f '%07.0f' $((i*8000)) $((i*8000+7999)); i=$((i+1)); printf . >> '${note}'; done`;
+    client.pause();
+    const started = client.start("p", sh(script));
+    const size = await standsStill(note);
+    assert.ok(size < 300, "nobody held it back");
+    client.resume();
+    await started;
+    const { output } = await client.finished("p");
+    assert.equal(output.length, 300 * 8000 * 8);
+    let at = 0;
+    for (let n = 0; n < 300 * 8000; n += 997) {
+      at = n * 8;
+      assert.equal(Number(output.slice(at, at + 7)), n % 10_000_000);
+    }
+  });
+
+  test("that asks for more and more without reading the answers costs no memory either", async () => {
+    await using server = await serve();
+    const pid = server.serverPid();
+    await using client = await ready(server);
+    await client.start("p", sh("head -c 4000000 /dev/zero; read x"), { pipeStdin: true });
+    await client.until("all of it", () => client.outputBytes("p").length === 4_000_000);
+    const { processes } = (await client.call("process/list")) as { processes: { pid: number }[] };
+    const reading = processes[0]?.pid ?? 0;
+    const before = residentBytes(pid);
+    client.pause();
+    // Each answer is 1.4 MB: 170 MB in all.
+    const answers = Array.from({ length: 120 }, () => client.request("process/read", { processId: "p" }));
+    const write = client.request("process/write", { processId: "p", chunk: "Cg==", writeId: "1" });
+    // The write stands behind all of them: once it is carried out the process ends.
+    await until("the write came through", () => !isAlive(reading));
+    const grown = (await settledMemory(pid)) - before;
+    client.resume();
+    assert.ok(grown < 90 * MIB, `the server grew by ${Math.round(grown / MIB)} MiB`);
+    for (const { result } of await Promise.all(answers)) assert.equal(result?.failure, null);
+    assert.equal((await write).result?.status, "accepted");
+  });
+});

@@ -1,0 +1,120 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { sh, startParams, type WireClient } from "../../support/servers/raw-connection.ts";
+import { type ServeChild, serve } from "../../support/servers/serve.ts";
+
+/** Input goes straight from the socket to the process where possible: no client may see a difference. */
+
+let server: ServeChild;
+before(async () => {
+  server = await serve();
+});
+after(() => server.stop());
+
+const hash = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
+
+function request(client: WireClient, id: string, method: string, params: object): void {
+  client.raw(JSON.stringify({ id, method, params }));
+}
+
+const write = (client: WireClient, processId: string, at: number, bytes: Buffer) =>
+  request(client, `w${at}`, "process/write", {
+    processId,
+    writeId: `w${at}`,
+    chunk: bytes.toString("base64"),
+  });
+
+describe("input by the straight lane", () => {
+  test("keeps its order with start and closeStdin sent in one go, 100 times", async () => {
+    await using client = await server.connect();
+    await client.handshake();
+    for (let run = 0; run < 100; run++) {
+      const processId = `order-${run}`;
+      request(client, processId, "process/start", startParams(processId, ["cat"], { pipeStdin: true }));
+      const parts = Array.from({ length: 50 }, (_, at) => Buffer.from(`${at},`));
+      for (const [at, part] of parts.entries()) write(client, processId, at, part);
+      request(client, "close", "process/closeStdin", { processId });
+      const { output } = await client.finished(processId);
+      assert.equal(output, Buffer.concat(parts).toString());
+    }
+  });
+
+  test("keeps its order with a process that reads intermittently, so that the queue fills and empties", async () => {
+    await using client = await server.connect();
+    await client.handshake();
+    const script =
+      "for n in 1 2 3 4 5 6 7 8; do sleep 0.05; head -c 1500000 >&3; done 3>&1 | sha256sum; cat >/dev/null";
+    for (let run = 0; run < 3; run++) {
+      const processId = `slow-${run}`;
+      await client.start(processId, sh(script), { pipeStdin: true });
+      const parts = Array.from({ length: 1000 }, (_, at) => randomBytes(at % 7 === 0 ? 100_000 : at % 50));
+      const whole = Buffer.concat(parts);
+      assert.ok(whole.length > 12_000_000);
+      for (const [at, part] of parts.entries()) write(client, processId, at, part);
+      request(client, "close", "process/closeStdin", { processId });
+      const { output } = await client.finished(processId);
+      assert.equal(output.split(" ")[0], hash(whole.subarray(0, 12_000_000)));
+    }
+  });
+
+  test("answers every write once, and a repeated one without writing it again", async () => {
+    await using client = await server.connect();
+    await client.handshake();
+    await client.start("cat", ["cat"], { pipeStdin: true });
+    assert.equal(await client.write("cat", "a", "id-a"), "accepted");
+    assert.equal(await client.write("cat", "b", "id-b"), "accepted");
+    assert.equal(await client.write("cat", "again", "id-a"), "accepted");
+    assert.deepEqual((await client.call("process/closeStdin", { processId: "cat" })).status, "accepted");
+    assert.equal(await client.write("cat", "again", "id-b"), "accepted");
+    assert.equal(await client.write("cat", "late", "id-c"), "stdinClosed");
+    assert.equal((await client.finished("cat")).output, "ab");
+  });
+
+  test("is refused for a process that was asked to end, and for one that is unknown", async () => {
+    await using client = await server.connect();
+    await client.handshake();
+    await client.start("ends", sh("trap '' TERM; echo ready; cat"), { pipeStdin: true });
+    await client.outputContains("ends", "ready");
+    assert.equal(await client.write("ends", "x", "known"), "accepted");
+    const ended = client.request("process/terminate", {
+      processId: "ends",
+      mode: { type: "graceful", timeoutMs: 60_000 },
+    });
+    const refused = await client.refused("process/write", {
+      processId: "ends",
+      writeId: "new",
+      chunk: "eA==",
+    });
+    assert.deepEqual(refused, { code: -32603, message: "failed to write to process stdin" });
+    assert.equal(await client.write("ends", "x", "known"), "accepted");
+    await client.call("process/terminate", { processId: "ends" });
+    await ended;
+    assert.equal(await client.write("nobody", "x", "w"), "unknownProcess");
+  });
+
+  test("follows the session to its new connection, and waits for `initialized` there", async () => {
+    const first = await server.connect();
+    await first.handshake();
+    await first.start("cat", ["cat"], { pipeStdin: true });
+    assert.equal(await first.write("cat", "one,", "w1"), "accepted");
+    await first.outputContains("cat", "one,");
+
+    await using second = await server.connect();
+    await second.call("initialize", {
+      clientName: "test",
+      resumeSessionId: first.sessionId,
+      takeOver: true,
+      extensions: ["takeOver"],
+    });
+    const early = await second.refused("process/write", { processId: "cat", writeId: "w2", chunk: "eA==" });
+    assert.match(early.message, /client must send initialized/);
+    second.notify("initialized", {});
+    assert.equal(await second.write("cat", "again,", "w1"), "accepted");
+    assert.equal(await second.write("cat", "two,", "w3"), "accepted");
+    await second.outputContains("cat", "two,");
+    await second.call("process/closeStdin", { processId: "cat" });
+    assert.equal((await second.finished("cat")).output, "two,");
+    await first.ended();
+  });
+});

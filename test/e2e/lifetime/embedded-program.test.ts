@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { describe, it } from "node:test";
+import { sandboxPrograms } from "../../../src/sandbox/sandbox-probe.ts";
+import { scratchDirectory } from "../../support/servers/serve.ts";
+import { skipUnless } from "../../support/system/skip-unless.ts";
+
+const source = (path: string) => new URL(`../../src/${path}`, import.meta.url).href;
+
+/** What every program does, around what it is about: opens a server of its own, and says that it has come to its end. */
+const program = (body: string) => `
+import { createLocalHost, ExecServer, ExecServerClient, listen, run } from "${source("index.ts")}";
+import { RpcCaller } from "${source("client/rpc-caller.ts")}";
+import { memoryConnectionPair } from "${source("connection/memory-connection.ts")}";
+import { uriFromPath } from "${source("protocol/path-uri.ts")}";
+
+const server = new ExecServer(createLocalHost());
+const special = (kind) => ({ type: "special", value: { kind } });
+const sandbox = {
+  permissions: {
+    type: "managed",
+    file_system: { type: "restricted", entries: [{ path: special("root"), access: "read" }] },
+    network: "restricted",
+  },
+  windowsSandboxLevel: "disabled",
+};
+async function openCaller() {
+  const [ours, theirs] = memoryConnectionPair();
+  void server.accept(theirs);
+  const caller = new RpcCaller(ours, { notified: () => undefined, closed: () => undefined });
+  await caller.call("initialize", { clientName: "program" });
+  caller.initialized();
+  return caller;
+}
+const readWalled = (caller) => caller.call("fs/readFile", { path: uriFromPath(process.argv[1]), sandbox });
+${body}
+await server.close();
+console.log("closed");
+`;
+
+/** Runs it to its own end, in a folder that is also where its temporary files are; gives what it left there. */
+async function runProgram(body: string) {
+  using scratch = scratchDirectory();
+  const path = join(scratch.path, "program.ts");
+  const TMPDIR = join(scratch.path, "tmp");
+  mkdirSync(TMPDIR);
+  writeFileSync(path, program(body));
+  const child = spawn(process.execPath, ["--no-warnings", path], {
+    cwd: scratch.path,
+    env: { ...process.env, TMPDIR },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, "close"),
+  ]);
+  return { code, stdout, stderr, left: readdirSync(TMPDIR) };
+}
+
+const CLOSED = { code: 0, stdout: "closed\n", stderr: "", left: [] };
+const skip = skipUnless(
+  sandboxPrograms() !== null,
+  "bubblewrap does not work here; run `npm run setup:debian`",
+);
+
+describe("a program that closes the server it has embedded", { timeout: 120_000 }, () => {
+  it("ends by itself, whatever was used: commands, terminals, sockets", async () => {
+    const used = await runProgram(`
+      const client = await ExecServerClient.connectInProcess(server);
+      await run(client.backend, ["echo", "hello"]);
+      const env = { PATH: "/usr/bin:/bin" };
+      await client.start({ processId: "shell", argv: ["sh"], cwd: "/", env, tty: true });
+      await client.start({ processId: "sleep", argv: ["sleep", "100"], cwd: "/", env });
+      const listening = await listen(server, { type: "websocket", host: "127.0.0.1", port: 0 });
+      const far = await ExecServerClient.connectWebSocket({ url: listening.url });
+      await run(far.backend, ["true"]);
+      await far.close();
+      await listening.close();
+      await client.close();
+    `);
+    assert.deepEqual(used, CLOSED);
+    assert.deepEqual(await runProgram(""), CLOSED);
+  });
+
+  it("comes to the line behind close() although only a server behind walls is still ending", {
+    skip,
+  }, async () => {
+    for (let count = 0; count < 5; count++) {
+      const closed = await runProgram(
+        "const caller = await openCaller(); await readWalled(caller); caller.close();",
+      );
+      assert.deepEqual(closed, CLOSED);
+    }
+  });
+
+  it("does so when a file behind walls is just being asked for, and commands behind walls run", {
+    skip,
+  }, async () => {
+    for (let count = 0; count < 5; count++) {
+      const closed = await runProgram(`
+        const caller = await openCaller();
+        const client = await ExecServerClient.connectInProcess(server);
+        const env = { PATH: "/usr/bin:/bin" };
+        await client.start({ processId: "walled", argv: ["sleep", "100"], cwd: "/", env, sandbox });
+        readWalled(caller).catch(() => undefined);
+        await new Promise((resolve) => setTimeout(resolve, ${count * 20}));
+      `);
+      assert.deepEqual(closed, CLOSED);
+    }
+  });
+});

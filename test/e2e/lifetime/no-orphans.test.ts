@@ -1,0 +1,243 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { NO_ADDON, startChild, TERMINAL } from "../../native/started.ts";
+import { sh, startParams, WireClient, webSocketWire } from "../../support/servers/raw-connection.ts";
+import {
+  isAlive,
+  PROCWIRE,
+  ServeChild,
+  scratchDirectory,
+  serve,
+  withEnvironment,
+} from "../../support/servers/serve.ts";
+import { until } from "../../support/system/until.ts";
+
+/** Whichever of our own programs is killed without warning, nothing that was started stays behind. */
+
+const watchdog = fileURLToPath(new URL("../../native/build/watchdog", import.meta.url));
+const skip = !existsSync(watchdog) && "the watchdog is not built: it needs a C++ compiler";
+
+/** Each prints the pids of what must not survive, one a line. */
+const KINDS: Record<string, { script: string; pids: number; tty?: boolean }> = {
+  "with pipes": { script: "echo $$; sleep 1000 & echo $!; wait", pids: 2 },
+  "in a terminal": { script: "echo $$; sleep 1000 & echo $!; wait", pids: 2, tty: true },
+  "in a session of its own": { script: "setsid sh -c 'echo $$; exec sleep 1000' & echo $$; wait", pids: 2 },
+  "twice forked": { script: "(setsid sh -c 'echo $$; exec sleep 1000' &) ; echo $$; sleep 1000", pids: 2 },
+  "whose leader is gone": {
+    script: "(setsid sh -c 'echo $$; exec sleep 1000 >/dev/null 2>&1 </dev/null' &)",
+    pids: 1,
+  },
+  "deaf to TERM and HUP": {
+    script: "trap '' TERM HUP INT; echo $$; sh -c 'echo $$; while :; do sleep 1; done' & wait",
+    pids: 2,
+  },
+  "deaf in a terminal": {
+    script: "trap '' TERM HUP INT; echo $$; while :; do sleep 1; done",
+    pids: 1,
+    tty: true,
+  },
+};
+
+async function startAll(server: ServeChild): Promise<{ client: WireClient; pids: Map<string, number[]> }> {
+  const client = await server.connect();
+  await client.handshake();
+  const pids = new Map<string, number[]>();
+  for (const [kind, { script, tty = false }] of Object.entries(KINDS))
+    await client.start(kind, sh(script), { tty });
+  for (const [kind, { pids: count }] of Object.entries(KINDS)) {
+    const found = () => client.output(kind).match(/\d+(?=\r?\n)/g) ?? [];
+    await client.until(`the pids of ${kind}`, () => found().length >= count);
+    pids.set(kind, found().map(Number));
+  }
+  for (const [kind, all] of pids) assert.ok(all.every(isAlive), `${kind} is not there to begin with`);
+  return { client, pids };
+}
+
+async function allGone(pids: Map<string, number[]>): Promise<void> {
+  for (const [kind, all] of pids) {
+    await until(`what was started ${kind} is gone (${all.filter(isAlive)})`, () => !all.some(isAlive));
+  }
+}
+
+describe("no orphans", { skip }, () => {
+  test("the watchdogs are small, and one of them is the parent of the server", async () => {
+    await using server = await serve();
+    const watchdogs = [server.child.pid, server.lowerWatchdogPid()];
+    assert.equal(new Set([...watchdogs, server.serverPid()]).size, 3);
+    for (const pid of watchdogs) {
+      const status = readFileSync(`/proc/${pid}/status`, "utf8");
+      const kilobytes = Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]);
+      assert.ok(kilobytes < 2048, `a watchdog takes ${kilobytes} kB`);
+    }
+  });
+
+  test("kill -9 of the server", async () => {
+    await using server = await serve();
+    const { client, pids } = await startAll(server);
+    process.kill(server.serverPid(), "SIGKILL");
+    await allGone(pids);
+    const exit = await server.exited;
+    assert.ok(exit.signal === "SIGKILL" || exit.code === 137, JSON.stringify(exit));
+    await client.ended();
+  });
+
+  test("kill -9 of the watchdog", async () => {
+    await using server = await serve();
+    const { client, pids } = await startAll(server);
+    const serverPid = server.serverPid();
+    server.child.kill("SIGKILL");
+    await allGone(pids);
+    await until("the server is gone too", () => !isAlive(serverPid));
+    await client.ended();
+  });
+
+  test("a graceful end", async () => {
+    await using server = await serve("--shutdown-grace", "0.2");
+    const { pids } = await startAll(server);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
+  });
+
+  test("a hang-up", async () => {
+    await using server = await serve("--shutdown-grace", "0.2");
+    const { pids } = await startAll(server);
+    await server.stop("SIGHUP");
+    await allGone(pids);
+  });
+
+  test("a terminal that hangs up, gracefully, and no control character from outside is shown before", {
+    skip: NO_ADDON,
+  }, async () => {
+    using folder = scratchDirectory();
+    const told = join(folder.path, "told");
+    const started = await startChild([PROCWIRE, "serve", "--listen", "ws://127.0.0.1:0"], {
+      terminal: TERMINAL,
+      env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
+    });
+    const shown = () => started.output().toString();
+    await started.until(() => /ws:\S+\r\n/.test(shown()));
+    const [url = ""] = /ws:\S+/.exec(shown()) ?? [];
+    const client = new WireClient(await webSocketWire(url, {}));
+    await client.handshake();
+    // Told with its words.
+    const stranger = new WireClient(await webSocketWire(url, {}));
+    stranger.notify("\x1b[2Jword\u202e\x9b");
+    await started.until(() => /\\x1b\[2Jword\\u202e\\u009b/.test(shown()));
+    // An orphan without a mark, whose end is told with its command line.
+    const up = join(folder.path, "up");
+    const orphan = `(setsid bash -c 'ulimit -x 1; ulimit -m 1; echo >${up}; exec -a "$0" sleep 1000' "$1" >/dev/null 2>&1 </dev/null &); exec sleep 1000`;
+    await client.start("orphan", [...sh(orphan), "sh", "\x1b[2Jname\u202e\x9b"]);
+    await until("the orphan is there", () => existsSync(up));
+    await client.call("process/terminate", { processId: "orphan" });
+    await started.until(() => shown().includes("ended orphans"));
+    await started.until(() => /\\u001b\[2Jname\\u202e\\u009b/.test(shown()));
+    assert.doesNotMatch(shown(), /[\x1b\u202e\x9b]/);
+    // It ends only when it is asked to, and says so.
+    await client.start(
+      "p",
+      sh(`trap 'echo asked >${told}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+    );
+    await client.outputContains("p", "up");
+    started.child.cut();
+    // Its watchdogs had to kill nothing.
+    assert.deepEqual(await started.exit, { type: "code", code: 0 });
+    assert.equal(existsSync(told) && readFileSync(told, "utf8"), "asked\n");
+    await client.ended();
+  });
+
+  /** A server whose watchdog takes a silence of this length for a hang. */
+  function serveWithPatience(patienceMs: number, ...args: string[]): Promise<ServeChild> {
+    const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+    return new ServeChild(["--listen", "ws://127.0.0.1:0", ...args], {
+      command: [
+        watchdog,
+        ...["--patience-ms", String(patienceMs), "--", process.execPath],
+        ...[path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
+      ],
+    }).listening();
+  }
+
+  test("the end of a hung server", async () => {
+    await using server = await serveWithPatience(300);
+    const { pids } = await startAll(server);
+    process.kill(server.serverPid(), "SIGSTOP");
+    assert.deepEqual(await server.stop(), { code: null, signal: "SIGKILL" });
+    for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
+  });
+
+  test("a graceful end that takes longer than the watchdog's patience", async () => {
+    await using server = await serveWithPatience(2_000, "--shutdown-grace", "3.5");
+    const { pids } = await startAll(server);
+    assert.deepEqual(await server.stop(), { code: 0, signal: null });
+    for (const [kind, all] of pids) assert.deepEqual(all.filter(isAlive), [], kind);
+  });
+
+  test("the processes of a server are not told who its watchdog is", async () => {
+    await using server = await serve();
+    await using client = await server.connect();
+    await client.handshake();
+    const envPolicy = {
+      inherit: "all",
+      ignoreDefaultExcludes: true,
+      exclude: [],
+      set: {},
+      includeOnly: [],
+    };
+    await client.call("process/start", startParams("p", ["/usr/bin/env"], { env: {}, envPolicy }));
+    const { output } = await client.finished("p");
+    assert.match(output, /^PATH=/m);
+    assert.doesNotMatch(output, /PROCWIRE_WATCHDOG/);
+  });
+
+  test("a server without a watchdog says so: on stderr, to the health check, and to its clients", async () => {
+    const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+    await using server = await new ServeChild(["--listen", "ws://127.0.0.1:0"], {
+      // Another watchdog's, as a server that was started by another server might inherit it.
+      env: { PROCWIRE_WATCHDOG: "1" },
+      command: [process.execPath, path("bin/main.cjs"), "src/cli/procwire.ts", "serve"],
+    }).listening();
+    const missing = /^no watchdog: what this server started may outlive it/;
+    const health = await fetch(`${server.url.replace("ws:", "http:")}/healthz`);
+    const { status, degraded } = (await health.json()) as { status: string; degraded: string[] };
+    assert.equal(status, "degraded");
+    assert.match(String(degraded), missing);
+    await using client = await server.connect();
+    const { environmentInfo } = await client.handshake();
+    assert.match(String(Object(environmentInfo).degraded), missing);
+    await until("stderr has it", () => server.stderr.includes("no watchdog: "));
+
+    await using guarded = await serve();
+    const answer = await fetch(`${guarded.url.replace("ws:", "http:")}/healthz`);
+    assert.equal(((await answer.json()) as { status: string }).status, "ok");
+  });
+
+  test("the end of stdin of a server that another server runs", async () => {
+    const mark = `PROCWIRE_TEST_MARK=${process.pid}-${Date.now()}`;
+    await using server = await serve();
+    const client = await server.connect();
+    await client.handshake();
+    const [name, value] = mark.split("=");
+    const env = { PATH: "/usr/bin:/bin", [name ?? ""]: value };
+    const inner = `exec '${fileURLToPath(new URL("../../../bin/procwire", import.meta.url))}' serve`;
+    await client.start("inner", sh(inner), { pipeStdin: true, env });
+    const say = (message: object) => client.write("inner", `${JSON.stringify(message)}\n`);
+    await say({ id: 1, method: "initialize", params: { clientName: "x" } });
+    await say({ method: "initialized" });
+    const params = {
+      processId: "p",
+      argv: sh("setsid sleep 1000 & echo up; wait"),
+      cwd: "file:///",
+      env,
+      tty: false,
+    };
+    await say({ id: 2, method: "process/start", params });
+    await client.outputContains("inner", Buffer.from("up\n").toString("base64"));
+    assert.ok(withEnvironment(mark).length >= 3);
+    await client.call("process/closeStdin", { processId: "inner" });
+    assert.equal((await client.finished("inner")).exitCode, 0);
+    await until("nothing is left", () => withEnvironment(mark).length === 0);
+  });
+});

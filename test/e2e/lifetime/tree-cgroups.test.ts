@@ -1,0 +1,162 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { sh, type WireClient } from "../../support/servers/raw-connection.ts";
+import { isAlive, type ServeChild, serve } from "../../support/servers/serve.ts";
+import { KeptServe, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import {
+  forbidGroupsBelow,
+  groupOf,
+  groupsIn,
+  NO_SERVER_CGROUP,
+} from "../../support/system/server-cgroup.ts";
+import { until } from "../../support/system/until.ts";
+
+/** A cgroup for each process (`native/process/tree-group.cc`), on the real hierarchy. */
+
+const SLEEP = ["sleep", "1000"];
+const DAEMON = `setsid sh -c 'echo $$; exec >/dev/null 2>&1; exec sleep 1000' </dev/null &`;
+
+async function connected(server: ServeChild): Promise<WireClient> {
+  const client = await server.connect();
+  await client.handshake();
+  return client;
+}
+
+const pidOf = async (client: WireClient, processId: string): Promise<number> => {
+  const { processes } = (await client.call("process/list", {})) as {
+    processes: { processId: string; pid: number }[];
+  };
+  return processes.find((entry) => entry.processId === processId)?.pid ?? 0;
+};
+
+/** Runs one to its end, which must be its own. */
+async function runsWell(client: WireClient, processId: string): Promise<void> {
+  await client.start(processId, ["true"]);
+  assert.equal((await client.finished(processId)).exitCode, 0, processId);
+}
+
+/** Nobody is in a group that was removed. */
+function pidsIn(group: string): number[] {
+  try {
+    return readFileSync(join(group, "cgroup.procs"), "utf8").split("\n").filter(Boolean).map(Number);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === "ENOENT" || code === "ENODEV") return [];
+    throw error;
+  }
+}
+
+const warnings = (server: ServeChild) => server.stderr.match(/no cgroup each/g) ?? [];
+
+describe("a cgroup for each process", { skip: NO_SERVER_CGROUP }, () => {
+  /** The server, a client, and where its groups are; groups that nobody is in are there already. */
+  async function withGroups() {
+    const server = await serve();
+    const client = await connected(server);
+    await runsWell(client, "first");
+    const place = groupOf(server.serverPid());
+    const paths = () => groupsIn(place).map((name) => join(place, name));
+    const unused = () => paths().filter((path) => pidsIn(path).length === 0);
+    await until("groups are made ahead", () => unused().length >= 32);
+    return { server, client, place, paths, unused };
+  }
+
+  test("is its own, below the server's, and another's after its end", async () => {
+    const { server, client, place, paths } = await withGroups();
+    await using _ = server;
+    const before = paths();
+    await client.start("a", SLEEP);
+    await client.start("b", SLEEP);
+    const groups = [groupOf(await pidOf(client, "a")), groupOf(await pidOf(client, "b"))];
+    assert.equal(new Set([...groups, place]).size, 3);
+    assert.ok(groups.every((group) => before.includes(group)));
+    for (let at = 0; at < 200; at++) await runsWell(client, `p${at}`);
+    // Those that were taken are made anew ahead.
+    assert.ok(paths().length <= before.length + 2, `${paths().length} groups`);
+  });
+
+  test("stays with what the process left behind", async () => {
+    const { server, client } = await withGroups();
+    await using _ = server;
+    await client.start("left", sh(DAEMON));
+    assert.equal((await client.finished("left")).exitCode, 0);
+    const daemon = Number(client.output("left"));
+    const group = groupOf(daemon);
+    for (let at = 0; at < 100; at++) {
+      await client.start(`p${at}`, SLEEP);
+      assert.notEqual(groupOf(await pidOf(client, `p${at}`)), group);
+    }
+    assert.deepEqual(pidsIn(group), [daemon]);
+  });
+
+  test("is empty after a terminate, whatever forked in it, and programs start as before", async () => {
+    const { server, client } = await withGroups();
+    await using _ = server;
+    const forks = "(setsid sh -c 'while :; do (exec sleep 1000) & done' &)";
+    for (let round = 0; round < 5; round++) {
+      await client.start(`forks${round}`, sh(`${forks}; ${forks}; exec sleep 1000`));
+      const group = groupOf(await pidOf(client, `forks${round}`));
+      await until("it forks", () => pidsIn(group).length > 20);
+      await client.call("process/terminate", { processId: `forks${round}` });
+      await until("all are gone", () => pidsIn(group).length === 0);
+      for (let at = 0; at < 40; at++) await runsWell(client, `p${round}-${at}`);
+    }
+  });
+
+  test("is done without where none can be made, which is told once; marks hold then", async () => {
+    await using server = await serve();
+    const place = groupOf(server.serverPid());
+    forbidGroupsBelow(server.serverPid());
+    const client = await connected(server);
+    for (const processId of ["a", "b", "c"]) await runsWell(client, processId);
+    await client.start("left", sh(`${DAEMON} sleep 1000`));
+    await until("the daemon is there", () => Number(client.output("left")) > 0);
+    const daemon = Number(client.output("left"));
+    assert.equal(groupOf(daemon), place);
+    assert.equal(warnings(server).length, 1, server.stderr);
+    await client.call("process/terminate", { processId: "left" });
+    await until("it is gone", () => !isAlive(daemon));
+  });
+
+  const TAMPERED: Record<string, (group: string) => void> = {
+    removed: (group) => rmdirSync(group),
+    killed: (group) => writeFileSync(join(group, "cgroup.kill"), "1"),
+    frozen: (group) => writeFileSync(join(group, "cgroup.freeze"), "1"),
+    "made one of threads": (group) => writeFileSync(join(group, "cgroup.type"), "threaded"),
+  };
+  for (const [how, tamper] of Object.entries(TAMPERED)) {
+    test(`keeps no program from starting when somebody else has ${how} it`, async () => {
+      const { server, client, unused } = await withGroups();
+      await using _ = server;
+      // Also groups that had a program before.
+      for (let at = 0; at < 40; at++) await client.start(`s${at}`, SLEEP);
+      for (let at = 0; at < 40; at++) await client.call("process/terminate", { processId: `s${at}` });
+      await until("all are empty", () => unused().length >= 40);
+      for (const group of unused()) tamper(group);
+      for (let at = 0; at < 60; at++) await runsWell(client, `p${at}`);
+    });
+  }
+});
+
+describe("the cgroups of a server that is replaced", { skip: NO_SERVER_CGROUP || NO_KEEPER }, () => {
+  test("end with it, but for those of kept processes, which the next one ends as a whole", async () => {
+    await using server = await KeptServe.start();
+    const client = await connected(server.serve);
+    await client.start("kept", sh(`${DAEMON} exec sleep 1000`), { lifetime: "kept" });
+    await client.start("other", SLEEP);
+    await until("the daemon is there", () => Number(client.output("kept")) > 0);
+    const daemon = Number(client.output("kept"));
+    const kept = groupOf(daemon);
+    const place = join(kept, "..");
+    const other = groupOf(await pidOf(client, "other"));
+    await server.killServer([daemon, await pidOf(client, "kept")]);
+    await until("the other's group is removed", () => !existsSync(other));
+    assert.deepEqual(
+      groupsIn(place).filter((name) => name.startsWith("kept-")),
+      [kept.split("/").at(-1)],
+    );
+    assert.ok(isAlive(daemon));
+  });
+});

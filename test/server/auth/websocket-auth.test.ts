@@ -1,0 +1,251 @@
+import assert from "node:assert/strict";
+import { createHash, createHmac } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { AuthConfigError, type AuthFlags, authFromFlags } from "../../../src/server/auth/auth-config.ts";
+import { authorize, type WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
+import { scratchDirectory } from "../../support/servers/serve.ts";
+
+const scratch = scratchDirectory();
+after(() => scratch[Symbol.dispose]());
+
+function file(name: string, content: string | Buffer, mode = 0o600): string {
+  const path = join(scratch.path, name);
+  writeFileSync(path, content, { mode });
+  return path;
+}
+
+const policy = (flags: AuthFlags) => authFromFlags(flags).auth;
+
+/** Null for an accepted request, else the text of the 401. */
+async function refusal(auth: WebSocketAuth, authorization: string | undefined, nowMs: number) {
+  const verdict = await authorize(auth, authorization, nowMs);
+  return verdict.type === "admitted" ? null : verdict.reason;
+}
+
+const SECRET = "0123456789abcdef0123456789abcdef";
+const NOW_MS = 1_800_000_000_000;
+const now = NOW_MS / 1000;
+
+function jwt(
+  claims: object,
+  options: { secret?: string | Buffer; header?: object; hash?: "sha256" | "sha512" } = {},
+): string {
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const body = `${part(options.header ?? { alg: "HS256", typ: "JWT" })}.${part(claims)}`;
+  return `Bearer ${body}.${createHmac(options.hash ?? "sha256", options.secret ?? SECRET)
+    .update(body)
+    .digest("base64url")}`;
+}
+
+function configError(flags: Parameters<typeof authFromFlags>[0]): string {
+  try {
+    authFromFlags(flags);
+  } catch (error) {
+    assert.ok(error instanceof AuthConfigError);
+    return error.message;
+  }
+  assert.fail("it was accepted");
+}
+
+describe("a capability token", () => {
+  const byFile = policy({ wsAuth: "capability-token", wsTokenFile: file("token", "s3cret \r\n") });
+  const byDigest = policy({
+    wsAuth: "capability-token",
+    wsTokenSha256: createHash("sha256").update("s3cret").digest("hex").toUpperCase(),
+  });
+  for (const [how, auth] of Object.entries({ "from a file": byFile, "by its digest": byDigest })) {
+    test(`${how} is accepted, whatever the case of the scheme`, async () => {
+      for (const scheme of ["Bearer", "bearer", "BEARER"]) {
+        assert.equal(await refusal(auth, `${scheme} s3cret`, NOW_MS), null);
+      }
+    });
+
+    test(`${how} is refused with the reason`, async () => {
+      assert.equal(await refusal(auth, undefined, NOW_MS), "missing websocket bearer token");
+      assert.equal(await refusal(auth, "Basic s3cret", NOW_MS), "invalid authorization header");
+      assert.equal(await refusal(auth, "Bearer", NOW_MS), "invalid authorization header");
+      assert.equal(await refusal(auth, "Bearer wrong", NOW_MS), "invalid websocket bearer token");
+    });
+  }
+});
+
+describe("a signed token", () => {
+  const secretFile = file("secret", `${SECRET}\n`);
+  const plain = policy({ wsAuth: "signed-bearer-token", wsSharedSecretFile: secretFile });
+  const strict = policy({
+    wsAuth: "signed-bearer-token",
+    wsSharedSecretFile: secretFile,
+    wsIssuer: "me",
+    wsAudience: "you",
+    wsMaxClockSkewSeconds: 0,
+  });
+
+  const cases: [what: string, auth: typeof plain, header: string, outcome: string | null][] = [
+    ["fresh", plain, jwt({ exp: now + 60 }), null],
+    ["expired within the skew", plain, jwt({ exp: now - 20 }), null],
+    ["expired beyond it", plain, jwt({ exp: now - 60 }), "expired websocket jwt"],
+    [
+      "expired with no skew allowed",
+      strict,
+      jwt({ exp: now - 1, iss: "me", aud: "you" }),
+      "expired websocket jwt",
+    ],
+    ["without an expiry", plain, jwt({}), "invalid websocket jwt"],
+    [
+      "signed by somebody else",
+      plain,
+      jwt({ exp: now + 60 }, { secret: "x".repeat(32) }),
+      "invalid websocket jwt",
+    ],
+    [
+      "with another algorithm",
+      plain,
+      jwt({ exp: now + 60 }, { header: { alg: "HS512" }, hash: "sha512" }),
+      "invalid websocket jwt",
+    ],
+    [
+      "unsigned",
+      plain,
+      `${jwt({ exp: now + 60 }, { header: { alg: "none" } }).replace(/[^.]*$/, "")}`,
+      "invalid websocket jwt",
+    ],
+    ["with a part too many", plain, `${jwt({ exp: now + 60 })}.x`, "invalid websocket jwt"],
+    ["not valid yet", plain, jwt({ exp: now + 600, nbf: now + 60 }), "websocket jwt is not valid yet"],
+    ["for this audience", strict, jwt({ exp: now + 60, iss: "me", aud: "you" }), null],
+    ["for several audiences", strict, jwt({ exp: now + 60, iss: "me", aud: ["they", "you"] }), null],
+    [
+      "of another issuer",
+      strict,
+      jwt({ exp: now + 60, iss: "he", aud: "you" }),
+      "websocket jwt issuer mismatch",
+    ],
+    [
+      "for another audience",
+      strict,
+      jwt({ exp: now + 60, iss: "me", aud: "they" }),
+      "websocket jwt audience mismatch",
+    ],
+    ["with a start that is no number", plain, jwt({ exp: now + 60, nbf: "0" }), "invalid websocket jwt"],
+    ["with a subject that is no text", plain, jwt({ exp: now + 60, sub: 7 }), "invalid websocket jwt"],
+    [
+      "with something critical nobody here understands",
+      plain,
+      jwt({ exp: now + 60 }, { header: { alg: "HS256", crit: ["exp2"], exp2: 1 } }),
+      "invalid websocket jwt",
+    ],
+    [
+      "expired, and of another issuer",
+      strict,
+      jwt({ exp: now - 60, iss: "he", aud: "you" }),
+      "expired websocket jwt",
+    ],
+    ["that is no JSON", plain, "Bearer a.b.c", "invalid websocket jwt"],
+  ];
+  for (const [what, auth, header, outcome] of cases) {
+    test(`${what}: ${outcome ?? "let in"}`, async () =>
+      assert.equal(await refusal(auth, header, NOW_MS), outcome));
+  }
+});
+
+describe("flags", () => {
+  test("that do not belong together are told in the reference server's words", () => {
+    assert.equal(
+      configError({ wsAuth: "capability-token" }),
+      "`--ws-token-file` or `--ws-token-sha256` is required when `--ws-auth capability-token` is set",
+    );
+    assert.equal(
+      configError({ wsTokenFile: "x" }),
+      "websocket auth flags require `--ws-auth capability-token` or `--ws-auth signed-bearer-token`",
+    );
+    assert.equal(
+      configError({ wsAuth: "signed-bearer-token" }),
+      "`--ws-shared-secret-file` is required when `--ws-auth signed-bearer-token` is set",
+    );
+    assert.equal(
+      configError({ wsAuth: "capability-token", wsTokenSha256: "abc" }),
+      "--ws-token-sha256 must be a 64-character hex SHA-256 digest",
+    );
+    assert.equal(
+      configError({ wsAuth: "capability-token", wsTokenFile: "x", wsTokenSha256: "y" }),
+      "`--ws-token-file` and `--ws-token-sha256` are mutually exclusive",
+    );
+    assert.match(
+      configError({ wsAuth: "capability-token", wsTokenFile: "/nonexistent" }),
+      /^failed to read websocket auth secret \/nonexistent: /,
+    );
+    const short = file("short", "too short");
+    assert.equal(
+      configError({ wsAuth: "signed-bearer-token", wsSharedSecretFile: short }),
+      `signed websocket bearer secret ${short} must be at least 32 bytes`,
+    );
+    assert.match(configError({ wsAuth: "magic" }), /^unsupported --ws-auth `magic`; expected /);
+    assert.match(configError({ wsAuth: "capability-token", wsTokenFile: file("empty", "\n") }), /is empty$/);
+  });
+
+  test("without any there is no authentication", async () =>
+    assert.equal(await refusal(policy({}), undefined, NOW_MS), null));
+
+  test("`auto` makes a new token each time, and accepts only that one", async () => {
+    const [one, two] = [authFromFlags({ wsAuth: "auto" }), authFromFlags({ wsAuth: "auto" })];
+    assert.match(String(one.newToken), /^[\w-]{43}$/);
+    assert.notEqual(one.newToken, two.newToken);
+    assert.equal(await refusal(one.auth, `Bearer ${one.newToken}`, NOW_MS), null);
+    assert.equal(await refusal(two.auth, `Bearer ${one.newToken}`, NOW_MS), "invalid websocket bearer token");
+    assert.match(configError({ wsAuth: "auto", wsTokenFile: "x" }), /^websocket auth flags require /);
+  });
+
+  test("operators need a claim of signed tokens, or a token of their own", () => {
+    const token = file("everybody", "e".repeat(40));
+    assert.match(
+      configError({ wsAuth: "capability-token", wsTokenFile: token, operatorTokenFile: token }),
+      /is the token of all clients; an operator needs one of its own$/,
+    );
+    for (const wsAuth of [undefined, "auto"]) {
+      assert.match(configError({ wsAuth, operatorClaim: "a=b" }), /^`--operator-claim` requires /);
+    }
+    const signed = { wsAuth: "signed-bearer-token", wsSharedSecretFile: file("signing", SECRET) };
+    for (const operatorClaim of ["role", "=x", "role="]) {
+      assert.match(configError({ ...signed, operatorClaim }), /expected NAME=VALUE$/);
+    }
+  });
+});
+
+describe("a secret file", () => {
+  test("is read as bytes: only white space at its end is left out", async () => {
+    const bytes = Buffer.from([0x09, 0xff, 0xfe, 0x80, 0xc3, 0x28, 0xa0]);
+    const auth = policy({
+      wsAuth: "capability-token",
+      wsTokenFile: file("bytes", Buffer.concat([bytes.subarray(1), Buffer.from(" \t\r\n")])),
+    });
+    assert.equal(await refusal(auth, `Bearer ${bytes.toString("latin1", 1)}`, NOW_MS), null);
+    assert.equal(
+      await refusal(auth, `Bearer ${bytes.toString("utf8", 1)}`, NOW_MS),
+      "invalid authorization header",
+    );
+    const secret = Buffer.concat([bytes, Buffer.alloc(32, 0xee)]);
+    const signed = policy({
+      wsAuth: "signed-bearer-token",
+      wsSharedSecretFile: file("signing-bytes", Buffer.concat([secret, Buffer.from("\n")])),
+    });
+    assert.equal(await refusal(signed, jwt({ exp: now + 60 }, { secret }), NOW_MS), null);
+  });
+
+  test("that others can read, or that is short, is accepted with a warning", () => {
+    const warned = (wsTokenFile: string) =>
+      authFromFlags({ wsAuth: "capability-token", wsTokenFile }).warnings;
+    const long = "x".repeat(32);
+    assert.deepEqual(warned(file("mine", long)), []);
+    for (const [name, mode] of [
+      ["group", 0o640],
+      ["world", 0o604],
+    ] as const) {
+      const path = file(name, long, mode);
+      assert.deepEqual(warned(path), [
+        `others can read the secret in ${path} (mode ${mode.toString(8)}); \`chmod 600\` keeps it yours`,
+      ]);
+    }
+    assert.match(warned(file("short-token", "x".repeat(31)))[0] ?? "", /can be guessed: it has 31 bytes/);
+  });
+});

@@ -1,0 +1,460 @@
+/** What browsers and other HTTP clients get from a server with a web console, over the addon's sockets and Node's. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { after, describe, test } from "node:test";
+import { ManualClock, systemClock } from "../../../src/async/clock.ts";
+import { nodeWire } from "../../../src/connection/wire-parts.ts";
+import { createLocalHost } from "../../../src/host/local-host.ts";
+import { authFromFlags } from "../../../src/server/auth/auth-config.ts";
+import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
+import {
+  COOKIE_VALID_MS,
+  LOGIN_TOKEN_VALID_MS,
+  WebAccess,
+} from "../../../src/server/console/console-auth.ts";
+import { HTTP_TIMEOUTS, type HttpTimeouts } from "../../../src/server/console/console-http-server.ts";
+import type { DescriptorShares } from "../../../src/server/descriptor-shares.ts";
+import { ExecServer } from "../../../src/server/exec-server.ts";
+import { listen } from "../../../src/server/listen/listen.ts";
+import { FrontDoor } from "../../../src/server/listen/websocket-gateway.ts";
+import { ServerFigures } from "../../../src/server/observability/server-metrics.ts";
+import { LOCAL } from "../../../src/server/principal.ts";
+import { scratchDirectory } from "../../support/servers/serve.ts";
+import { until } from "../../support/system/until.ts";
+
+const scratch = scratchDirectory();
+after(() => scratch[Symbol.dispose]());
+const PAGE = "<!doctype html><title>page</title>";
+writeFileSync(join(scratch.path, "index.html"), PAGE);
+writeFileSync(join(scratch.path, "app.js"), "void 0;".repeat(500));
+writeFileSync(join(scratch.path, "secret.txt"), "not a page's file");
+
+interface Answer {
+  status: number;
+  headers: Map<string, string>;
+  body: string;
+}
+
+/** A connection on which requests are written as they are and answers read by their length. */
+class RawHttp {
+  readonly socket: Socket;
+  /** By the server. */
+  isClosed = false;
+  #text = "";
+
+  constructor(port: number) {
+    this.socket = connect(port, "127.0.0.1");
+    this.socket.on("data", (chunk: Buffer) => {
+      this.#text += chunk.toString("latin1");
+    });
+    this.socket.on("error", () => {
+      this.isClosed = true;
+    });
+    this.socket.on("end", () => {
+      this.isClosed = true;
+    });
+  }
+
+  async ask(request: string): Promise<Answer> {
+    this.socket.write(request);
+    await until("a head", () => this.#text.includes("\r\n\r\n") || this.socket.destroyed);
+    const [head = "", ...rest] = this.#text.split("\r\n\r\n");
+    const [first = "", ...lines] = head.split("\r\n");
+    const headers = new Map(
+      lines.map((line) => {
+        const at = line.indexOf(":");
+        return [line.slice(0, at).toLowerCase(), line.slice(at + 1).trim()] as const;
+      }),
+    );
+    const length = Number(headers.get("content-length") ?? 0);
+    const body = () => this.#text.slice(head.length + 4);
+    await until("the body", () => body().length >= length || this.socket.destroyed);
+    const whole = rest.join("\r\n\r\n").slice(0, length) || body().slice(0, length);
+    this.#text = body().slice(length);
+    return { status: Number(first.split(" ")[1]), headers, body: whole };
+  }
+}
+
+async function open(
+  useNode: boolean,
+  auth: WebSocketAuth = { type: "none" },
+  more: object = {},
+  figures?: ServerFigures,
+) {
+  const host = createLocalHost();
+  const server = new ExecServer({ ...host, figures, wire: useNode ? nodeWire : host.wire });
+  const listening = await listen(
+    server,
+    { type: "websocket", host: "127.0.0.1", port: 0 },
+    { auth, web: { folder: scratch.path, allowOrigins: ["https://console.example"] }, ...more },
+  );
+  const { port } = new URL(listening.url);
+  const sockets: Socket[] = [];
+  return {
+    port: Number(port),
+    listening,
+    http: () => {
+      const raw = new RawHttp(Number(port));
+      sockets.push(raw.socket);
+      return raw;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const socket of sockets) socket.destroy();
+      const closed = listening.close();
+      await server.close();
+      listening.drop();
+      await closed;
+    },
+  };
+}
+
+/** A door with few places and little patience, on the sockets of a real server. */
+async function openNarrow(useNode: boolean, { timeouts, shares = {}, figures }: NarrowOptions = {}) {
+  const host = createLocalHost();
+  const server = new ExecServer({ ...host, figures, wire: useNode ? nodeWire : host.wire });
+  const door = new FrontDoor(
+    server,
+    {
+      auth: { type: "none" },
+      unasked: () => LOCAL,
+      hosts: new Set(),
+      web: { folder: scratch.path },
+      httpTimeouts: timeouts && { ...HTTP_TIMEOUTS, ...timeouts, lookEveryMs: 10 },
+    },
+    server.wire.codec,
+    systemClock,
+    { outside: 1000, connections: 1000, ...shares },
+  );
+  const listener = await server.wire.listenAt({ host: "127.0.0.1", port: 0 }, (socket) => {
+    door.take(socket);
+    void socket.closed.then(() => closed++);
+  });
+  const listening = door.behind(listener, `ws://127.0.0.1:${listener.port}`);
+  const sockets: Socket[] = [];
+  let closed = 0;
+  return {
+    /** Connections that are over as the server sees it. */
+    closed: () => closed,
+    http: () => {
+      const raw = new RawHttp(listener.port);
+      sockets.push(raw.socket);
+      return raw;
+    },
+    async [Symbol.asyncDispose]() {
+      const allClosed = listening.close();
+      await server.close();
+      listening.drop();
+      // Also those that carried HTTP are gone, without their peers' help.
+      await allClosed;
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+interface NarrowOptions {
+  timeouts?: Partial<HttpTimeouts> | undefined;
+  shares?: Partial<DescriptorShares> | undefined;
+  figures?: ServerFigures | undefined;
+}
+
+const get = (path: string, more = "") => `GET ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\n${more}\r\n`;
+const post = (path: string, body: string, more = "") =>
+  `POST ${path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: ${body.length}\r\n${more}\r\n${body}`;
+const UPGRADE =
+  "connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";
+/** A short message as a client sends it. */
+const webSocketText = (text: string) =>
+  Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), Buffer.from(text)]);
+const ORIGIN = "origin: http://127.0.0.1\r\n";
+const tokenIn = (url: string | null) => new URL(url ?? "").hash.replace("#token=", "");
+const cookieIn = ({ headers }: Answer) => headers.get("set-cookie")?.split(";")[0] ?? "";
+
+for (const useNode of [false, true]) {
+  describe(`a door with a web console, ${useNode ? "by Node's sockets" : "by the addon"}`, () => {
+    test("counts what it refuses, also on a connection that carried requests before", async () => {
+      const figures = new ServerFigures();
+      await using door = await open(useNode, undefined, {}, figures);
+      const http = door.http();
+      const statuses: number[] = [];
+      const ask = async (request: string) => void statuses.push((await http.ask(request)).status);
+      await ask(get("/"));
+      await ask(get("/no-such-page"));
+      await ask(get("/api/me"));
+      await ask(get("/", "origin: https://evil.example\r\n"));
+      await ask("POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
+      await ask("no request at all\r\n\r\n");
+      assert.deepEqual(statuses, [200, 404, 401, 403, 405, 400]);
+      await until("all are counted", () => figures.refusalsByStatus.size === 5);
+      const counted = [...figures.refusalsByStatus].toSorted(([one], [other]) => one - other);
+      assert.deepEqual(counted, [
+        [400, 1],
+        [401, 1],
+        [403, 1],
+        [404, 1],
+        [405, 1],
+      ]);
+    });
+
+    test("answers several requests on one connection, with the page's files and nothing else", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const page = await http.ask(get("/"));
+      assert.equal(page.status, 200);
+      assert.equal(page.body, PAGE);
+      assert.match(
+        page.headers.get("content-security-policy") ?? "",
+        /^default-src 'none'; script-src 'self';/,
+      );
+      assert.equal(page.headers.get("x-content-type-options"), "nosniff");
+      const zipped = await http.ask(get("/app.js", "accept-encoding: gzip\r\n"));
+      assert.equal(zipped.headers.get("content-encoding"), "gzip");
+      const etag = zipped.headers.get("etag");
+      assert.equal((await http.ask(get("/app.js", `if-none-match: ${etag}\r\n`))).status, 304);
+      for (const path of ["/secret.txt", "/../package.json", "/%2e%2e/package.json", "/nothing"])
+        assert.equal((await http.ask(get(path))).status, 404, path);
+      assert.equal((await http.ask(get("/healthz"))).status, 200);
+      const wrong = await http.ask(post("/", "x"));
+      assert.deepEqual([wrong.status, wrong.headers.get("allow")], [405, "GET, HEAD"]);
+      assert.equal((await http.ask(get("/metrics"))).status, 404);
+    });
+
+    test("takes a head and a body that come byte by byte", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const body = JSON.stringify({ token: tokenIn(door.listening.loginUrl()) });
+      const request = post("/api/sign-in", body);
+      for (const byte of request.slice(0, -1)) {
+        http.socket.write(byte);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      assert.equal((await http.ask(request.slice(-1))).status, 204);
+    });
+
+    test("exchanges the token of the printed address for a cookie, once", async () => {
+      await using door = await open(useNode);
+      const url = door.listening.loginUrl();
+      assert.match(url ?? "", /^http:\/\/127\.0\.0\.1:\d+\/#token=[\w-]{32}$/);
+      const body = JSON.stringify({ token: tokenIn(url) });
+      const http = door.http();
+      const signedIn = await http.ask(post("/api/sign-in", body));
+      assert.equal(signedIn.status, 204);
+      assert.match(
+        signedIn.headers.get("set-cookie") ?? "",
+        new RegExp(`^procwire_${door.port}=[\\w-]{32}; Path=/; HttpOnly; SameSite=Strict; Max-Age=43200$`),
+      );
+      const cookie = cookieIn(signedIn);
+      assert.deepEqual(
+        JSON.parse((await http.ask(get("/api/me", `cookie: a=b; ${cookie}\r\n`))).body),
+        LOCAL,
+      );
+      const again = await http.ask(post("/api/sign-in", body));
+      assert.equal(again.status, 401);
+      assert.match(again.body, /was used before/);
+      assert.equal((await http.ask(post("/api/sign-out", "", `cookie: ${cookie}\r\n`))).status, 204);
+      assert.equal((await http.ask(get("/api/me", `cookie: ${cookie}\r\n`))).status, 401);
+      for (const bad of ["", "{}", '{"token":1}', "x".repeat(20_000)])
+        assert.equal((await http.ask(post("/api/sign-in", bad))).status, 400);
+    });
+
+    test("accepts a page only by its cookie and its own origin together", async () => {
+      await using door = await open(useNode);
+      const cookie = cookieIn(
+        await door
+          .http()
+          .ask(post("/api/sign-in", JSON.stringify({ token: tokenIn(door.listening.loginUrl()) }))),
+      );
+      const ask = async (more: string) => door.http().ask(get("/", UPGRADE + more));
+      const cases: [string, number][] = [
+        [`${ORIGIN}cookie: ${cookie}\r\n`, 101],
+        // Behind something that speaks TLS for it.
+        [`origin: https://127.0.0.1\r\ncookie: ${cookie}\r\n`, 101],
+        // A program, not a page: no origin, and here no token is asked for.
+        ["", 101],
+        [ORIGIN, 401],
+        [`${ORIGIN}cookie: ${cookie.slice(0, -1)}\r\n`, 401],
+        [`${ORIGIN}cookie: x${cookie}\r\n`, 401],
+        [`origin: http://127.0.0.1:${door.port + 1}\r\ncookie: ${cookie}\r\n`, 403],
+        [`origin: http://evil.example\r\ncookie: ${cookie}\r\n`, 403],
+        // An allowed page of somebody else has no use of this server's cookies.
+        [`origin: https://console.example\r\ncookie: ${cookie}\r\n`, 401],
+      ];
+      for (const [more, status] of cases) assert.equal((await ask(more)).status, status, more);
+      const refused = await ask("origin: http://evil.example\r\n");
+      assert.match(refused.body, /`--allow-origin ORIGIN`/);
+    });
+
+    test("accepts a token as a sub-protocol, and selects only a sub-protocol that was offered", async () => {
+      const { auth, newToken = "" } = authFromFlags({ wsAuth: "auto" });
+      await using door = await open(useNode, auth);
+      const offer = (token: string, first = "procwire.v1, ") =>
+        `sec-websocket-protocol: ${first}procwire.token.${Buffer.from(token).toString("base64url")}\r\n`;
+      const ask = async (more: string) => door.http().ask(get("/", UPGRADE + more));
+      const right = await ask(ORIGIN + offer(newToken));
+      assert.equal(right.status, 101);
+      assert.equal(right.headers.get("sec-websocket-protocol"), "procwire.v1");
+      const bare = await ask(ORIGIN + offer(newToken, ""));
+      assert.equal(bare.status, 101);
+      assert.equal(bare.headers.get("sec-websocket-protocol"), undefined);
+      assert.equal((await ask(`origin: https://console.example\r\n${offer(newToken)}`)).status, 101);
+      assert.equal((await ask(ORIGIN + offer("wrong"))).status, 401);
+      assert.equal((await ask(`${ORIGIN}authorization: Bearer ${newToken}\r\n`)).status, 101);
+      // The token that opens a WebSocket can be exchanged too, as often as one likes.
+      for (let n = 0; n < 2; n++) {
+        const http = door.http();
+        assert.equal((await http.ask(post("/api/sign-in", JSON.stringify({ token: newToken })))).status, 204);
+      }
+    });
+
+    test("applies the same checks to a WebSocket on a connection that carried requests before", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const cookie = cookieIn(
+        await http.ask(post("/api/sign-in", JSON.stringify({ token: tokenIn(door.listening.loginUrl()) }))),
+      );
+      const refused = door.http();
+      assert.equal((await refused.ask(get("/"))).status, 200);
+      assert.equal((await refused.ask(get("/", UPGRADE + ORIGIN))).status, 401);
+      const foreign = door.http();
+      assert.equal((await foreign.ask(get("/"))).status, 200);
+      assert.equal((await foreign.ask(get("/", `${UPGRADE}origin: http://evil.example\r\n`))).status, 403);
+      assert.equal((await http.ask(get("/", `${UPGRADE}${ORIGIN}cookie: ${cookie}\r\n`))).status, 101);
+      let received = Buffer.alloc(0);
+      http.socket.on("data", (chunk: Buffer) => {
+        received = Buffer.concat([received, chunk]);
+      });
+      http.socket.write(webSocketText('{"id":1,"method":"initialize","params":{"clientName":"page"}}'));
+      await until("an answer", () => received.includes("sessionId"));
+    });
+
+    test("counts an idle connection that carried requests, and closes the oldest when there are too many", async () => {
+      await using door = await openNarrow(useNode, { shares: { outside: 4 } });
+      const idle: RawHttp[] = [];
+      for (let n = 0; n < 4; n++) {
+        const http = door.http();
+        assert.equal((await http.ask(get("/"))).status, 200);
+        idle.push(http);
+      }
+      const last = door.http();
+      assert.equal((await last.ask(get("/"))).status, 200);
+      await until("the oldest is closed", () => idle[0]?.isClosed === true);
+      assert.deepEqual(
+        idle.map(({ isClosed }) => isClosed),
+        [true, false, false, false],
+      );
+      assert.equal((await last.ask(get("/"))).status, 200);
+    });
+
+    test("applies the limit of connections to a WebSocket on a connection that carried requests before", async () => {
+      await using door = await openNarrow(useNode, { shares: { connections: 1 } });
+      const ask = async () => {
+        const http = door.http();
+        assert.equal((await http.ask(get("/"))).status, 200);
+        return (await http.ask(get("/", UPGRADE))).status;
+      };
+      assert.equal(await ask(), 101);
+      assert.equal(await ask(), 503);
+    });
+
+    test("closes a connection that is idle after its answer, but no WebSocket that began on one", async () => {
+      await using door = await openNarrow(useNode, { timeouts: { keepAliveMs: 300, stalledMs: 300 } });
+      let webSocket: RawHttp;
+      // On a busy machine the second request may come after the time of the first.
+      do {
+        webSocket = door.http();
+        await webSocket.ask(get("/"));
+      } while ((await webSocket.ask(get("/", UPGRADE))).status !== 101);
+      const idle = door.http();
+      assert.equal((await idle.ask(get("/"))).status, 200);
+      await until("the idle one is closed", () => idle.isClosed);
+      let received = Buffer.alloc(0);
+      webSocket.socket.on("data", (chunk: Buffer) => {
+        received = Buffer.concat([received, chunk]);
+      });
+      webSocket.socket.write(webSocketText('{"id":1,"method":"initialize","params":{"clientName":"page"}}'));
+      await until("an answer", () => received.includes("sessionId"));
+    });
+
+    test("closes a connection whose later request never ends, however long it keeps sending", async () => {
+      await using door = await openNarrow(useNode, { timeouts: { headMs: 200, requestMs: 400 } });
+      const slow = door.http();
+      await slow.ask(get("/"));
+      slow.socket.write("GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n");
+      const slowBody = door.http();
+      slowBody.socket.write(post("/api/sign-in", "x").replace("length: 1", "length: 10000"));
+      await until("both are closed", () => {
+        slow.socket.write("x: y\r\n");
+        slowBody.socket.write("x");
+        return slow.isClosed && slowBody.isClosed;
+      });
+    });
+
+    test("closes a connection that takes nothing of its answers", async () => {
+      await using door = await openNarrow(useNode, {
+        timeouts: { stalledMs: 300, headMs: 600_000, requestMs: 600_000 },
+      });
+      const http = door.http();
+      await http.ask(get("/"));
+      http.socket.pause();
+      // Tens of megabytes are asked for, more than the system keeps for one who does not read.
+      http.socket.write(get("/app.js").repeat(20_000));
+      await until("it is closed", () => door.closed() === 1);
+    });
+
+    test("serves figures only to operators where there are figures and no page", async () => {
+      const operator = "o".repeat(40);
+      const file = join(scratch.path, `operator-${useNode}`);
+      writeFileSync(file, operator, { mode: 0o600 });
+      const { auth, newToken } = authFromFlags({ wsAuth: "auto", operatorTokenFile: file });
+      await using door = await open(useNode, auth, { web: { folder: null } }, new ServerFigures());
+      assert.equal(door.listening.loginUrl(), null);
+      const http = door.http();
+      assert.equal((await http.ask(get("/"))).status, 404);
+      for (const [more, status] of [
+        ["", 401],
+        [`authorization: Bearer ${newToken}\r\n`, 401],
+        [`authorization: Bearer ${operator}\r\n`, 200],
+      ] as const) {
+        assert.equal((await http.ask(get("/metrics", more))).status, status, more);
+      }
+    });
+
+    test("refuses foreign names and sandboxed peers before any page", async () => {
+      await using door = await open(useNode);
+      const http = door.http();
+      const answer = await http.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n");
+      assert.equal(answer.status, 403);
+      assert.match(answer.body, /--allow-host/);
+      const kept = door.http();
+      assert.equal((await kept.ask(get("/"))).status, 200);
+      // Every request of a connection passes the same checks.
+      assert.equal((await kept.ask("GET / HTTP/1.1\r\nhost: rebound.example\r\n\r\n")).status, 403);
+      assert.equal((await kept.ask(get("/", "origin: http://evil.example\r\n"))).status, 403);
+      assert.equal(
+        (await kept.ask(post("/api/sign-in", "{}", "origin: http://evil.example\r\n"))).status,
+        403,
+      );
+    });
+  });
+}
+
+describe("passes of browsers", () => {
+  test("end with their time, and the oldest goes when there are too many", async () => {
+    const clock = new ManualClock();
+    const access = new WebAccess(clock);
+    const none: WebSocketAuth = { type: "none" };
+    const token = access.newLoginToken(LOCAL);
+    await clock.advance(LOGIN_TOKEN_VALID_MS);
+    assert.equal(await access.signIn(token, none), null);
+    const cookie = await access.signIn(access.newLoginToken(LOCAL), none);
+    assert.ok(cookie);
+    await clock.advance(COOKIE_VALID_MS - 1);
+    assert.deepEqual(access.principalOf(cookie), LOCAL);
+    await clock.advance(1);
+    assert.equal(access.principalOf(cookie), null);
+    const first = await access.signIn(access.newLoginToken(LOCAL), none);
+    for (let n = 0; n < 1000; n++) await access.signIn(access.newLoginToken(LOCAL), none);
+    assert.equal(access.principalOf(first ?? ""), null);
+  });
+});

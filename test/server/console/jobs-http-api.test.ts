@@ -1,0 +1,171 @@
+/** What is answered below `/api/jobs`, and to whom: over the real door, from ledgers of the real store. */
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { PACKAGE_PRICES } from "../../../src/fanout/cost/price-table.ts";
+import { SqliteStore } from "../../../src/fanout/ledger/sqlite/sqlite-store.ts";
+import { JobViews } from "../../../src/fanout/view/jobs-service.ts";
+import { createLocalHost } from "../../../src/host/local-host.ts";
+import { jobList, rowDetails, rowPage } from "../../../src/protocol/console-job-schemas.ts";
+import { authFromFlags } from "../../../src/server/auth/auth-config.ts";
+import type { WebSocketAuth } from "../../../src/server/auth/websocket-auth.ts";
+import type { AskJobs } from "../../../src/server/console/jobs-http-api.ts";
+import { ExecServer } from "../../../src/server/exec-server.ts";
+import { listen } from "../../../src/server/listen/listen.ts";
+import { scratchDirectory } from "../../support/servers/serve.ts";
+
+const JOB = "11111111-2222-4333-8444-555555555555";
+const ODD_ID = "odd /?#id%";
+const scratch = scratchDirectory();
+after(() => scratch[Symbol.dispose]());
+
+const store = new SqliteStore(join(scratch.path, "jobs"));
+const views = new JobViews({ store, prices: PACKAGE_PRICES, jobsHome: join(scratch.path, "jobs") });
+const jobs: AskJobs = (question) => views.answer(question);
+
+before(async () => {
+  writeFileSync(join(scratch.path, "index.html"), "<!doctype html>");
+  const rows = async function* () {
+    for (let rowIndex = 0; rowIndex < 1_000; rowIndex++) {
+      const itemId = rowIndex === 7 ? ODD_ID : `row-${rowIndex}`;
+      yield { itemId, rowIndex, sourceId: null, row: { name: `<b>${rowIndex}</b>` } };
+    }
+  };
+  await store.create(
+    {
+      id: JOB,
+      key: "k",
+      task: {
+        instruction: "see {name}",
+        schema: null,
+        model: "m",
+        reasoningEffort: null,
+        tools: "none",
+        idColumn: null,
+      },
+      settings: { maxAttempts: 3, rowTimeoutMs: 1, rowLimit: null },
+      inputPath: "a.csv",
+      outputPath: "b.csv",
+      createdAtMs: 1,
+    },
+    rows(),
+    () => ({ headers: ["name"], isReading: false }),
+  );
+});
+
+async function open(known: AskJobs | undefined, auth: WebSocketAuth = { type: "none" }) {
+  const server = new ExecServer(createLocalHost());
+  const listening = await listen(
+    server,
+    { type: "websocket", host: "127.0.0.1", port: 0 },
+    { auth, web: { folder: scratch.path, jobs: known } },
+  );
+  const base = listening.url.replace(/^ws/, "http");
+  const signIn = async (token: string) => {
+    const answer = await fetch(`${base}/api/sign-in`, { method: "POST", body: JSON.stringify({ token }) });
+    assert.equal(answer.status, 204);
+    return answer.headers.get("set-cookie")?.split(";")[0] ?? "";
+  };
+  return {
+    signIn,
+    /** The cookie of whoever opens the printed address. */
+    signInHere: () => signIn(new URL(listening.loginUrl() ?? "").hash.replace("#token=", "")),
+    ask: (path: string, cookie: string, request: RequestInit = {}) =>
+      fetch(`${base}${path}`, { ...request, headers: { ...request.headers, cookie } }),
+    async [Symbol.asyncDispose]() {
+      const closed = listening.close();
+      await server.close();
+      listening.drop();
+      await closed;
+    },
+  };
+}
+
+test("jobs are served to a browser that opened the printed address, with the page's own headers", async () => {
+  await using door = await open(jobs);
+  const cookie = await door.signInHere();
+  const list = await door.ask("/api/jobs", cookie);
+  assert.equal(list.status, 200);
+  assert.match(list.headers.get("content-security-policy") ?? "", /^default-src 'none'; script-src 'self';/);
+  assert.equal(list.headers.get("content-type"), "application/json");
+  assert.equal(list.headers.get("x-content-type-options"), "nosniff");
+  assert.equal(list.headers.get("cache-control"), "no-store");
+  assert.equal(jobList.decode(await list.json()).jobs[0]?.jobId, JOB);
+  const rowsOf = async (query: string) =>
+    rowPage.decode(await (await door.ask(`/api/jobs/${JOB}/rows?${query}`, cookie)).json());
+  const page = await rowsOf("offset=990&limit=5&text=9");
+  assert.deepEqual([page.total, page.offset, page.rows.length], [271, 990, 0]);
+  assert.deepEqual((await rowsOf("offset=998")).rows[1]?.cells, '{"name":"<b>999</b>"}');
+  const row = await door.ask(`/api/jobs/${JOB}/rows/${encodeURIComponent(ODD_ID)}`, cookie);
+  assert.match(rowDetails.decode(await row.json()).prompt, /see <b>7<\/b>/);
+});
+
+test("an invalid request is refused with what would be right", async () => {
+  await using door = await open(jobs);
+  const cookie = await door.signInHere();
+  const refusal = async (path: string, request?: RequestInit) => {
+    const answer = await door.ask(path, cookie, request);
+    return [answer.status, (await answer.text()).trim()];
+  };
+  const post = (body: string): RequestInit => ({ method: "POST", body });
+  assert.deepEqual(await refusal(`/api/jobs/${JOB}/rows?limit=501`), [
+    400,
+    "`limit` takes a whole number from 0 to 500, got `501`",
+  ]);
+  assert.deepEqual(await refusal(`/api/jobs/${JOB}/rows?offset=-1`), [
+    400,
+    `\`offset\` takes a whole number from 0 to ${Number.MAX_SAFE_INTEGER}, got \`-1\``,
+  ]);
+  assert.equal((await refusal(`/api/jobs/${JOB}/rows?status=done`))[0], 400);
+  assert.equal((await refusal(`/api/jobs/${JOB}/rows?text=${"x".repeat(1_001)}`))[0], 400);
+  assert.equal((await refusal(`/api/jobs/${JOB}/rows/%zz`))[0], 400);
+  assert.equal((await refusal(`/api/jobs/${JOB}/nothing`))[0], 404);
+  assert.equal((await refusal("/api/jobs/no-such-job"))[0], 404);
+  assert.equal((await refusal("/api/jobs/..%2f..%2fetc"))[0], 404);
+  assert.equal((await refusal(`/api/jobs/${JOB}/retry`))[0], 405);
+  assert.equal((await refusal(`/api/jobs/${JOB}`, post("{}")))[0], 405);
+  assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post("nothing")))[0], 400);
+  assert.equal((await refusal(`/api/jobs/${JOB}/retry`, post('{"errorClasses":["x"]}')))[0], 400);
+  assert.equal(
+    (await refusal(`/api/jobs/${JOB}/retry`, post(`{"itemIds":["${"x".repeat(20_000)}"]}`)))[0],
+    400,
+  );
+  assert.deepEqual(await refusal(`/api/jobs/${JOB}/retry`, post("{}")), [409, "no row has failed"]);
+  // And it lives on.
+  assert.equal((await refusal("/api/jobs"))[0], 200);
+});
+
+test("jobs are refused without a cookie, to another user, and to another page", async () => {
+  const token = "0123456789abcdef0123456789abcdef";
+  const operator = "fedcba9876543210fedcba9876543210";
+  const file = (name: string, text: string) => {
+    const path = join(scratch.path, name);
+    writeFileSync(path, text);
+    return path;
+  };
+  const { auth } = authFromFlags({
+    wsAuth: "capability-token",
+    wsTokenFile: file("token", token),
+    operatorTokenFile: file("operator", operator),
+  });
+  await using door = await open(jobs, auth);
+  const status = async (cookie: string, request?: RequestInit) =>
+    (await door.ask("/api/jobs", cookie, request)).status;
+  assert.equal(await status(""), 401);
+  assert.equal(await status("", { headers: { authorization: `Bearer ${operator}` } }), 401);
+  const user = await door.signIn(token);
+  assert.equal(await status(user), 403);
+  assert.equal((await door.ask(`/api/jobs/${JOB}/retry`, user, { method: "POST", body: "{}" })).status, 403);
+  assert.equal(await status(await door.signIn(operator)), 200);
+  const mine = await door.signInHere();
+  assert.equal(await status(mine), 200);
+  assert.equal(await status(mine, { headers: { origin: "http://127.0.0.1:1" } }), 403);
+});
+
+test("a server without jobs says how to start one with them", async () => {
+  await using door = await open(undefined);
+  const answer = await door.ask("/api/jobs", await door.signInHere());
+  assert.equal(answer.status, 404);
+  assert.match(await answer.text(), /`--jobs FOLDER`/);
+});

@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { encodeNotification, encodeResponse, type Message } from "../../../src/protocol/envelope.ts";
+import { ProtocolError } from "../../../src/protocol/errors.ts";
+import { methods, serverNotifications } from "../../../src/protocol/methods.ts";
+import { routeMessage } from "../../../src/server/rpc/route-message.ts";
+
+const request = (id: number, method: string, params: unknown): Message => ({
+  type: "request",
+  id,
+  method,
+  params,
+});
+
+function protocolError(message: Message): string {
+  try {
+    routeMessage(message);
+  } catch (error) {
+    assert.ok(error instanceof ProtocolError);
+    return error.message;
+  }
+  assert.fail("it was routed");
+}
+
+describe("routing", () => {
+  test("routes_initialize_requests_to_typed_variants", () => {
+    assert.deepEqual(routeMessage(request(1, "initialize", { clientName: "test-client" })), {
+      type: "request",
+      id: 1,
+      method: "initialize",
+      params: { clientName: "test-client" },
+    });
+  });
+
+  test("malformed_exec_params_return_immediate_error_outbound", () => {
+    const routed = routeMessage(request(2, "command/exec", { sessionId: "proc-1" }));
+    assert.ok(routed.type === "refused");
+    assert.equal(routed.id, 2);
+    assert.equal(routed.error.code, -32602);
+  });
+
+  test("routes_initialized_notifications_to_typed_variants", () => {
+    const message: Message = { type: "notification", method: "initialized", params: {} };
+    assert.deepEqual(routeMessage(message), { type: "initialized" });
+  });
+
+  test("serializes_typed_notifications_back_to_jsonrpc", () => {
+    const { params } = serverNotifications["command/exec/exited"];
+    const text = encodeNotification(
+      "command/exec/exited",
+      params.encode({ sessionId: "proc-1", exitCode: 0 }),
+    );
+    assert.equal(text, '{"method":"command/exec/exited","params":{"sessionId":"proc-1","exitCode":0}}');
+  });
+
+  test("serializes_typed_responses_back_to_jsonrpc", () => {
+    const { result } = methods["command/exec"];
+    assert.equal(
+      encodeResponse(3, result.encode({ sessionId: "proc-1" })),
+      '{"id":3,"result":{"sessionId":"proc-1"}}',
+    );
+  });
+
+  test("routes_exec_requests_with_typed_params", () => {
+    const cwd = process.cwd();
+    const params = {
+      sessionId: "proc-1",
+      argv: ["bash", "-lc", "true"],
+      cwd,
+      env: {},
+      tty: true,
+      arg0: null,
+    };
+    const routed = routeMessage(request(4, "command/exec", params));
+    assert.ok(routed.type === "request" && routed.method === "command/exec");
+    assert.equal(routed.id, 4);
+    assert.deepEqual(
+      { ...routed.params, env: { ...routed.params.env } },
+      {
+        argv: ["bash", "-lc", "true"],
+        cwd,
+        env: {},
+        tty: true,
+      },
+    );
+  });
+
+  test("unknown_request_methods_return_immediate_invalid_request_errors", () => {
+    for (const method of ["process/unknown", "", "constructor", "__proto__"]) {
+      const routed = routeMessage(request(5, method, {}));
+      assert.ok(routed.type === "refused");
+      assert.equal(routed.id, 5);
+      assert.deepEqual([routed.error.code, routed.error.message], [-32600, `unknown method: ${method}`]);
+    }
+  });
+
+  test("unexpected_client_notifications_are_rejected", () => {
+    const message: Message = { type: "notification", method: "process/outputDelta", params: {} };
+    assert.equal(protocolError(message), "unexpected notification method: process/outputDelta");
+  });
+
+  test("unexpected_client_responses_are_rejected", () => {
+    assert.equal(
+      protocolError({ type: "response", id: 6, result: {} }),
+      "unexpected client response for request id Integer(6)",
+    );
+    assert.equal(
+      protocolError({ type: "error", id: "x", error: { code: 1, message: "no" } }),
+      'unexpected client error for request id String("x")',
+    );
+  });
+
+  test("an empty acknowledgement ends the connection", () => {
+    const message: Message = { type: "notification", method: "process/ack", params: { processId: "p" } };
+    assert.equal(protocolError(message), "malformed process/ack: missing field `seq`");
+  });
+
+  test("the method is checked before its params", () => {
+    const routed = routeMessage(request(7, "process/nope", 5));
+    assert.ok(routed.type === "refused" && routed.error.code === -32600);
+  });
+});

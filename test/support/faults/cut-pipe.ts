@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import type { ExecServerClient } from "../../../src/client/exec-server-client.ts";
+import { until } from "../system/until.ts";
+
+export interface Cuts {
+  bytes: number;
+  cuts: number;
+  /** Ends the connection that is open now, somehow. */
+  cut(number: number): void | Promise<void>;
+  /** How many connections were opened so far. */
+  opened(): number;
+}
+
+/**
+ * Types random bytes into a remote program that echoes them, and cuts the connection while they are under way. Every
+ * byte has to come back once and in its place.
+ */
+export async function carryThroughCuts(client: ExecServerClient, cuts: Cuts): Promise<void> {
+  const data = randomBytes(cuts.bytes);
+  await using child = await client.start({
+    processId: "cat",
+    argv: ["cat"],
+    cwd: "/",
+    env: { PATH: process.env.PATH ?? "" },
+    tty: false,
+    pipeStdin: true,
+  });
+  const hash = createHash("sha256");
+  let received = 0;
+  const reading = (async () => {
+    for await (const event of child.events({ lossless: true })) {
+      assert.notEqual(event.type, "gap");
+      if (event.type !== "output") continue;
+      hash.update(event.chunk);
+      received += event.chunk.length;
+    }
+  })();
+  const part = 20_000;
+  const typing = (async () => {
+    for (let at = 0; at < data.length; at += part) await child.write(data.subarray(at, at + part));
+    await child.closeStdin();
+  })();
+  for (let cut = 1; cut <= cuts.cuts; cut++) {
+    const share = (data.length / (cuts.cuts + 2)) * cut;
+    await until(`output before cut ${cut}`, () => received > share, reading);
+    const before = cuts.opened();
+    await cuts.cut(cut);
+    await until(`a new connection after cut ${cut}`, () => cuts.opened() > before, reading);
+  }
+  await Promise.all([reading, typing]);
+  assert.equal(received, data.length);
+  assert.equal(hash.digest("hex"), createHash("sha256").update(data).digest("hex"));
+}

@@ -1,0 +1,68 @@
+/** System calls of a running program that fail once, by strace's `inject`. */
+
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { until } from "../system/until.ts";
+
+/** Null when strace can be used here, else why not. */
+export function whyNoStrace(): string | null {
+  const { error, status, stderr } = spawnSync("strace", ["-f", "-o", "/dev/null", "true"], {
+    encoding: "utf8",
+  });
+  if (error) return `strace cannot be run: ${error.message}`;
+  return status === 0 ? null : `strace does not work here: ${stderr.trim()}`;
+}
+
+export interface Injection {
+  syscall: string;
+  error: string;
+  /** Which call of each thread fails, counted from when the fault is put in place; `1+` is every one. */
+  when: number | "1+";
+  /** Only calls on a descriptor of this file or pipe, as `/proc/PID/fd` names it. */
+  path?: string;
+}
+
+/** Puts a fault into every thread of a program; what it starts later is left alone. */
+export class InjectedFault implements AsyncDisposable {
+  readonly #strace: ChildProcess;
+  readonly #exited: Promise<void>;
+  #text = "";
+
+  private constructor(strace: ChildProcess) {
+    this.#strace = strace;
+    strace.stderr?.setEncoding("utf8");
+    strace.stderr?.on("data", (text: string) => {
+      this.#text += text;
+    });
+    this.#exited = new Promise((resolve) => strace.on("close", () => resolve()));
+  }
+
+  static async into(pid: number, { syscall, error, when, path }: Injection): Promise<InjectedFault> {
+    const threads = readdirSync(`/proc/${pid}/task`);
+    const inject = `inject=${syscall}:error=${error}:when=${when}`;
+    const only = path === undefined ? [] : ["-P", path];
+    const attach = threads.flatMap((thread) => ["-p", thread]);
+    const args = ["-e", `trace=${syscall}`, "-e", inject, ...only, ...attach];
+    const fault = new InjectedFault(spawn("strace", args, { stdio: ["ignore", "ignore", "pipe"] }));
+    await until(
+      `strace is attached to ${threads.length} threads: ${fault.#text}`,
+      () => fault.#text.split(" attached").length > threads.length,
+      fault.#exited,
+    );
+    return fault;
+  }
+
+  /** How many calls were made to fail so far. */
+  get injected(): number {
+    return this.#text.split("(INJECTED)").length - 1;
+  }
+
+  /** From here on nothing fails any more. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const { pid } = this.#strace;
+    assert.ok(pid !== undefined);
+    this.#strace.kill("SIGINT");
+    await this.#exited;
+  }
+}

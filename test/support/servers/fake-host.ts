@@ -1,0 +1,238 @@
+/** A host whose processes do what a test says, on a clock it moves by hand: for what depends on time and on nothing else. */
+
+import { ManualClock } from "../../../src/async/clock.ts";
+import {
+  DEFAULT_TERMINAL_SIZE,
+  type ExitReason,
+  type ProcessListing,
+  type ProcessTree,
+  type StartParams,
+  type TerminalSize,
+  type TerminateMode,
+  type TerminateResult,
+  type TtyState,
+} from "../../../src/exec/exec-process.ts";
+import type { HostBackend, HostProcess } from "../../../src/exec/host-backend.ts";
+import { EventLog, type EventLogLimits } from "../../../src/exec/log/event-log.ts";
+import { SizeHistory } from "../../../src/exec/log/size-history.ts";
+import { waitOn } from "../../../src/exec/wait/wait-condition.ts";
+import { localFileSystem } from "../../../src/files/local-file-system.ts";
+import type { HostServices } from "../../../src/server/host-services.ts";
+
+export class FakeProcess implements HostProcess {
+  readonly processId: string;
+  readonly pid = 4242;
+  readonly sandboxType = "none";
+  readonly log: EventLog;
+  readonly params: StartParams;
+  readonly written: string[] = [];
+  readonly signals: string[] = [];
+  paused = false;
+  endedFor: ExitReason | null = null;
+  /** While set, writes wait for it. */
+  writeGate: Promise<void> | null = null;
+  readonly #clock: ManualClock;
+  readonly #writeIds = new Set<string>();
+
+  constructor(params: StartParams, clock: ManualClock, limits: Partial<EventLogLimits>) {
+    this.processId = params.processId;
+    this.params = params;
+    this.size = params.tty ? (params.size ?? DEFAULT_TERMINAL_SIZE) : null;
+    this.#clock = clock;
+    this.log = new EventLog({ clock, limits });
+    this.log.onPressure = (paused) => {
+      this.paused = paused;
+    };
+  }
+
+  print(text: string): void {
+    this.log.append("stdout", Buffer.from(text));
+  }
+
+  exit(exitCode = 0, reason: ExitReason = "exited"): void {
+    this.log.exited({ exitCode, signal: null, reason, sandboxDenied: false });
+  }
+
+  finish(exitCode = 0): void {
+    this.exit(exitCode);
+    this.log.closed();
+  }
+
+  listing(): ProcessListing {
+    const { argv, cwd, tty } = this.params;
+    return {
+      processId: this.processId,
+      argv,
+      cwd,
+      tty,
+      pid: this.pid,
+      running: this.log.exit === null,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: null,
+      startedAtMs: 0,
+      outputBytes: this.log.totalBytes,
+    };
+  }
+
+  events(...args: Parameters<EventLog["events"]>) {
+    return this.log.events(...args);
+  }
+
+  subscribeWake() {
+    return this.log.subscribeWake();
+  }
+
+  read(params: Parameters<EventLog["readWaiting"]>[0] = {}) {
+    return this.log.readWaiting(params);
+  }
+
+  /** Every write of a test goes the ordered way. */
+  readonly straightInput = null;
+  readonly hasLeft = false;
+  readonly inputBytes = 0;
+  size: TerminalSize | null = null;
+  readonly sizes = new SizeHistory();
+
+  answersQueries = false;
+  tty: TtyState | null = null;
+
+  ttyState(): TtyState | null {
+    return this.tty;
+  }
+
+  tree(): ProcessTree {
+    return { processes: [], omitted: 0 };
+  }
+
+  /** What it was told to answer of the past. */
+  readonly answered: { afterSeq: number; throughSeq: number }[] = [];
+
+  answerQueries(answers: boolean, asked?: { afterSeq: number }): void {
+    this.answersQueries = answers;
+    if (asked) this.answered.push({ ...asked, throughSeq: this.log.nextSeq - 1 });
+  }
+
+  answerAsked(asked: { afterSeq: number; throughSeq: number }): void {
+    this.answered.push(asked);
+  }
+
+  write(bytes: Uint8Array): Promise<{ status: "accepted" }> {
+    return this.feed(bytes);
+  }
+
+  async feed(
+    bytes: Uint8Array,
+    { writeId }: { writeId?: string | undefined } = {},
+  ): Promise<{ status: "accepted"; isRepeated: boolean; isTaken: boolean }> {
+    if (this.writeGate) await this.writeGate;
+    const isRepeated = writeId !== undefined && this.#writeIds.has(writeId);
+    if (writeId !== undefined) this.#writeIds.add(writeId);
+    if (!isRepeated) this.written.push(Buffer.from(bytes).toString());
+    return { status: "accepted", isRepeated, isTaken: true };
+  }
+
+  async closeStdin(): Promise<{ status: "accepted" }> {
+    this.written.push("<closed>");
+    return { status: "accepted" };
+  }
+
+  async resize(size: TerminalSize): Promise<void> {
+    this.written.push(`<${size.rows}x${size.cols}>`);
+    if (!this.size) return;
+    if (this.sizes.last === null) this.sizes.add({ size: this.size, afterSeq: 0, atMs: 0 });
+    this.size = size;
+    this.sizes.add({ size, afterSeq: this.log.nextSeq - 1, atMs: Math.round(this.log.ageMs) });
+  }
+
+  async signal(name: string): Promise<void> {
+    this.signals.push(name);
+  }
+
+  terminate(mode?: TerminateMode): Promise<TerminateResult> {
+    return this.end("terminated", mode);
+  }
+
+  async end(reason: ExitReason, mode: TerminateMode = { type: "force" }): Promise<TerminateResult> {
+    if (this.log.exit) return { running: false };
+    this.endedFor = reason;
+    this.signals.push(mode.type);
+    this.exit(137, reason);
+    this.log.closed();
+    return { running: true };
+  }
+
+  wait(params: Parameters<HostProcess["wait"]>[0] = {}) {
+    return waitOn({ log: this.log, clock: this.#clock, isPortListening: async () => false }, params);
+  }
+
+  async snapshot() {
+    const stdout = this.log.headTail("stdout");
+    return {
+      stdout: stdout.bytes(),
+      stderr: new Uint8Array(0),
+      terminal: new Uint8Array(0),
+      truncated: stdout.omittedBytes > 0,
+      omittedBytes: stdout.omittedBytes,
+      totalBytes: this.log.totalBytes,
+      exitCode: this.log.exit?.exitCode ?? null,
+      signal: null,
+      running: this.log.exit === null,
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.log.dispose();
+  }
+}
+
+export class FakeHost implements HostServices {
+  readonly clock = new ManualClock();
+  readonly processes = new Map<string, FakeProcess>();
+  readonly logged: string[] = [];
+  readonly limits: Partial<EventLogLimits>;
+  shutdowns: number[] = [];
+  /** While set, starts wait for it. */
+  startGate: Promise<void> | null = null;
+  #ids = 0;
+
+  constructor(limits: Partial<EventLogLimits> = {}) {
+    this.limits = limits;
+  }
+
+  readonly backend: HostBackend = {
+    start: async (params) => {
+      if (this.startGate) await this.startGate;
+      const process = new FakeProcess(params, this.clock, this.limits);
+      this.processes.set(params.processId, process);
+      return process;
+    },
+    degraded: () => [],
+    shutdown: async (graceMs) => {
+      this.shutdowns.push(graceMs);
+      for (const process of this.processes.values()) await process.end("terminated");
+    },
+  };
+
+  readonly files = async () => localFileSystem;
+  readonly http: HostServices["http"] = {
+    open: () => ({
+      request: async () => ({ status: 204, headers: [], body: new Uint8Array(0) }),
+      close: () => undefined,
+    }),
+  };
+  readonly environment: HostServices["environment"] = {
+    info: () => ({ shell: { name: "sh", path: "/bin/sh" } }),
+    describe: async () => ({ shell: { name: "sh", path: "/bin/sh" } }),
+    readConfig: async () => ({}),
+    discoverRoots: async () => ({}),
+    discover: async () => ({}),
+  };
+  readonly log: HostServices["log"] & {} = (level, message) => void this.logged.push(`${level} ${message}`);
+  readonly newId = () => `id-${++this.#ids}`;
+
+  process(processId: string): FakeProcess {
+    const process = this.processes.get(processId);
+    if (!process) throw new Error(`no process ${processId}`);
+    return process;
+  }
+}

@@ -1,0 +1,84 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import path from "node:path";
+
+const ROOT = path.resolve(import.meta.dirname, "../../..");
+export const ENTRY = path.join(ROOT, "src/cli/procwire.ts");
+/** The cache of sources with their types stripped is kept between starts: a start then takes a third of the time. */
+export const COMPILE_CACHE = path.join(ROOT, "node_modules/.cache/procwire-tests");
+
+export interface CliRun {
+  child: ChildProcess;
+  /** What it has printed so far. */
+  readonly stdout: string;
+  readonly stderr: string;
+  /** Resolves when it has ended and its output is complete; kills it when that takes too long. */
+  ended: Promise<CliEnd>;
+}
+
+export interface CliEnd {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** No run in the tests takes this long; one that does is stuck. */
+const STUCK_MS = 90_000;
+
+/** Starts the program itself, as a user would, with an environment that holds nothing of this one but how to run it. */
+export function startCli(
+  args: readonly string[],
+  options: {
+    cwd: string;
+    env?: Record<string, string>;
+    stdin?: string;
+    /** Words of a command that becomes it. */
+    under?: readonly string[];
+    /** How long it may take; for what an emulator runs. */
+    stuckMs?: number;
+  },
+): CliRun {
+  const [program = "", ...words] = [...(options.under ?? []), process.execPath, ENTRY, ...args];
+  const child = spawn(program, words, {
+    cwd: options.cwd,
+    env: {
+      PATH: process.env.PATH ?? "",
+      HOME: options.cwd,
+      NODE_COMPILE_CACHE: COMPILE_CACHE,
+      ...(process.env.NODE_OPTIONS ? { NODE_OPTIONS: process.env.NODE_OPTIONS } : {}),
+      ...options.env,
+    },
+    stdio: [options.stdin === undefined ? "ignore" : "pipe", "pipe", "pipe"],
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+    stdout += chunk;
+  });
+  child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+    stderr += chunk;
+  });
+  if (options.stdin !== undefined) child.stdin?.end(options.stdin);
+  const stuck = setTimeout(() => child.kill("SIGKILL"), options.stuckMs ?? STUCK_MS);
+  const ended = new Promise<CliEnd>((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", (code, signal) => {
+      clearTimeout(stuck);
+      resolve({ code, signal, stdout, stderr });
+    });
+  });
+  return {
+    child,
+    get stdout() {
+      return stdout;
+    },
+    get stderr() {
+      return stderr;
+    },
+    ended,
+  };
+}
+
+export function runCli(...args: Parameters<typeof startCli>): Promise<CliEnd> {
+  return startCli(...args).ended;
+}

@@ -1,0 +1,193 @@
+/** `procwire serve --keep` as a user starts it, and the programs it consists of. */
+
+import assert from "node:assert/strict";
+import { closeSync, openSync, readdirSync, readSync, writeSync } from "node:fs";
+import type {
+  ExecServerClient as Client,
+  ExecServerClientOptions,
+} from "../../../src/client/exec-server-client.ts";
+import { ExecServerClient } from "../../../src/client/node/node-client.ts";
+import type { StartParams } from "../../../src/exec/exec-process.ts";
+import { nativeFiles } from "../../../src/native/native-files.ts";
+import { nameOf } from "../system/process-stats.ts";
+import { until } from "../system/until.ts";
+import { childrenOf, PROCWIRE, ServeChild } from "./serve.ts";
+
+const KEEPER = nativeFiles("keeper").next().value ?? "";
+const WATCHDOG = nativeFiles("watchdog").next().value ?? "";
+
+/** Why tests of the keeper are skipped; false when they are not. */
+export const NO_KEEPER: string | false = KEEPER ? false : "THE KEEPER IS NOT TESTED: it was not built";
+
+/** Quick, so that a test of many losses is short; the whole time is what users have. */
+const RECONNECT = { firstDelayMs: 5, maxDelayMs: 50 };
+
+export class KeptServe implements AsyncDisposable {
+  readonly serve: ServeChild;
+
+  constructor(serve: ServeChild) {
+    this.serve = serve;
+  }
+
+  /** A build that does not give up after five deaths, as the shipped one does. */
+  static async start(...args: string[]): Promise<KeptServe> {
+    return KeptServe.below(KEEPER, ...args);
+  }
+
+  /** The same with another build of the keeper. */
+  static async below(keeper: string, ...args: string[]): Promise<KeptServe> {
+    return KeptServe.#start(args, [WATCHDOG, "--", keeper, "--deaths", "1000", PROCWIRE, "serve"]);
+  }
+
+  /** One that is killed when it does not end within a second of being told to. */
+  static async impatient(...args: string[]): Promise<KeptServe> {
+    return KeptServe.#start(args, [WATCHDOG, "--patience-ms", "1000", "--", KEEPER, PROCWIRE, "serve"]);
+  }
+
+  static async asShipped(...args: string[]): Promise<KeptServe> {
+    return KeptServe.#start(args);
+  }
+
+  static async #start(args: string[], command?: [string, ...string[]]): Promise<KeptServe> {
+    const listen = args.includes("--listen") ? [] : ["--listen", "ws://127.0.0.1:0"];
+    const options = command ? { command } : {};
+    return new KeptServe(await new ServeChild([...listen, "--keep", ...args], options).listening());
+  }
+
+  get url(): string {
+    return this.serve.url;
+  }
+
+  get watchdogPids(): [upper: number, lower: number] {
+    const upper = this.serve.child.pid;
+    assert.ok(upper !== undefined);
+    return [upper, childrenOf(upper).find((pid) => childrenOf(pid).length > 0) ?? 0];
+  }
+
+  /** Below both watchdogs. */
+  get keeperPid(): number {
+    return childrenOf(this.watchdogPids[1])[0] ?? 0;
+  }
+
+  /** The current server: the child of the keeper that is no kept process. */
+  async serverPid(kept: readonly (number | null)[]): Promise<number> {
+    let found: number | undefined;
+    await until("the keeper to have a server", () => {
+      found = childrenOf(this.keeperPid).find((pid) => !kept.includes(pid));
+      return found !== undefined;
+    });
+    return found ?? 0;
+  }
+
+  async killServer(kept: readonly (number | null)[], signal: NodeJS.Signals = "SIGKILL"): Promise<number> {
+    const pid = await this.serverPid(kept);
+    process.kill(pid, signal);
+    return pid;
+  }
+
+  connect(options: ExecServerClientOptions = {}): Promise<Client> {
+    return ExecServerClient.connectWebSocket({ url: this.url, reconnect: RECONNECT, ...options });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.serve[Symbol.asyncDispose]();
+  }
+}
+
+/** Offsets in `struct kept_header` (native/programs/kept-memory.h); `KeptMemory.of` checks that they are right. */
+const HEADER = { version: 4, idsAt: 16, pid: 96, intent: 152, exitSeq: 168, writeId: 736, ids: 792 } as const;
+const ID_BYTES = 16;
+const KEPT_WRITE_IDS = 4096;
+
+/** The memory that a kept process's keeper and server share, to bring about what a kill leaves only at a rare moment. */
+export class KeptMemory implements Disposable {
+  readonly #fd: number;
+
+  private constructor(fd: number) {
+    this.#fd = fd;
+  }
+
+  /** A start is answered when its memory is on the way to the keeper, which may take it a moment later. */
+  static async of(keeperPid: number, pid: number | null): Promise<KeptMemory> {
+    let found: KeptMemory | null = null;
+    await until(`the keeper to have the memory of ${pid}`, () => {
+      found = KeptMemory.#find(keeperPid, pid);
+      return found !== null;
+    });
+    return found ?? assert.fail();
+  }
+
+  static #find(keeperPid: number, pid: number | null): KeptMemory | null {
+    for (const fd of KeptMemory.filesOf(keeperPid)) {
+      const memory = new KeptMemory(openSync(`/proc/${keeperPid}/fd/${fd}`, "r+"));
+      if (memory.#number(HEADER.pid) === pid) return memory;
+      memory[Symbol.dispose]();
+    }
+    return null;
+  }
+
+  /** The descriptors of all the memory that a keeper has. */
+  static filesOf(keeperPid: number): string[] {
+    const folder = `/proc/${keeperPid}/fd`;
+    return readdirSync(folder).filter((fd) => nameOf(`${folder}/${fd}`).includes("memfd:procwire-kept"));
+  }
+
+  /** Set while output is read that is not recorded yet. */
+  get intent(): number {
+    return this.#number(HEADER.intent);
+  }
+
+  set intent(value: number) {
+    this.#put(HEADER.intent, value);
+  }
+
+  /** The number that the exit is about to get. */
+  set exitSeq(value: number) {
+    this.#put(HEADER.exitSeq, value);
+  }
+
+  set version(value: number) {
+    this.#put(HEADER.version, value);
+  }
+
+  /** As if the server had been killed after the last write was taken and before its id was remembered. */
+  forgetLastWriteId(): void {
+    const last = this.#number(HEADER.ids) - 1;
+    const at = this.#number(HEADER.idsAt) + (last % KEPT_WRITE_IDS) * ID_BYTES;
+    writeSync(this.#fd, this.#bytes(at, ID_BYTES), 0, ID_BYTES, HEADER.writeId);
+    this.#put(HEADER.ids, last);
+  }
+
+  #bytes(at: number, length: number): Buffer {
+    const bytes = Buffer.alloc(length);
+    assert.equal(readSync(this.#fd, bytes, 0, length, at), length);
+    return bytes;
+  }
+
+  #number(at: number): number {
+    return this.#bytes(at, 4).readUInt32LE();
+  }
+
+  #put(at: number, value: number): void {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32LE(value);
+    writeSync(this.#fd, bytes, 0, 4, at);
+  }
+
+  [Symbol.dispose](): void {
+    closeSync(this.#fd);
+  }
+}
+
+export function keptParams(processId: string, script: string, more: Partial<StartParams> = {}): StartParams {
+  return {
+    processId,
+    argv: ["/bin/sh", "-c", script],
+    cwd: "/",
+    env: { PATH: process.env.PATH ?? "/usr/bin:/bin" },
+    tty: false,
+    pipeStdin: true,
+    lifetime: "kept",
+    ...more,
+  };
+}

@@ -1,0 +1,53 @@
+/** Listens and accepts every WebSocket, using the server's own sockets, request heads and frames. */
+
+import assert from "node:assert/strict";
+import type { ListenAt, Listener } from "../../../src/connection/accepted-socket.ts";
+import { plainByteCodec } from "../../../src/connection/byte-codec.ts";
+import type { FrameSocket } from "../../../src/connection/frame-socket.ts";
+import { nodeListener } from "../../../src/connection/node-socket-listener.ts";
+import { acceptKey } from "../../../src/connection/websocket-accept-key.ts";
+import { loadAddon } from "../../../src/native/addon.ts";
+import { nativeListener } from "../../../src/native/native-sockets.ts";
+import { parseHead } from "../../../src/server/listen/http-request-head.ts";
+
+export type SocketKind = "native" | "node";
+
+export function listenerOf(kind: SocketKind): ListenAt {
+  if (kind === "node") return nodeListener(plainByteCodec);
+  const native = loadAddon();
+  assert.ok(native.type === "loaded", "the native spawner must be built");
+  return nativeListener(native.addon);
+}
+
+export async function serveWebSockets(
+  listenAt: ListenAt,
+  options: { maxMessageBytes: number; port?: number },
+  onSocket: (socket: FrameSocket) => void,
+): Promise<Listener> {
+  const { maxMessageBytes, port = 0 } = options;
+  return listenAt({ host: "127.0.0.1", port }, (accepted) => {
+    let received: Buffer = Buffer.alloc(0);
+    accepted.start({
+      bytes: (chunk) => {
+        received = Buffer.concat([received, chunk]);
+        const parsed = parseHead(received);
+        if (parsed.type === "refused") accepted.destroy();
+        if (parsed.type !== "head") return;
+        const key = parsed.head.headers.get("sec-websocket-key") ?? "";
+        accepted.send(
+          Buffer.from(
+            `HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: ${acceptKey(key)}\r\n\r\n`,
+          ),
+        );
+        onSocket(
+          accepted.upgrade({
+            maxMessageBytes,
+            maxQueuedBytes: Number.MAX_SAFE_INTEGER,
+            received: parsed.rest,
+          }),
+        );
+      },
+      end: () => accepted.destroy(),
+    });
+  });
+}

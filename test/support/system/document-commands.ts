@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import type { ExecProcess } from "../../../src/exec/exec-process.ts";
+import { collectOutput } from "../../../src/exec/run/collect-output.ts";
+import { waitFor } from "../../../src/exec/wait/wait-for-output.ts";
+import { createLocalBackend } from "../../../src/host/this-machine.ts";
+import { PROCWIRE, scratchDirectory } from "../servers/serve.ts";
+
+const ROOT = join(import.meta.dirname, "../../..");
+
+/** The commands of the block that stands behind `<!-- run by: TEST -->` and has `part` in it, each as it is typed. */
+export function documentedCommands(document: string, part: string): string[] {
+  const text = readFileSync(join(ROOT, document), "utf8");
+  const blocks = [...text.matchAll(/^<!-- run by: [^\n]* -->\n+^```sh\n([\s\S]*?)^```$/gm)].map(
+    ([, block = ""]) => block,
+  );
+  const block = blocks.find((one) => one.includes(part));
+  assert.ok(block !== undefined, `${document} has no block with ${part} that a test is said to run`);
+  return block
+    .replaceAll("\\\n", " ")
+    .split("\n")
+    .map((line) => line.replace(/(^|\s+)#.*$/, "").trim())
+    .filter((line) => line !== "");
+}
+
+/** A person's terminal, on which the commands of a document are typed as they stand. */
+export class DocumentTerminal implements AsyncDisposable {
+  readonly #scratch = scratchDirectory();
+  readonly #backend = createLocalBackend();
+  readonly #env: Record<string, string>;
+  readonly folder = this.#scratch.path;
+  readonly path: string;
+  #count = 0;
+
+  /** Programs are shell scripts that stand for what is elsewhere. */
+  constructor({
+    env = {},
+    programs = {},
+  }: { env?: Record<string, string>; programs?: Record<string, string> } = {}) {
+    const bin = join(this.folder, "bin");
+    mkdirSync(bin);
+    for (const [name, script] of Object.entries(programs))
+      writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const { PATH = process.env.PATH, ...more } = env;
+    this.path = [bin, join(PROCWIRE, ".."), PATH].join(delimiter);
+    this.#env = { PATH: this.path, HOME: this.folder, TERM: "xterm", LANG: "C.UTF-8", ...more };
+  }
+
+  /** Types a command, answers what it shows with keys, and gives all that it showed and its exit code. */
+  async type(command: string, ...dialogue: [shows: RegExp | string, keys: string][]): Promise<Typed> {
+    const process = await this.#start(command);
+    let afterSeq = 0;
+    for (const [shows, keys] of dialogue) {
+      ({ seq: afterSeq } = await waitFor(process, shows, { afterSeq, timeoutMs: 60_000 }));
+      await process.write(new TextEncoder().encode(keys));
+    }
+    return this.#ended(process);
+  }
+
+  /** Types a command that goes on; resolves when it has shown something. `interrupt()` ends it as a person does. */
+  async begin(
+    command: string,
+    shows: RegExp | string,
+    timeoutMs = 60_000,
+  ): Promise<{ shown: string; interrupt(): Promise<Typed> }> {
+    const process = await this.#start(command);
+    const { text } = await waitFor(process, shows, { timeoutMs });
+    return {
+      shown: text,
+      interrupt: async () => {
+        await process.write(new Uint8Array([3]));
+        return this.#ended(process);
+      },
+    };
+  }
+
+  #start(command: string) {
+    return this.#backend.start({
+      processId: `command-${++this.#count}`,
+      argv: ["bash", "-c", command],
+      cwd: this.folder,
+      env: this.#env,
+      tty: true,
+      size: { rows: 24, cols: 200 },
+    });
+  }
+
+  async #ended(process: ExecProcess): Promise<Typed> {
+    const { stdout, exit } = await collectOutput(process);
+    return { shown: Buffer.from(stdout).toString().replaceAll("\r", ""), code: exit.exitCode };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#backend[Symbol.asyncDispose]();
+    this.#scratch[Symbol.dispose]();
+  }
+}
+
+export interface Typed {
+  shown: string;
+  code: number | null;
+}

@@ -1,0 +1,72 @@
+/** The programs that stand in a document, and what each is said to print. */
+
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
+const ENTRIES: Readonly<Record<string, string>> = {
+  procwire: "src/index.ts",
+  "procwire/client": "src/client/browser.ts",
+  "procwire/agents": "src/adapters/agents.ts",
+  "procwire/ai": "src/adapters/ai.ts",
+};
+
+export interface Snippet {
+  code: string;
+  /** Null where the document does not say. */
+  prints: string | null;
+}
+
+export function snippetsOf(document: string): Snippet[] {
+  const text = readFileSync(join(ROOT, "docs", document), "utf8");
+  const found = [...text.matchAll(/```ts\n([\s\S]*?)```(?:\n\n```text\n([\s\S]*?)```)?/g)];
+  assert.ok(found.length > 0, `${document} has no snippet`);
+  return found.map(([, code = "", prints]) => ({ code, prints: prints ?? null }));
+}
+
+export interface SnippetOptions {
+  /** In place of the URL the document has. */
+  url?: string;
+  /** Where packages are found. */
+  modules?: string;
+  env?: Record<string, string>;
+  files?: Record<string, string>;
+}
+
+/** Runs a program as it stands, with this working copy as the package; gives what it printed. */
+export function runSnippet(code: string, options: SnippetOptions = {}): string {
+  const folder = mkdtempSync(join(tmpdir(), "procwire-snippet-"));
+  try {
+    symlinkSync(options.modules ?? join(ROOT, "node_modules"), join(folder, "node_modules"));
+    for (const [name, text] of Object.entries(options.files ?? {})) writeFileSync(join(folder, name), text);
+    const program = code
+      .replace(
+        /from "(procwire(?:\/\w+)?)"/g,
+        (_, name: string) => `from "file://${join(ROOT, entryOf(name))}"`,
+      )
+      .replaceAll("ws://127.0.0.1:7070", options.url ?? "ws://127.0.0.1:7070");
+    writeFileSync(join(folder, "program.ts"), program);
+    writeFileSync(join(folder, "package.json"), '{ "type": "module" }');
+    const path = [join(ROOT, "bin"), process.env.PATH].join(delimiter);
+    const { status, stdout, stderr } = spawnSync(process.execPath, ["program.ts"], {
+      cwd: folder,
+      env: { ...process.env, PATH: path, ...options.env },
+      encoding: "utf8",
+      timeout: 120_000,
+    });
+    assert.equal(status, 0, `${stdout}${stderr}`);
+    return stdout;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function entryOf(name: string): string {
+  const entry = ENTRIES[name];
+  assert.ok(entry, `the package has no entry ${name}`);
+  return entry;
+}

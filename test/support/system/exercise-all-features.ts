@@ -1,0 +1,66 @@
+/** Everything a server is used for, in one go; for tests that make something fail meanwhile. */
+
+import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { sh } from "../servers/raw-connection.ts";
+import type { ServeChild } from "../servers/serve.ts";
+import { processorSeconds } from "./process-stats.ts";
+import { until } from "./until.ts";
+
+/** Of one processor: a server that does nothing uses less, one that spins uses all of it. */
+const SPINNING_SHARE = 0.5;
+
+/** Connects, runs a program with pipes, one in a terminal and one with much output, writes and reads a file, and leaves. */
+export async function useEverything(
+  server: ServeChild,
+  leave?: AbortSignal,
+  folder = tmpdir(),
+): Promise<void> {
+  const client = await raced(server.connect(), leave);
+  try {
+    await raced(client.handshake(), leave);
+    const rest = async () => {
+      await client.start("pipes", ["cat"], { pipeStdin: true });
+      await client.write("pipes", "hello");
+      await client.call("process/closeStdin", { processId: "pipes" });
+      await client.finished("pipes");
+      assert.equal(client.output("pipes"), "hello");
+      await client.start("terminal", ["cat"], { tty: true });
+      await client.write("terminal", "x");
+      await client.call("process/terminate", { processId: "terminal" });
+      await client.finished("terminal");
+      await client.start("flood", sh("head -c 300000 /dev/zero; exit 3"));
+      await client.finished("flood");
+      assert.equal(client.output("flood").length, 300_000);
+      await client.call("fs/readFile", { path: "file:///etc/hostname" });
+      const path = `file://${folder}/procwire-used-${process.pid}`;
+      await client.call("fs/writeFile", { path, dataBase64: "aGVsbG8=" });
+      await client.call("fs/remove", { path });
+    };
+    await raced(rest(), leave);
+    await raced(client.close(), leave);
+  } finally {
+    client.cut();
+  }
+}
+
+function raced<T>(promise: Promise<T>, leave: AbortSignal | undefined): Promise<T> {
+  if (!leave) return promise;
+  // After the client has left, how the process ends does not matter.
+  promise.catch(() => undefined);
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(new Error("left without an answer"));
+    if (leave.aborted) onAbort();
+    leave.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject);
+  });
+}
+
+export async function isIdle(pid: number): Promise<void> {
+  await until("the server rests", async () => {
+    const [usedBefore, from] = [processorSeconds(pid), performance.now()];
+    // The use of a processor is measured over a time; this is that time, not a wait for something.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return (processorSeconds(pid) - usedBefore) / ((performance.now() - from) / 1000) < SPINNING_SHARE;
+  });
+}

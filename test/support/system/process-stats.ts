@@ -1,0 +1,94 @@
+/** What a running program costs, read from /proc. */
+
+import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { residentBytes } from "../servers/serve.ts";
+import { until } from "./until.ts";
+
+export interface Figures {
+  residentBytes: number;
+  descriptors: number;
+}
+
+export function figuresOf(pid: number): Figures {
+  return { residentBytes: residentBytes(pid), descriptors: openDescriptors(pid).length };
+}
+
+/**
+ * Its descriptors, without the one of `/dev/null` that libuv opens with the first stream of a program and keeps in reserve
+ * (a server's first stream may be that of its first log line): it is no leak of what was logged.
+ */
+export function openDescriptors(pid: number): string[] {
+  const open = readdirSync(`/proc/${pid}/fd`);
+  const reserve = open.find((fd) => Number(fd) > 2 && nameOf(`/proc/${pid}/fd/${fd}`) === "/dev/null");
+  return open.filter((fd) => fd !== reserve);
+}
+
+/** What a descriptor in /proc stands for; empty when it was closed meanwhile. */
+export function nameOf(link: string): string {
+  try {
+    return readlinkSync(link);
+  } catch {
+    return "";
+  }
+}
+
+/** Processor time used so far, in seconds. */
+export function processorSeconds(pid: number): number {
+  const [utime = 0, stime = 0] = fieldsOf(pid).slice(11, 13).map(Number);
+  return (utime + stime) / TICKS_PER_SECOND;
+}
+
+/** Everything below this program, at any depth; `Z` is a zombie. */
+export function descendantsOf(pid: number): { pid: number; state: string }[] {
+  const found: { pid: number; state: string }[] = [];
+  const parents = new Map<number, { pid: number; state: string }[]>();
+  for (const name of readdirSync("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    try {
+      const [state = "", parent = "0"] = fieldsOf(Number(name));
+      const siblings = parents.get(Number(parent)) ?? [];
+      siblings.push({ pid: Number(name), state });
+      parents.set(Number(parent), siblings);
+    } catch {
+      // It ended meanwhile.
+    }
+  }
+  const queue = [pid];
+  for (const next of queue) {
+    for (const child of parents.get(next) ?? []) {
+      found.push(child);
+      queue.push(child.pid);
+    }
+  }
+  return found;
+}
+
+/** Linux has told /proc's times in this unit for as long as there is this file. */
+const TICKS_PER_SECOND = 100;
+
+/** The fields of /proc/PID/stat from the third on; the second may hold anything. */
+function fieldsOf(pid: number): string[] {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
+
+/** How long memory has to stand still to count as settled. */
+const SETTLED_MS = 1000;
+const SETTLED_WITHIN_BYTES = 1024 * 1024;
+
+/** The most memory a program had until it no longer changed much. */
+export async function settledPeak(pid: number): Promise<number> {
+  let peak = 0;
+  let last = 0;
+  let since = Date.now();
+  await until("its memory stands still", () => {
+    const now = residentBytes(pid);
+    peak = Math.max(peak, now);
+    if (Math.abs(now - last) > SETTLED_WITHIN_BYTES) {
+      last = now;
+      since = Date.now();
+    }
+    return Date.now() - since > SETTLED_MS;
+  });
+  return peak;
+}

@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { InjectedFault, whyNoStrace } from "../support/faults/injected-faults.ts";
+import { serve } from "../support/servers/serve.ts";
+import { isIdle, useEverything } from "../support/system/exercise-all-features.ts";
+import { descendantsOf, openDescriptors } from "../support/system/process-stats.ts";
+import { until } from "../support/system/until.ts";
+
+/** How long a client waits for a call that may never be answered before it leaves. */
+const FAULTY_PATIENCE_MS = 2500;
+/** The first, the second and a later call of each thread, so that every step meets its fault in turn. */
+const CALLS = [1, 2, 3, 5];
+
+/** What can fail on the way from a connection to a process and back, and how. */
+const FAULTS: readonly { syscall: string; errors: readonly string[] }[] = [
+  { syscall: "accept4", errors: ["EMFILE", "ENFILE", "ENOMEM", "ECONNABORTED", "EAGAIN"] },
+  { syscall: "epoll_ctl", errors: ["ENOMEM", "ENOSPC"] },
+  // The first where a program starts in a cgroup of its own, the other where there is none.
+  { syscall: "clone3,clone", errors: ["EAGAIN", "ENOMEM"] },
+  { syscall: "pipe2", errors: ["EMFILE", "ENFILE"] },
+  { syscall: "openat", errors: ["EMFILE", "ENOMEM"] },
+  { syscall: "ioctl", errors: ["ENOMEM"] },
+  { syscall: "fcntl", errors: ["EINVAL"] },
+  { syscall: "read", errors: ["EAGAIN", "EINTR"] },
+  // Other errors of these two may hit the eventfd or the pipe libuv wakes itself by, which ends Node on purpose (also one
+  // that runs nothing of ours): failing-streams.test.ts has them, for all other descriptors.
+  { syscall: "write", errors: ["EINTR"] },
+  { syscall: "sendmsg", errors: ["EPIPE", "ECONNRESET", "ENOBUFS", "EAGAIN"] },
+  { syscall: "waitid", errors: ["EINTR"] },
+  { syscall: "kill", errors: ["EPERM"] },
+  { syscall: "setsockopt", errors: ["ENOBUFS"] },
+  { syscall: "getpeername", errors: ["ENOTCONN"] },
+  { syscall: "shutdown", errors: ["ENOTCONN"] },
+  { syscall: "getdents64", errors: ["ENOMEM"] },
+  { syscall: "epoll_pwait", errors: ["EINTR"] },
+];
+
+const missing = whyNoStrace();
+if (missing !== null && process.env.CI) throw new Error(`${missing}; the tests of test/host need it`);
+
+describe("every system call fails once", { skip: missing ?? false }, () => {
+  for (const { syscall, errors } of FAULTS) {
+    for (const error of errors) {
+      test(`${syscall} fails with ${error}: the server goes on and nothing is left open`, async (t) => {
+        await using server = await serve("--detached-session-ttl", "0");
+        const pid = server.serverPid();
+        // Files that are loaded or opened once stay open; they are no leak of a fault.
+        for (let n = 0; n < 3; n++) await useEverything(server);
+        const before = openDescriptors(pid).length;
+        let injected = 0;
+        for (const when of CALLS) {
+          const fault = await InjectedFault.into(pid, { syscall, error, when });
+          const leave = new AbortController();
+          const using = useEverything(server, leave.signal).then(
+            () => "done",
+            (problem: unknown) => String(problem),
+          );
+          const patience = setTimeout(() => leave.abort(), FAULTY_PATIENCE_MS);
+          const outcome = await using;
+          t.diagnostic(`call ${when}: ${outcome.slice(0, 120)}`);
+          assert.doesNotMatch(outcome, /internal error/, "an error says what failed");
+          clearTimeout(patience);
+          await fault[Symbol.asyncDispose]();
+          injected += fault.injected;
+          assert.equal(server.child.exitCode, null, `the server ended: ${server.stderr}`);
+          await useEverything(server);
+          await until(
+            `${before} descriptors and no process (call ${when}; ${openDescriptors(pid).length} descriptors)`,
+            () => openDescriptors(pid).length <= before && descendantsOf(pid).length === 0,
+          );
+          await isIdle(pid);
+        }
+        t.diagnostic(`${injected} calls failed`);
+        assert.ok(injected > 0, `${syscall} was never called`);
+      });
+    }
+  }
+});

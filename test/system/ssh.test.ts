@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, it } from "node:test";
+import { ExecServerClient } from "../../src/client/node/node-client.ts";
+import { carryThroughCuts } from "../support/faults/cut-pipe.ts";
+import { LoopbackSshd, SKIP_WITHOUT_SSHD } from "../support/servers/loopback-sshd.ts";
+import { runCli } from "../support/servers/run-cli.ts";
+import { until } from "../support/system/until.ts";
+
+const OPTIONS = { timeout: 300_000, skip: SKIP_WITHOUT_SSHD };
+
+describe("a host behind a real sshd", OPTIONS, () => {
+  let sshd: LoopbackSshd;
+  const pathBefore = process.env.PATH;
+  before(async () => {
+    sshd = await LoopbackSshd.start();
+    process.env.PATH = sshd.path;
+  });
+  after(async () => {
+    process.env.PATH = pathBefore;
+    await sshd?.stop();
+  });
+  const cli = (...args: string[]) =>
+    runCli(args, { cwd: sshd.place.folder, env: { PATH: sshd.path }, stdin: "typed\n" });
+
+  it("runs a command as if it ran here, on a server that is started for it", async () => {
+    const words = ["--connect", sshd.url, "--wait", "20", "--", "sh", "-c", "cat; echo problem >&2; exit 7"];
+    const { code, stdout, stderr } = await cli("run", ...words);
+    assert.deepEqual([code, stdout, stderr], [7, "typed\n", "problem\n"]);
+    const listed = await cli("ps", "--all", "--connect", sshd.url);
+    assert.match(listed.stdout, /exit 7/);
+  });
+
+  it("loses and doubles nothing while its connection is killed twenty times, on either side", async () => {
+    await using client = await ExecServerClient.connectWebSocket({ url: sshd.url });
+    await carryThroughCuts(client, {
+      bytes: 30_000_000,
+      cuts: 20,
+      opened: () => sshd.clients().length,
+      cut: (number) => {
+        const victims = number % 2 === 0 ? sshd.sessions() : sshd.clients().slice(-1);
+        for (const pid of victims) process.kill(pid, "SIGKILL");
+      },
+    });
+  });
+
+  it("reports ssh's own message when it cannot connect", async () => {
+    const { code, stderr } = await cli("run", "--connect", "ssh://127.0.0.1:1", "--", "true");
+    assert.equal(code, 125);
+    assert.match(
+      stderr,
+      /^procwire run: ssh:\/\/127\.0\.0\.1:1: ssh: connect to host 127\.0\.0\.1 port 1: Connection refused/,
+    );
+  });
+
+  it("gets a copy of procwire with --install when it is asked for, and only once", async (t) => {
+    const bare = await LoopbackSshd.start({ isBare: true });
+    t.after(() => bare.stop());
+    const run = (...words: string[]) =>
+      runCli(
+        [
+          "run",
+          "--connect",
+          bare.url,
+          "--wait",
+          "20",
+          "--install",
+          ...words,
+          "--",
+          "sh",
+          "-c",
+          "echo $0 ran",
+        ],
+        {
+          cwd: bare.place.folder,
+          env: { PATH: bare.path },
+        },
+      );
+    const asked = await run();
+    assert.equal(asked.code, 125);
+    assert.match(asked.stderr, /there is no terminal to ask on; add --yes/);
+    assert.deepEqual(readdirSync(bare.home), []);
+    const copied = await run("--yes");
+    assert.deepEqual([copied.code, copied.stdout], [0, "sh ran\n"], copied.stderr);
+    assert.match(
+      copied.stderr,
+      /^procwire: copying \d+ MB to 127\.0\.0\.1:\d+:~\/\.local\/share\/procwire\n$/,
+    );
+    const { ino, mtimeMs } = statSync(join(bare.home, ".local/share/procwire"));
+    const again = await run("--yes");
+    assert.deepEqual([again.code, again.stdout, again.stderr], [0, "sh ran\n", ""]);
+    const after = statSync(join(bare.home, ".local/share/procwire"));
+    assert.deepEqual([after.ino, after.mtimeMs], [ino, mtimeMs]);
+    const programs = bare.place.serverPids().map((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1"));
+    assert.ok(
+      programs.length > 0 && programs.every((words) => words.startsWith(`${bare.home}/.local/share/`)),
+    );
+  });
+
+  it("leaves nothing of ssh behind", async () => {
+    await until("every connection is gone", () => sshd.sessions().length === 0);
+  });
+});

@@ -1,0 +1,48 @@
+import assert from "node:assert/strict";
+import { execFile, spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+import { PROCWIRE, scratchDirectory } from "../support/servers/serve.ts";
+import { NO_KEEPER } from "../support/servers/supervised-server.ts";
+import { documentedCommands } from "../support/system/document-commands.ts";
+import { skipUnless } from "../support/system/skip-unless.ts";
+
+const fixture = (name: string) => join(import.meta.dirname, "..", "fixtures", "systemd", name);
+const isReady = process.getuid?.() === 0 && spawnSync("systemd", ["--version"]).status === 0;
+
+/**
+ * The unit as it is shipped, but for where its programs and its socket are, and without what a user's systemd cannot do:
+ * the three lines that hide parts of the system.
+ */
+function unitHere(): string {
+  const unit = readFileSync(join(import.meta.dirname, "../../examples/systemd/procwire.service"), "utf8");
+  return unit
+    .replaceAll("/usr/bin/procwire", PROCWIRE)
+    .replace("unix:///run/procwire/", "unix://%t/procwire/")
+    .replaceAll(/^Protect.*\n/gm, "")
+    .replace("[Unit]\n", "[Unit]\nDefaultDependencies=no\n")
+    .replace("[Service]\n", `[Service]\nEnvironment=PATH=${dirname(process.execPath)}:/usr/bin:/bin\n`);
+}
+
+test("under a real systemd the unit is active when it listens, hands over on reload, and leaves nothing when it stops", {
+  timeout: 120_000,
+  skip: NO_KEEPER || skipUnless(isReady, "this needs root and systemd"),
+}, async () => {
+  using folder = scratchDirectory();
+  const path = join(folder.path, "procwire.service");
+  writeFileSync(path, unitHere());
+  const [readUnits, enable, reload, ...more] = documentedCommands("docs/keep.md", "systemctl daemon-reload");
+  assert.deepEqual(more, []);
+  const commands = [`${readUnits}; ${enable}`, reload ?? ""];
+  const run = [path, fixture("live.sh"), PROCWIRE, ...commands];
+  const { stdout } = await promisify(execFile)(fixture("run-unit.sh"), run);
+  assert.deepEqual(stdout.trim().split("\n"), [
+    "started: active, listening",
+    "reloaded: another server",
+    "the same: main process, up",
+    "killed: up, active",
+    "stopped: inactive, success, 0 left",
+  ]);
+});

@@ -1,0 +1,28 @@
+import type { ClientOptions } from "@modelcontextprotocol/client";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { ServeChild } from "../../support/servers/serve.ts";
+import { PROGRAM } from "./start-mcp.ts";
+
+/** `procwire mcp --http`, with its URL. */
+export async function startHttp(...args: string[]): Promise<ServeChild> {
+  const command: [string, ...string[]] = [process.execPath, PROGRAM, "mcp", "--http", "127.0.0.1:0"];
+  const server = new ServeChild(["--shell", "/bin/bash", ...args], { command });
+  let stdout = "";
+  await new Promise<void>((resolve, reject) => {
+    server.child.stdout?.setEncoding("utf8").on("data", (text: string) => {
+      stdout += text;
+      if (stdout.includes("\n")) resolve();
+    });
+    void server.exited.then(() => reject(new Error(server.stderr)));
+  });
+  server.url = stdout.trim();
+  return server;
+}
+
+/** The official client, connected to it. */
+export async function connectHttp(url: string, token?: string, options: ClientOptions = {}): Promise<Client> {
+  const client = new Client({ name: "test", version: "1" }, options);
+  const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+  await client.connect(new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }));
+  return client;
+}

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { until } from "../../support/system/until.ts";
+import { connectHttp, startHttp } from "./http-mcp.ts";
+import { type Message, RawHttpClient } from "./raw-http-client.ts";
+
+/** On which stream a question reaches a client of 2025, and what becomes of it when that stream is gone. */
+
+const ALLOW = { action: "accept", content: { decision: "allow once" } };
+const asking = () => startHttp("--ask", "--ws-auth", "none");
+const command = (cmd: string) => ({ name: "exec_command", arguments: { cmd, login: false } });
+const textOf = ({ result }: Message): string => {
+  const content = result?.content;
+  assert.ok(Array.isArray(content));
+  return String(content[0]?.text);
+};
+
+describe("questions over HTTP", { timeout: 60_000, concurrency: 3 }, () => {
+  test("a question comes on the stream of its call, also to a client that listens on no other", async () => {
+    await using server = await asking();
+    const client = await RawHttpClient.connect(server.url);
+    const call = await client.request("tools/call", command("echo allowed"));
+    const { id } = await client.question(call);
+    await client.reply(id, ALLOW);
+    assert.match(textOf(await client.answer(call)), /\nallowed\n$/);
+  });
+
+  test("a client that leaves a question open blocks no other client", async () => {
+    await using server = await asking();
+    const silent = await RawHttpClient.connect(server.url);
+    const unanswered = await silent.request("tools/call", command("echo one"));
+    const open = await silent.question(unanswered);
+    const prompt = await RawHttpClient.connect(server.url);
+    const call = await prompt.request("tools/call", command("echo two"));
+    await prompt.reply((await prompt.question(call)).id, ALLOW);
+    assert.match(textOf(await prompt.answer(call)), /\ntwo\n$/);
+    await silent.reply(open.id, ALLOW);
+    assert.match(textOf(await silent.answer(unanswered)), /\none\n$/);
+  });
+
+  test("a question whose stream is gone counts as refused, and the next one is asked", async () => {
+    await using server = await asking();
+    const client = await RawHttpClient.connect(server.url);
+    const lost = new AbortController();
+    const call = await client.request("tools/call", command("echo never"), lost.signal);
+    await client.question(call);
+    lost.abort();
+    const next = await client.request("tools/call", command("echo next"));
+    await client.reply((await client.question(next)).id, ALLOW);
+    assert.match(textOf(await client.answer(next)), /\nnext\n$/);
+    const listed = await client.request("tools/call", { name: "list_sessions", arguments: {} });
+    assert.doesNotMatch(textOf(await client.answer(listed)), /never/);
+  });
+
+  test("a task's question is sent to the request that waits for its result, and again when that stream was cut", async () => {
+    await using server = await asking();
+    const client = await RawHttpClient.connect(server.url);
+    const params = { ...command("echo allowed"), task: {} };
+    const created = await client.answer(await client.request("tools/call", params));
+    const { taskId } = Object(created.result?.task) as { taskId: string };
+    const status = async () =>
+      (await client.answer(await client.request("tasks/get", { taskId }))).result?.status;
+    await until("the task asks", async () => (await status()) === "input_required");
+    const cut = new AbortController();
+    const first = await client.request("tasks/result", { taskId }, cut.signal);
+    const question = await client.question(first);
+    assert.deepEqual(question.params?._meta, { "io.modelcontextprotocol/related-task": { taskId } });
+    cut.abort();
+    const second = await client.request("tasks/result", { taskId });
+    await client.reply((await client.question(second)).id, ALLOW);
+    assert.match(textOf(await client.answer(second)), /\nallowed\n$/);
+    assert.equal(await status(), "completed");
+  });
+
+  test("each change of a task's status is sent on the notification stream", async () => {
+    await using server = await asking();
+    const client = await RawHttpClient.connect(server.url);
+    const told = await client.listen();
+    const params = { ...command("echo allowed"), task: {} };
+    const created = await client.answer(await client.request("tools/call", params));
+    const { taskId } = Object(created.result?.task) as { taskId: string };
+    const isStatus = ({ method }: Message) => method === "notifications/tasks/status";
+    const asked = await client.next(told, isStatus);
+    assert.deepEqual([asked.params?.taskId, asked.params?.status], [taskId, "input_required"]);
+    const result = await client.request("tasks/result", { taskId });
+    await client.reply((await client.question(result)).id, ALLOW);
+    const after = [(await client.next(told, isStatus)).params, (await client.next(told, isStatus)).params];
+    assert.deepEqual(
+      after.map((params) => params?.status),
+      ["working", "completed"],
+    );
+    const { ttl, createdAt, lastUpdatedAt, pollInterval } = Object(after[1]) as Record<string, unknown>;
+    for (const member of [ttl, pollInterval]) assert.equal(typeof member, "number");
+    for (const member of [createdAt, lastUpdatedAt]) assert.ok(Date.parse(String(member)) > 0);
+    await told.return();
+  });
+
+  test("the official client is asked while its call runs, from the first call on, every time", async () => {
+    await using server = await asking();
+    for (let round = 0; round < 20; round++) {
+      const client = await connectHttp(server.url, undefined, {
+        capabilities: { elicitation: { form: {} } },
+      });
+      client.setRequestHandler("elicitation/create", () => ({ action: "decline" as const }));
+      const { content } = await client.callTool(command("echo no"));
+      assert.ok(content[0]?.type === "text");
+      assert.equal(content[0].text, "exec_command refused: the user said no");
+      await client.close();
+    }
+  });
+});

@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FaultProxy } from "../../support/faults/fault-proxy.ts";
+import { ServeChild, serve } from "../../support/servers/serve.ts";
+import { until } from "../../support/system/until.ts";
+import { startMcp } from "./start-mcp.ts";
+
+/** Tools through a server that loses their session: they go on, in a new one. */
+
+const NOTICE = /^Note: the server was restarted or its session expired; earlier sessions \((\d+)\) are gone/;
+
+test("after the server's restart tools go on and say once that earlier sessions are gone", {
+  timeout: 60_000,
+}, async () => {
+  const first = await serve();
+  await using mcp = await startMcp(["--connect", first.url]);
+  const { call } = mcp;
+  const started = await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 });
+  const session = /session ID (\d+)/.exec(started.text)?.[1];
+  process.kill(first.serverPid(), "SIGKILL");
+  await first.exited;
+  await using _again = await new ServeChild(["--listen", first.url]).listening();
+  const next = await call("exec_command", { cmd: "echo on", login: false });
+  assert.match(next.text, /\nProcess exited with code 0\n.*\non\n$/s);
+  assert.equal(NOTICE.exec(next.text)?.[1], session, next.text);
+  const third = await call("exec_command", { cmd: "echo on", login: false });
+  assert.doesNotMatch(third.text, /gone/);
+  const lost = await call("write_stdin", { session_id: Number(session) });
+  assert.ok(lost.isError);
+  assert.match(lost.text, /failed: exec-server transport disconnected/);
+});
+
+test("while the server is down a call says so, and the next one after its return works", {
+  timeout: 60_000,
+}, async () => {
+  const first = await serve();
+  await using mcp = await startMcp(["--connect", first.url]);
+  const { call } = mcp;
+  await call("exec_command", { cmd: "true", login: false });
+  await first.stop();
+  const away = await call("exec_command", { cmd: "echo on", login: false });
+  assert.ok(away.isError);
+  assert.match(away.text, /^exec_command failed: .*ECONNREFUSED/);
+  await using _again = await new ServeChild(["--listen", first.url]).listening();
+  assert.match((await call("exec_command", { cmd: "echo on", login: false })).text, /\non\n$/);
+});
+
+test("after its session has expired tools go on in a new one", { timeout: 60_000 }, async () => {
+  await using server = await serve("--detached-session-ttl", "0");
+  await using proxy = await FaultProxy.before(server.url);
+  await using mcp = await startMcp(["--connect", proxy.url]);
+  const { call } = mcp;
+  const started = await call("exec_command", { cmd: "sleep 60", yield_time_ms: 250 });
+  const session = /session ID (\d+)/.exec(started.text)?.[1];
+  proxy.cut({ reset: true });
+  await until("the loss is noticed", () => proxy.connections > 1);
+  const next = await call("exec_command", { cmd: "echo on", login: false });
+  assert.match(next.text, /\non\n$/);
+  assert.equal(NOTICE.exec(next.text)?.[1], session, next.text);
+});

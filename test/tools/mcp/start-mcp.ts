@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { ClientOptions, ElicitRequestFormParams, ElicitResult } from "@modelcontextprotocol/client";
+import { Client } from "@modelcontextprotocol/client";
+import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
+
+export type OnQuestion = (form: ElicitRequestFormParams) => ElicitResult | Promise<ElicitResult>;
+
+export const PROGRAM = fileURLToPath(new URL("../../../src/cli/procwire.ts", import.meta.url));
+
+/** `procwire mcp` as a client's configuration would start it, with a real client on its stdin and stdout. */
+export async function startMcp(args: string[] = [], options: ClientOptions = {}, onQuestion?: OnQuestion) {
+  const directory = realpathSync(mkdtempSync("/var/tmp/procwire-mcp-"));
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [PROGRAM, "mcp", "--cwd", directory, "--shell", "/bin/bash", ...args],
+    env: { PATH: process.env.PATH ?? "", HOME: directory },
+  });
+  const client = new Client({ name: "test", version: "1" }, options);
+  if (onQuestion)
+    client.setRequestHandler("elicitation/create", async ({ params }) => {
+      assert.ok(params.mode !== "url");
+      return onQuestion(params);
+    });
+  await client.connect(transport);
+  const call = async (
+    name: string,
+    given: Record<string, unknown> = {},
+    options: Parameters<typeof client.callTool>[1] = {},
+  ) => {
+    const { content, isError } = await client.callTool({ name, arguments: given }, options);
+    const [first] = content;
+    assert.ok(first?.type === "text");
+    return { text: first.text, isError: isError ?? false };
+  };
+  return {
+    client,
+    directory,
+    call,
+    pid: () => transport.pid ?? 0,
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}

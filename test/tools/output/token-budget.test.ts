@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { incompleteHead, incompleteTail, WholeCharacters } from "../../../src/base/utf8.ts";
+import { HeadTailBuffer } from "../../../src/exec/log/head-tail-buffer.ts";
+import { fitToBudget, tokensOf } from "../../../src/tools/output/token-budget.ts";
+
+const encode = (text: string) => new TextEncoder().encode(text);
+const NOTHING = new Uint8Array(0);
+const whole = (text: string) => ({ head: encode(text), tail: NOTHING, totalBytes: encode(text).length });
+
+test("a token is four bytes, rounded up", () => {
+  assert.deepEqual([0, 1, 4, 5, 43].map(tokensOf), [0, 1, 1, 2, 11]);
+});
+
+test("output within the budget is shown as it is", () => {
+  assert.deepEqual(fitToBudget(whole("hello\n"), 2), {
+    text: "hello\n",
+    original: 6,
+    retained: 6,
+    omitted: 0,
+    extent: null,
+  });
+});
+
+test("beyond the budget half comes from each end, and the omitted middle is counted", () => {
+  const shown = fitToBudget(whole("0123456789abcdefghij"), 2);
+  assert.deepEqual(shown, {
+    text: "0123…3 tokens truncated…ghij",
+    original: 20,
+    retained: 8,
+    omitted: 12,
+    extent: "Total output lines: 1",
+  });
+});
+
+test("bytes dropped earlier are counted as well", () => {
+  const shown = fitToBudget({ head: encode("begin\n"), tail: encode("end\n"), totalBytes: 1010 }, 1000);
+  assert.equal(shown.text, "begin\n\n... 1000 bytes omitted ...\nend\n");
+  assert.equal(shown.omitted, 1000);
+});
+
+test("a budget of zero still gives the count", () => {
+  assert.equal(fitToBudget(whole("hello"), 0).text, "…2 tokens truncated…");
+});
+
+test("no character is ever cut, and no byte is unaccounted for", () => {
+  const text = fc.string({ unit: "binary", maxLength: 400 });
+  fc.assert(
+    fc.property(text, fc.nat(60), fc.integer({ min: 8, max: 200 }), (output, tokens, kept) => {
+      const buffer = new HeadTailBuffer({ headBytes: kept, tailBytes: kept });
+      buffer.push(encode(output));
+      const shown = fitToBudget(
+        { head: buffer.head(), tail: buffer.tail(), totalBytes: buffer.totalBytes },
+        tokens,
+      );
+      assert.equal(shown.retained + shown.omitted, shown.original);
+      assert.ok(shown.retained <= tokens * 4);
+      if (!output.includes("\ufffd")) assert.ok(!shown.text.includes("\ufffd"), shown.text);
+      if (shown.omitted === 0) assert.equal(shown.text, output);
+    }),
+  );
+});
+
+test("characters that come in pieces are passed on whole", () => {
+  const text = fc.string({ unit: "binary", maxLength: 100 });
+  fc.assert(
+    fc.property(text, fc.array(fc.nat(100)), (output, cuts) => {
+      const bytes = encode(output);
+      const characters = new WholeCharacters();
+      const places = [
+        0,
+        ...cuts.map((cut) => Math.min(cut, bytes.length)).sort((a, b) => a - b),
+        bytes.length,
+      ];
+      let seen = "";
+      for (const [index, place] of places.slice(1).entries()) {
+        const part = characters.push(bytes.subarray(places[index], place));
+        assert.equal(incompleteTail(part), 0);
+        assert.equal(incompleteHead(part), 0);
+        seen += new TextDecoder("utf-8", { ignoreBOM: true }).decode(part);
+      }
+      assert.equal(characters.rest().length, 0);
+      assert.equal(seen, output);
+    }),
+  );
+});
+
+test("bytes that are no text are passed on too", () => {
+  fc.assert(
+    fc.property(fc.array(fc.uint8Array({ maxLength: 20 })), (chunks) => {
+      const characters = new WholeCharacters();
+      const out = [...chunks.map((chunk) => characters.push(chunk)), characters.rest()];
+      assert.deepEqual(Buffer.concat(out), Buffer.concat(chunks));
+    }),
+  );
+});

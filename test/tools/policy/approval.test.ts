@@ -1,0 +1,354 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import type { ApprovalAnswer, ApprovalPolicy, ApprovalRequest } from "../../../src/tools/policy/approval.ts";
+import { ApprovalGate, describeCommand } from "../../../src/tools/policy/approval.ts";
+import { askOnTerminal } from "../../../src/tools/policy/ask-on-terminal.ts";
+import { neverAsk } from "../../../src/tools/policy/never-ask.ts";
+import { loadRulesFile } from "../../../src/tools/policy/rules-file.ts";
+import { chooseShell } from "../../../src/tools/policy/shell-choice.ts";
+
+interface Asked extends Partial<ApprovalRequest> {
+  by?: string;
+  login?: boolean;
+}
+
+function request(cmd: string, { prefixRule, by, login = true, ...more }: Asked = {}): ApprovalRequest {
+  const workdir = more.workdir ?? "/w";
+  const shell = chooseShell(by, "/bin/bash", workdir);
+  assert.ok(shell);
+  return {
+    kind: "command",
+    tty: false,
+    sandbox: "none",
+    workdir,
+    ...describeCommand(cmd, shell, { login, prefixRule }),
+    ...more,
+  };
+}
+
+/** Always asks, and is answered from a list. */
+function asking(...answers: ApprovalAnswer[]): ApprovalPolicy & { asked: string[] } {
+  const asked: string[] = [];
+  return {
+    asked,
+    review: () => ({ type: "ask" }),
+    ask: async ({ cmd }) => {
+      asked.push(cmd);
+      return answers.shift() ?? { type: "refuse", reason: "no more answers" };
+    },
+  };
+}
+
+test("an approval applies once unless it says more", async () => {
+  const policy = asking({ type: "allow" });
+  const gate = new ApprovalGate(policy);
+  assert.equal((await gate.permit(request("ls"))).type, "allowed");
+  assert.equal((await gate.permit(request("ls"))).type, "refused");
+  assert.deepEqual(policy.asked, ["ls", "ls"]);
+});
+
+test("an approval for the session applies to the same command in the same directory", async () => {
+  const policy = asking({ type: "allow", remember: { type: "session" } });
+  const gate = new ApprovalGate(policy);
+  await gate.permit(request("ls"));
+  assert.equal((await gate.permit(request("ls"))).type, "allowed");
+  assert.equal((await gate.permit(request("ls", { workdir: "/other" }))).type, "refused");
+  assert.equal((await gate.permit(request("ls -l"))).type, "refused");
+});
+
+test("an approval for the session does not apply to another shell, login or terminal", async () => {
+  const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "session" } }));
+  await gate.permit(request("ls"));
+  assert.equal((await gate.permit(request("ls", { by: "bash" }))).type, "allowed", "the same shell");
+  for (const more of [{ by: "/w/bash" }, { by: "/bin/sh" }, { login: false }, { tty: true }])
+    assert.equal((await gate.permit(request("ls", more))).type, "refused", JSON.stringify(more));
+});
+
+test("an approval for a prefix does not apply to another shell", async () => {
+  const gate = new ApprovalGate(asking({ type: "allow", remember: { type: "prefix", prefix: ["ls"] } }));
+  await gate.permit(request("ls"));
+  assert.equal((await gate.permit(request("ls -l", { login: false, tty: true }))).type, "allowed");
+  for (const by of ["/w/bash", "./bash", "/bin/sh", "/usr/bin/fish"])
+    assert.equal((await gate.permit(request("ls", { by }))).type, "refused", by);
+});
+
+test("a shell is chosen by its path, or by a known name", () => {
+  const choose = (named?: string) => chooseShell(named, "/opt/bash", "/w");
+  assert.deepEqual(choose(), { path: "/opt/bash", kind: "default" });
+  assert.deepEqual(choose("bash"), { path: "/opt/bash", kind: "default" });
+  assert.deepEqual(choose("/bin/bash"), { path: "/bin/bash", kind: "system" });
+  assert.deepEqual(choose("zsh"), { path: "/bin/zsh", kind: "system" });
+  assert.deepEqual(choose("./bash"), { path: "/w/bash", kind: "other" });
+  assert.deepEqual(choose("/bin/../w/bash"), { path: "/w/bash", kind: "other" });
+  assert.deepEqual(choose("/bin/python3"), { path: "/bin/python3", kind: "other" });
+  for (const name of ["fish", "", "evil"]) assert.equal(choose(name), null);
+});
+
+test("a command is not split into words for a shell that may parse it differently", () => {
+  assert.deepEqual(request("ls").commands, [["ls"]]);
+  assert.deepEqual(request("ls", { by: "/usr/bin/dash" }).commands, [["ls"]]);
+  assert.equal(request("ls", { by: "/w/bash" }).commands, null);
+  assert.equal(describeCommand("ls", { path: "/bin/fish", kind: "default" }, { login: true }).commands, null);
+});
+
+test("an approval for a prefix applies to lines made only of such commands", async () => {
+  const policy = asking({ type: "allow", remember: { type: "prefix", prefix: ["git", "pull"] } });
+  const gate = new ApprovalGate(policy);
+  await gate.permit(request("git pull"));
+  const allowed = async (cmd: string) => (await gate.permit(request(cmd))).type === "allowed";
+  assert.ok(await allowed("git pull origin main"));
+  assert.ok(await allowed("git pull && git pull --rebase"));
+  assert.ok(!(await allowed("git pull; rm -rf /")));
+  assert.ok(!(await allowed("git pull $(rm -rf /)")));
+  assert.ok(!(await allowed("git push")));
+});
+
+test("an approval of a command behind walls does not let it out of them", async () => {
+  const session: ApprovalAnswer = { type: "allow", remember: { type: "session" } };
+  const prefix: ApprovalAnswer = { type: "allow", remember: { type: "prefix", prefix: ["make"] } };
+  for (const answer of [session, prefix]) {
+    const gate = new ApprovalGate(asking(answer));
+    await gate.permit(request("make", { sandbox: "bubblewrap" }));
+    assert.equal((await gate.permit(request("make", { sandbox: "bubblewrap" }))).type, "allowed");
+    assert.equal((await gate.permit(request("make", { kind: "retry" }))).type, "refused");
+  }
+});
+
+test("two questions are put one after the other, and the second may be answered by the first", async () => {
+  const { promise, resolve } = Promise.withResolvers<ApprovalAnswer>();
+  let asked = 0;
+  const gate = new ApprovalGate({
+    review: () => ({ type: "ask" }),
+    ask: () => {
+      asked++;
+      return promise;
+    },
+  });
+  const both = [gate.permit(request("ls")), gate.permit(request("ls"))];
+  resolve({ type: "allow", remember: { type: "session" } });
+  assert.deepEqual(await Promise.all(both), [{ type: "allowed" }, { type: "allowed" }]);
+  assert.equal(asked, 1);
+});
+
+test("the model's prefix is passed on only when every command begins with it", () => {
+  assert.deepEqual(request("git pull", { prefixRule: ["git", "pull"] }).prefixRule, ["git", "pull"]);
+  assert.equal(request("git push", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+  assert.equal(request("git pull; rm x", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+  assert.equal(request("git pull $x", { prefixRule: ["git", "pull"] }).prefixRule, undefined);
+  for (const prefix of ["env", "sudo", "/bin/bash", "xargs", "python3", "eval"])
+    assert.equal(request(`${prefix} x`, { prefixRule: [prefix] }).prefixRule, undefined, prefix);
+  const script = ["python3", "tool.py"];
+  assert.deepEqual(request("python3 tool.py x", { prefixRule: script }).prefixRule, script);
+});
+
+test("never ask: commands run as configured, and none leaves the sandbox", async () => {
+  const gate = new ApprovalGate(neverAsk());
+  assert.equal((await gate.permit(request("rm x"))).type, "allowed");
+  assert.equal((await gate.permit(request("rm x", { kind: "unsandboxed" }))).type, "refused");
+  assert.equal((await gate.permit(request("rm x", { kind: "retry" }))).type, "refused");
+});
+
+function terminal(askAbout?: "everything" | "unsandboxed") {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const policy = askOnTerminal({ input, output, ...(askAbout && { askAbout }) });
+  return { input, gate: new ApprovalGate(policy), shown: () => String(output.read() ?? "") };
+}
+
+test("on the terminal the question names the command, the place and the walls", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("y\n");
+  const asked = request("npm test", { justification: "May I run the tests?" });
+  assert.equal((await gate.permit(asked)).type, "allowed");
+  const text = shown();
+  for (const part of ["May I run the tests?", "npm test", "in /w, without a sandbox", "y = yes"])
+    assert.ok(text.includes(part), text);
+});
+
+test("on the terminal untrusted control characters are escaped, and every line of a command is marked", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("n\n");
+  await gate.permit(
+    request("ls\n  in /safe, in a bubblewrap sandbox\x1b[2K\r\u202ex\x9b1A", {
+      workdir: "/w\n\x1b]0;t\x07",
+      by: "/w/\x1b[8mbash",
+      tty: true,
+      justification: "List?\n\x1b[1Ay = yes",
+      login: false,
+    }),
+  );
+  assert.equal(
+    shown(),
+    [
+      "",
+      "Run this command? The model says: List?\\n\\x1b[1Ay = yes",
+      "  $ ls",
+      "  >   in /safe, in a bubblewrap sandbox\\x1b[2K\\r\\u202ex\\u009b1A",
+      "  in /w\\n\\x1b]0;t\\x07, without a sandbox",
+      "  run by $'/w/\\x1b[8mbash' -c (NOT the usual shell), on a terminal",
+      "y = yes, a = always this command, n = no: ",
+    ].join("\n"),
+  );
+});
+
+test("on the terminal a prefix that may be allowed is shown escaped, too", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("n\n");
+  const prefixRule = ["make", "\x1b[2K\u202e"];
+  await gate.permit(request("make '\x1b[2K\u202e' all", { prefixRule }));
+  assert.match(shown(), /p = always when it begins with `make \$'\\x1b\[2K\\u202e'`/);
+  assert.doesNotMatch(shown(), /[\x1b\u202e]/);
+});
+
+test("on the terminal questions of agents that share it are asked one after another", async () => {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const policy = askOnTerminal({ input, output });
+  const both = ["one", "two"].map((cmd) => new ApprovalGate(policy).permit(request(cmd)));
+  // As long as the first is open, and however long that is, the second is not shown.
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+  assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ one\n[^$]*no: $/);
+  input.write("y\n");
+  assert.equal((await both[0])?.type, "allowed");
+  input.write("n\n");
+  assert.equal((await both[1])?.type, "refused");
+  assert.match(String(output.read()), /^\nRun this command\?\n {2}\$ two\n[^$]*no: $/);
+});
+
+test("on the terminal an answer that is not understood is asked for again", async () => {
+  const { input, gate, shown } = terminal();
+  input.write("what\np\nno\n");
+  assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "the user said no" });
+  assert.equal(shown().match(/y = yes/g)?.length, 3);
+});
+
+test("from a pipe, lines answer the questions in their order", async () => {
+  const { input, gate } = terminal();
+  input.write("y\nn\na\n");
+  const types = [];
+  for (const cmd of ["one", "two", "three", "three"]) types.push((await gate.permit(request(cmd))).type);
+  assert.deepEqual(types, ["allowed", "refused", "allowed", "allowed"]);
+});
+
+test("on the terminal a prefix can be allowed from now on", async () => {
+  const { input, gate } = terminal();
+  input.write("p\n");
+  const prefixRule = ["npm", "run"];
+  assert.equal((await gate.permit(request("npm run a", { prefixRule }))).type, "allowed");
+  assert.equal((await gate.permit(request("npm run b"))).type, "allowed");
+});
+
+test("on the terminal the end of input is a refusal", async () => {
+  const { input, gate } = terminal();
+  input.end();
+  assert.deepEqual(await gate.permit(request("ls")), { type: "refused", reason: "nobody answered" });
+});
+
+test("on the terminal a cancelled call withdraws its question", async () => {
+  const { gate } = terminal();
+  const giveUp = new AbortController();
+  const permission = gate.permit(request("ls"), { signal: giveUp.signal });
+  giveUp.abort();
+  assert.equal((await permission).type, "refused");
+});
+
+test("on the terminal commands behind walls are not asked about unless everything is", async () => {
+  assert.equal((await terminal().gate.permit(request("ls", { sandbox: "bubblewrap" }))).type, "allowed");
+  const { input, gate } = terminal("everything");
+  input.end("n\n");
+  assert.equal((await gate.permit(request("ls", { sandbox: "bubblewrap" }))).type, "refused");
+});
+
+async function withRules<T>(text: string, use: (path: string) => Promise<T>): Promise<T> {
+  const directory = mkdtempSync(join(tmpdir(), "procwire-rules-"));
+  try {
+    writeFileSync(join(directory, "rules.toml"), text);
+    return await use(join(directory, "rules.toml"));
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
+}
+
+const RULES = `
+default = "ask"
+unsandboxed = "ask"
+
+[[rule]]
+prefix = ["git"]
+decision = "allow"
+
+[[rule]]
+prefix = ["git", "push"]
+decision = "refuse"
+
+[[rule]]
+prefix = ["npm", "test"]
+decision = "allow"
+unsandboxed = true
+`;
+
+test("rules: the strictest rule that matches a command decides, and a line is as strict as its strictest command", async () => {
+  await withRules(RULES, async (path) => {
+    const policy = await loadRulesFile(path);
+    const verdict = (cmd: string, kind: ApprovalRequest["kind"] = "command") =>
+      policy.review(request(cmd, { kind })).type;
+    assert.equal(verdict("git status"), "allow");
+    assert.equal(verdict("git push origin"), "refuse");
+    assert.equal(verdict("git status && npm test"), "allow");
+    assert.equal(verdict("git status && make"), "ask");
+    assert.equal(verdict("git status; git push"), "refuse");
+    assert.equal(verdict("git status > file"), "ask", "not told from its text");
+    assert.equal(verdict("git status", "unsandboxed"), "ask");
+    assert.equal(verdict("npm test", "unsandboxed"), "allow");
+    assert.equal(verdict("npm test", "retry"), "allow");
+    assert.equal(verdict("git push", "retry"), "refuse");
+  });
+});
+
+test("rules: a command by another shell is not what a rule allows", async () => {
+  await withRules(RULES, async (path) => {
+    const gate = new ApprovalGate(await loadRulesFile(path));
+    const permit = (by: string) => gate.permit(request("git status", { by }));
+    for (const by of ["/bin/bash", "bash", "/usr/bin/sh"])
+      assert.equal((await permit(by)).type, "allowed", by);
+    for (const by of ["/w/bash", "./bash", "/usr/bin/python3"]) {
+      const permission = await permit(by);
+      assert.ok(permission.type === "refused" && /do not cover what the shell/.test(permission.reason), by);
+    }
+  });
+});
+
+test("rules: the given approver is asked, and without one the command is refused", async () => {
+  await withRules(RULES, async (path) => {
+    const alone = new ApprovalGate(await loadRulesFile(path));
+    assert.equal((await alone.permit(request("make"))).type, "refused");
+    const together = new ApprovalGate(await loadRulesFile(path, asking({ type: "allow" })));
+    assert.equal((await together.permit(request("make"))).type, "allowed");
+  });
+});
+
+test("rules: a line that cannot be parsed is refused where the default is to refuse", async () => {
+  await withRules('default = "refuse"', async (path) => {
+    const policy = await loadRulesFile(path);
+    assert.equal(policy.review(request("a $x")).type, "refuse");
+  });
+});
+
+test("rules: a mistake in the file is named, and nothing is allowed by it", async () => {
+  const mistakes: [string, RegExp][] = [
+    ['defualt = "ask"', /rules\.toml: unknown key `defualt`/],
+    ['default = "maybe"', /`default` must be "allow", "ask" or "refuse"/],
+    ['[[rule]]\nprefix = []\ndecision = "allow"', /rule 1: `prefix` must be a list of words/],
+    ['[[rule]]\nprefix = ["a"]', /rule 1: decision/],
+    ['[[rule]]\nprefix = ["a"]\ndecision = "allow"\nsandbox = true', /rule 1: unknown key `sandbox`/],
+    ["rule = 5", /`rule` must be a list of tables/],
+    ["not toml", /rules\.toml: /],
+  ];
+  for (const [text, message] of mistakes) {
+    await withRules(text, (path) => assert.rejects(loadRulesFile(path), { message }));
+  }
+});

@@ -1,0 +1,272 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { visibleWord } from "../../../src/base/printable-text.ts";
+import { describeCommand } from "../../../src/tools/policy/approval.ts";
+import { parseRules, rulesPolicy } from "../../../src/tools/policy/rules-file.ts";
+
+const BASH = { path: "/bin/bash", kind: "default" } as const;
+
+/** What rules that allow everything but some commands say of a line. */
+function judge(line: string, ...refused: string[][]): string {
+  const rule = refused.map((prefix) => ({ prefix, decision: "refuse" }));
+  const policy = rulesPolicy(parseRules({ default: "allow", rule }));
+  return policy.review({
+    kind: "command",
+    ...describeCommand(line, BASH, { login: true }),
+    tty: false,
+    workdir: "/w",
+    sandbox: "none",
+  }).type;
+}
+
+test("a rule that refuses a command also matches it behind programs that run it", () => {
+  const lines = [
+    ...[
+      "rm x",
+      "/bin/rm x",
+      "../../bin/rm x",
+      "\\rm x",
+      "'rm' x",
+      'r"m" x',
+      "r''m x",
+      "true; rm x",
+      "true|rm",
+    ],
+    ...[
+      "A=1 rm x",
+      "A=1 B+=2 rm x",
+      "env rm x",
+      "env -i A=1 rm",
+      "/usr/bin/env -u B -C / -- rm x",
+      "env - rm",
+    ],
+    ...["command rm x", "command -p rm", "builtin command rm", "exec rm x", "exec -a ls rm x", "nohup rm"],
+    ...[
+      "nice rm",
+      "nice -n 5 rm",
+      "nice -5 rm",
+      "nice --adjustment=5 rm",
+      "timeout 5 rm",
+      "timeout -s 9 -k1 5 rm",
+    ],
+    ...[
+      "sudo rm",
+      "sudo -u root -EH rm",
+      "sudo -uroot A=1 rm",
+      "sudo --user=root -- rm",
+      "doas rm",
+      "setsid -f rm",
+    ],
+    ...[
+      "xargs rm",
+      "ls | xargs -0 -n1 rm -f",
+      "xargs --max-args=1 rm",
+      "stdbuf -oL rm",
+      "chroot / rm",
+      "busybox rm",
+    ],
+    ...[
+      "bash -c 'rm x'",
+      "sh -lc 'rm x'",
+      "/bin/bash --norc -e -c 'true; rm x'",
+      "bash -eo pipefail -c 'rm x'",
+    ],
+    ...[
+      "dash -c 'env sh -c \"rm x\"'",
+      "eval rm x",
+      "eval 'rm x'",
+      "find . -exec rm '{}' ';'",
+      "ionice -c 3 rm",
+    ],
+    ...[
+      "find . -type f -execdir rm '{}' +",
+      "time -p rm".replace("time", "/usr/bin/time"),
+      "env env nice env rm",
+    ],
+    ...["sudo timeout 5 xargs sh -c 'A=1 exec /bin/rm \"x y\"'", "taskset -c 0 rm x", "toybox rm x"],
+  ];
+  for (const line of lines) assert.equal(judge(line, ["rm"]), "refuse", line);
+});
+
+test("a line that a refusing rule cannot analyse is not simply allowed", () => {
+  const lines = [
+    ...["rm $x", "$x", "$(echo rm) x", "`echo rm`", "r? x", "rm > f", "{ rm; }", "if rm; then x; fi", "(rm)"],
+    ...[
+      "bash",
+      "bash -s",
+      "echo rm x | sh",
+      "bash -c '$x'",
+      "bash script",
+      "sh -c 'rm $1' x",
+      "env -S 'rm x'",
+    ],
+    ...[
+      "xargs -I% sh -c %",
+      "xargs --what rm",
+      "sudo -i",
+      "sudo -s rm",
+      "python3 -c 'x'",
+      "perl -e x",
+      "awk x",
+    ],
+    ...["source x", ". x", "trap rm EXIT", "ssh host rm", "su -c rm", "watch rm", "strace rm", "fish -c rm"],
+    ...["find . -exec '{}' ';'", "find . -exec rm", "eval $x", "bash -c", "node x.js", "flock f rm"],
+  ];
+  for (const line of lines) assert.equal(judge(line, ["rm"]), "ask", line);
+});
+
+test("a command unrelated to a refusing rule stays allowed", () => {
+  const lines = [
+    "ls",
+    "grep rm x",
+    "echo 'rm x'",
+    "env ls",
+    "bash -c 'ls; pwd'",
+    "xargs ls",
+    "git commit -m rm",
+  ];
+  for (const line of lines) assert.equal(judge(line, ["rm"]), "allow", line);
+  assert.equal(judge("ls", ["bash"]), "allow", "the shell itself is not what is asked for");
+  assert.equal(judge("bash -c ls", ["bash"]), "refuse");
+  assert.equal(judge("env bash"), "allow", "no rule refuses anything");
+});
+
+test("a rule of several words matches past options before them, and words that come later", () => {
+  const push = ["git", "push"];
+  assert.equal(judge("git push origin", push), "refuse");
+  assert.equal(judge("env /usr/bin/git push", push), "refuse");
+  assert.equal(judge("git -C /x push", push), "ask");
+  assert.equal(judge("git --no-pager push", push), "ask");
+  assert.equal(judge("echo push | xargs git", push), "ask");
+  assert.equal(judge("git -C /x status", push), "allow");
+  assert.equal(judge("git commit -m push", push), "allow");
+});
+
+test("a rule that allows an interpreter by name still lets no refused command through it", () => {
+  const policy = rulesPolicy(
+    parseRules({
+      rule: [
+        { prefix: ["python3"], decision: "allow" },
+        { prefix: ["env"], decision: "allow" },
+        { prefix: ["rm"], decision: "refuse" },
+      ],
+    }),
+  );
+  const verdict = (line: string) =>
+    policy.review({
+      kind: "command",
+      ...describeCommand(line, BASH, { login: true }),
+      tty: false,
+      workdir: "/w",
+      sandbox: "none",
+    }).type;
+  assert.equal(verdict("python3 tool.py"), "allow");
+  assert.equal(verdict("env A=1 ls"), "allow");
+  assert.equal(verdict("env A=1 rm x"), "refuse");
+  assert.equal(verdict("env -S 'rm x'"), "ask");
+});
+
+test("a rule about a shell's -lc covers its -c too, and one about -c covers only that", () => {
+  const lines = ["bash -lc ls", "bash -c ls", "sudo bash -c ls"];
+  assert.deepEqual(
+    lines.map((line) => judge(line, ["bash", "-lc"])),
+    ["refuse", "refuse", "refuse"],
+  );
+  assert.deepEqual(
+    lines.map((line) => judge(line, ["bash", "-c"])),
+    ["allow", "refuse", "refuse"],
+  );
+  const other = { path: "/opt/tool", kind: "other" } as const;
+  const policy = rulesPolicy(
+    parseRules({ default: "allow", rule: [{ prefix: ["tool", "-lc"], decision: "refuse" }] }),
+  );
+  const request = { kind: "command", tty: false, workdir: "/w", sandbox: "none" } as const;
+  const verdict = (login: boolean) =>
+    policy.review({ ...request, ...describeCommand("ls", other, { login }) }).type;
+  assert.deepEqual(
+    [verdict(true), verdict(false)],
+    ["refuse", "ask"],
+    "`tool` is no shell whose -c is known",
+  );
+});
+
+/** A program that leaves a trace, run in every way that real programs offer. */
+test("whatever really runs a refused program is never simply allowed", () => {
+  const directory = mkdtempSync(join(tmpdir(), "procwire-reach-"));
+  const trace = join(directory, "trace");
+  const victim = join(directory, "victim");
+  writeFileSync(victim, `#!/bin/sh\n: >${trace}\n`);
+  chmodSync(victim, 0o755);
+  const quoted = (line: string) => visibleWord(line);
+  const wrap = fc.constantFrom<(line: string) => string>(
+    (line) => `env ${line}`,
+    (line) => `env -i PATH="$PATH" ${line}`,
+    (line) => `env -u HOME A=1 ${line}`,
+    (line) => `A=1 ${line}`,
+    (line) => `command ${line}`,
+    (line) => `exec ${line}`,
+    (line) => `nice -n 1 ${line}`,
+    (line) => `nohup ${line}`,
+    (line) => `timeout -k 1 5 ${line}`,
+    (line) => `setsid -w ${line}`,
+    (line) => `stdbuf -oL ${line}`,
+    (line) => `echo x | xargs ${line}`,
+    (line) => `echo x | xargs -n1 -- ${line}`,
+    (line) => `xargs -a /dev/null ${line}`,
+    (line) => `bash -c ${quoted(line)}`,
+    (line) => `sh -ec ${quoted(line)}`,
+    (line) => `bash -o pipefail +x -c ${quoted(line)}`,
+    (line) => `bash --norc -eo pipefail -c ${quoted(line)}`,
+    (line) => `bash -c ${quoted(`"$@"`)} - ${line}`,
+    (line) => `echo ${quoted(line)} | sh`,
+    (line) => `eval ${quoted(line)}`,
+    (line) => `eval ${line}`,
+    (line) => `find . -maxdepth 0 -exec ${line} ';'`,
+    (line) => `true && ${line}`,
+    (line) => `false || ${line}`,
+    (line) => `! ${line}`,
+    (line) => `{ ${line}; }`,
+    (line) => `(${line})`,
+    (line) => `$(echo ${line})`,
+    (line) => `if true; then ${line}; fi`,
+    (line) => `f() { ${line}; }; f`,
+    (line) => `${line} &>/dev/null`,
+    (line) => `${line} & wait`,
+  );
+  const named = fc.constantFrom(
+    "victim",
+    victim,
+    "\\victim",
+    "'vic'tim",
+    "v$'i'ctim",
+    'v"$x"ictim',
+    "vi?tim",
+  );
+  let ran = 0;
+  try {
+    fc.assert(
+      fc.property(named, fc.array(wrap, { maxLength: 3 }), (name, wraps) => {
+        const line = wraps.reduce((inner, more) => more(inner), name);
+        rmSync(trace, { force: true });
+        spawnSync("/bin/bash", ["-c", line], {
+          cwd: directory,
+          env: { PATH: `${directory}:/usr/bin:/bin`, HOME: directory },
+          stdio: "ignore",
+          timeout: 10_000,
+        });
+        if (!existsSync(trace)) return;
+        ran++;
+        assert.notEqual(judge(line, ["victim"]), "allow", line);
+      }),
+      { numRuns: 200 },
+    );
+    assert.ok(ran > 50, `only ${ran} lines ran it`);
+  } finally {
+    rmSync(directory, { recursive: true, force: true });
+  }
+});

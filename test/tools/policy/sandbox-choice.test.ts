@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseSandboxIntent } from "../../../src/sandbox/sandbox-request.ts";
+import type { ApprovalPolicy, ApprovalRequest, ApprovalVerdict } from "../../../src/tools/policy/approval.ts";
+import type { SandboxChoice } from "../../../src/tools/policy/sandbox-choice.ts";
+import { checkSandbox, sandboxIntent } from "../../../src/tools/policy/sandbox-choice.ts";
+import { createUnifiedExec, type UnifiedExec } from "../../../src/tools/unified-exec.ts";
+import { until } from "../../support/system/until.ts";
+import { call, collectEvents, fact, textOf, typesOf } from "../calls.ts";
+import { ScriptedBackend } from "../scripted-backend.ts";
+
+const WALLS: SandboxChoice = { type: "bubblewrap", writableRoots: ["/w"], network: false };
+
+test("a sandbox the host does not have is an error, never fewer walls", () => {
+  const backend = new ScriptedBackend();
+  const create = (hostSandboxes?: string[]) =>
+    createUnifiedExec({ backend, cwd: "/w", sandbox: WALLS, ...(hostSandboxes && { hostSandboxes }) });
+  assert.throws(() => create([]), { message: "sandbox `bubblewrap` is not available: the host has none" });
+  assert.throws(() => create(["seatbelt"]), /the host has seatbelt/);
+  assert.throws(() => create(), /the host does not say which it has/);
+  checkSandbox({ type: "none" }, []);
+});
+
+test("the chosen walls are requested as the wire defines, and raised by the host", () => {
+  assert.equal(sandboxIntent({ type: "none" }), null);
+  const intent = parseSandboxIntent(sandboxIntent({ ...WALLS, deniedRoots: ["/home/me/.ssh"] }));
+  const at = (path: string, access: string) => ({
+    place: { type: "path", path },
+    access,
+    missing: "enforce",
+  });
+  assert.deepEqual(intent, {
+    type: "walls",
+    files: {
+      type: "restricted",
+      entries: [
+        { place: { type: "root" }, access: "read", missing: "enforce" },
+        at("/w", "write"),
+        at("/w/.git", "read"),
+        at("/w/.codex", "read"),
+        at("/w/.agents", "read"),
+        at("/home/me/.ssh", "deny"),
+      ],
+    },
+    network: false,
+    cwd: null,
+    workspaceRoots: null,
+    temporaryDirectories: null,
+    privateTmp: true,
+    lastingTmp: null,
+  });
+});
+
+/** Allows commands behind walls, answers the rest from a list, and records the questions. */
+function policy(...verdicts: ApprovalVerdict["type"][]): ApprovalPolicy & { seen: ApprovalRequest[] } {
+  const seen: ApprovalRequest[] = [];
+  return {
+    seen,
+    review(request) {
+      if (request.kind === "command") return { type: "allow" };
+      seen.push(request);
+      const type = verdicts.shift() ?? "refuse";
+      return type === "refuse" ? { type, reason: "no" } : { type };
+    },
+    ask: async () => ({ type: "allow" }),
+  };
+}
+
+function setUp(approval: ApprovalPolicy, sandbox: SandboxChoice = WALLS) {
+  const backend = new ScriptedBackend();
+  const { clock } = backend;
+  const unified = createUnifiedExec({
+    ...{ backend, clock, cwd: "/w", approval, sandbox, hostSandboxes: ["bubblewrap"] },
+  });
+  return { backend, clock, unified, events: collectEvents(unified) };
+}
+
+/** Commands are called for without a login environment, which is taken by a process of its own. */
+const exec = (unified: UnifiedExec, args: Record<string, unknown>) =>
+  call(unified, "exec_command", { login: false, ...args });
+
+/** Lets a call get as far as it can without time passing. */
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+test("a denial asks again, and runs once more without the walls", async () => {
+  const approval = policy("ask");
+  const { backend, clock, unified, events } = setUp(approval);
+  const result = exec(unified, { cmd: "touch /etc/x" });
+  await settled();
+  backend.last.print("touch: Read-only file system\n", "stderr");
+  backend.last.end(1);
+  await until("it runs again", () => backend.started.length === 2);
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "touch /etc/x"]);
+  backend.last.print("done\n");
+  backend.last.end(0);
+  await clock.advance(0);
+  const output = await result;
+  assert.deepEqual([fact(output, "exit_code"), textOf(output)], [0, "done\n"]);
+  assert.deepEqual(
+    [approval.seen.length, approval.seen[0]?.kind, approval.seen[0]?.sandbox],
+    [1, "retry", "none"],
+  );
+  await unified.close();
+  assert.deepEqual(
+    typesOf(events).filter((type) => type !== "ExecCommandOutputDelta"),
+    ["ExecCommandBegin", "ExecCommandEnd", "ExecCommandBegin", "ExecCommandEnd"],
+  );
+  const begins = events.filter((event) => event.type === "ExecCommandBegin");
+  assert.deepEqual(
+    begins.map((event) => [event.sandbox, event.attempt]),
+    [
+      ["bubblewrap", 1],
+      ["none", 2],
+    ],
+  );
+});
+
+test("a denial that may not be retried is reported unchanged", async () => {
+  const { backend, clock, unified } = setUp(policy("refuse"));
+  const result = exec(unified, { cmd: "touch /etc/x" });
+  await settled();
+  backend.last.print("Permission denied\n");
+  backend.last.end(1);
+  await clock.advance(0);
+  const output = await result;
+  assert.deepEqual([fact(output, "exit_code"), fact(output, "sandbox_denied")], [1, true]);
+  assert.equal(backend.started.length, 1);
+  await unified.close();
+});
+
+test("a command is retried once only, and only for a denial", async () => {
+  const approval = policy("allow", "allow", "allow");
+  const { backend, clock, unified } = setUp(approval);
+  const denied = exec(unified, { cmd: "a" });
+  await settled();
+  for (let attempt = 1; attempt <= 2; attempt++) {
+    await until(`attempt ${attempt} has started`, () => backend.started.length === attempt);
+    backend.last.print("Permission denied\n");
+    backend.last.end(1);
+    await clock.advance(0);
+  }
+  assert.equal(fact(await denied, "exit_code"), 1);
+  const failed = exec(unified, { cmd: "b" });
+  await settled();
+  backend.last.print("2 tests failed\n");
+  backend.last.end(1);
+  await clock.advance(0);
+  assert.equal(fact(await failed, "exit_code"), 1);
+  assert.deepEqual([backend.started.length, approval.seen.length], [3, 1]);
+  await unified.close();
+});
+
+test("without walls a refusal by the system is not a sandbox denial", async () => {
+  const { backend, clock, unified } = setUp(policy("allow"), { type: "none" });
+  const result = exec(unified, { cmd: "a" });
+  await settled();
+  backend.last.print("Permission denied\n");
+  backend.last.end(1);
+  await clock.advance(0);
+  assert.equal(fact(await result, "sandbox_denied"), undefined);
+  assert.equal(backend.started.length, 1);
+  await unified.close();
+});
+
+test("a model may ask to leave the walls, with its reason and a prefix", async () => {
+  const approval = policy("ask", "refuse");
+  const { backend, clock, unified } = setUp(approval);
+  const args = {
+    cmd: "git pull",
+    sandbox_permissions: "require_escalated",
+    justification: "May I pull?",
+    prefix_rule: ["git", "pull"],
+  };
+  const result = call(unified, "exec_command", args);
+  await settled();
+  assert.deepEqual(backend.last.params.argv, ["/bin/bash", "-c", "git pull"]);
+  backend.last.end(0);
+  await clock.advance(0);
+  await result;
+  const [seen] = approval.seen;
+  assert.deepEqual(
+    [seen?.kind, seen?.sandbox, seen?.justification, seen?.prefixRule],
+    ["unsandboxed", "none", "May I pull?", ["git", "pull"]],
+  );
+  const { structured, ...refused } = await call(unified, "exec_command", args);
+  assert.equal(structured?.not_started, "declined");
+  assert.deepEqual(refused, {
+    ok: false,
+    text: "exec_command refused: no",
+  });
+  assert.equal(backend.started.length, 1);
+  await unified.close();
+});
